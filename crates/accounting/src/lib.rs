@@ -1,0 +1,18 @@
+//! What a plan of differentially private releases costs.
+//!
+//! A [`Plan`] is public data: how records are sampled, and how much noise each release carries. Accountants are pure
+//! functions of a plan; an entry that an accountant cannot bound is refused by name, never approximated in silence.
+mod binomial;
+mod error;
+pub mod gaussian;
+#[cfg(test)]
+mod golden;
+mod plan;
+pub mod pld;
+mod quantities;
+pub mod rdp;
+mod search;
+
+pub use error::AccountingError;
+pub use plan::{Cap, Entry, Plan, Relation, Sampling};
+pub use quantities::{Bracket, ClipNorm, Delta, Epsilon, Growth, Mu, NoiseMultiplier, SamplingRate, Steps};

@@ -1,0 +1,463 @@
+//! Plans as public data: how records are sampled, and how much noise each release carries.
+//!
+//! The same entry drives sampling, noise and accounting, so that they cannot disagree. Accountants are pure
+//! functions of a plan.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{AccountingError, Delta, Epsilon, NoiseMultiplier, SamplingRate, Steps, binomial};
+
+/// Which two data sets the guarantee says cannot be told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Relation {
+    /// One record is replaced by a null record that contributes exactly zero; the number of records is public.
+    ZeroOut,
+    /// One record is replaced by any other.
+    ReplaceOne,
+}
+
+impl fmt::Display for Relation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ZeroOut => "add/remove with public N (zero-out)",
+            Self::ReplaceOne => "replace-one",
+        })
+    }
+}
+
+/// A limit on the size of Poisson batches: what exceeds it is dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cap {
+    /// Batches are cut to this many records.
+    pub max_batch_size: u64,
+    /// The public number of records.
+    pub population: u64,
+}
+
+/// How a step chooses its records.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Sampling {
+    /// Every record joins independently with this probability, freshly at every step.
+    Poisson {
+        /// The probability.
+        rate: SamplingRate,
+        /// Whether batches are cut to a maximal size.
+        cap: Option<Cap>,
+    },
+    /// A uniformly random set of exactly `batch_size` of `population` records, freshly at every step.
+    FixedSize {
+        /// The number of records in every batch.
+        batch_size: u64,
+        /// The public number of records.
+        population: u64,
+    },
+    /// Every record takes part.
+    Everybody,
+}
+
+impl fmt::Display for Sampling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Poisson { rate, cap: None } => write!(f, "Poisson sampling at rate {rate}"),
+            Self::Poisson { rate, cap: Some(cap) } => {
+                write!(f, "Poisson sampling at rate {rate}, capped at {} records", cap.max_batch_size)
+            }
+            Self::FixedSize { batch_size, population } => {
+                write!(f, "fixed-size sampling of {batch_size} of {population} records")
+            }
+            Self::Everybody => f.write_str("the full batch"),
+        }
+    }
+}
+
+/// A number of identical steps: one way of sampling, and the noise multipliers of that step's releases.
+///
+/// All releases of a step see the same batch and carry independent Gaussian noise, so together they are one
+/// Gaussian release with multiplier `(sum_j z_j^-2)^(-1/2)`. Composing them as separate samplings would
+/// under-report.
+///
+/// ```
+/// use sordino_accounting::{Entry, Plan};
+///
+/// let entry: Entry = serde_json::from_str(r#"{"noise_multiplier": 1.1, "sample_rate": 0.01, "steps": 1000}"#)?;
+/// let two_releases: Entry =
+///     serde_json::from_str(r#"{"noise_multiplier": [1.1, 5.0], "sample_rate": 0.01, "steps": 1000}"#)?;
+/// assert!(two_releases.effective_noise_multiplier() < entry.effective_noise_multiplier());
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "EntryText", into = "EntryText")]
+pub struct Entry {
+    sampling: Sampling,
+    releases: Vec<NoiseMultiplier>,
+    steps: Steps,
+}
+
+impl Entry {
+    /// An entry with any sampling and any number of releases per step.
+    ///
+    /// # Errors
+    /// No release; a fixed-size batch that is empty or larger than the population; a cap of zero or a cap
+    /// above the population.
+    pub fn new(sampling: Sampling, releases: Vec<NoiseMultiplier>, steps: Steps) -> Result<Self, AccountingError> {
+        let bad = |problem: String| Err(AccountingError::BadEntry { problem });
+        if releases.is_empty() {
+            return bad("noise_multiplier must hold at least one multiplier, got none".to_owned());
+        }
+        let (size, population, name) = match sampling {
+            Sampling::FixedSize { batch_size, population } => (batch_size, population, "batch_size"),
+            Sampling::Poisson { cap: Some(cap), .. } => (cap.max_batch_size, cap.population, "max_batch_size"),
+            Sampling::Poisson { cap: None, .. } | Sampling::Everybody => (1, 1, ""),
+        };
+        if size == 0 || size > population {
+            return bad(format!("{name} must be between 1 and the population of {population}, got {size}"));
+        }
+        Ok(Self { sampling, releases, steps })
+    }
+
+    /// Steps of DP-SGD: Poisson sampling and one release.
+    pub fn poisson(noise_multiplier: NoiseMultiplier, rate: SamplingRate, steps: Steps) -> Self {
+        Self { sampling: Sampling::Poisson { rate, cap: None }, releases: vec![noise_multiplier], steps }
+    }
+
+    /// Full-batch releases.
+    pub fn everybody(noise_multiplier: NoiseMultiplier, steps: Steps) -> Self {
+        Self { sampling: Sampling::Everybody, releases: vec![noise_multiplier], steps }
+    }
+
+    /// How each of the steps chooses its records.
+    pub fn sampling(&self) -> Sampling {
+        self.sampling
+    }
+
+    /// The noise multipliers of one step's releases.
+    pub fn releases(&self) -> &[NoiseMultiplier] {
+        &self.releases
+    }
+
+    /// How many such steps there are.
+    pub fn steps(&self) -> Steps {
+        self.steps
+    }
+
+    /// The multiplier of the single release that reveals as much as all releases of one step together.
+    ///
+    /// `z = (sum_j z_j^-2)^(-1/2)`; infinite noise in one of them leaves the others' cost.
+    pub fn effective_noise_multiplier(&self) -> f64 {
+        match self.releases[..] {
+            [only] => only.get(),
+            _ => self.releases.iter().map(|z| z.get().powi(-2)).sum::<f64>().powf(-0.5),
+        }
+    }
+
+    /// The same entry with all multipliers times `factor`, or `None` if that is not a multiplier.
+    pub(crate) fn scaled(&self, factor: f64) -> Option<Self> {
+        let releases = self.releases.iter().map(|z| NoiseMultiplier::new(z.get() * factor).ok());
+        Some(Self { releases: releases.collect::<Option<_>>()?, ..self.clone() })
+    }
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} steps with {}", self.steps, self.sampling)
+    }
+}
+
+/// A list of entries, composed adaptively in any order.
+///
+/// The empty plan releases nothing and costs nothing.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Plan {
+    entries: Vec<Entry>,
+}
+
+impl Plan {
+    /// The plan of these entries.
+    pub fn new(entries: Vec<Entry>) -> Self {
+        Self { entries }
+    }
+
+    /// The plan of plain DP-SGD.
+    pub fn dp_sgd(noise_multiplier: NoiseMultiplier, rate: SamplingRate, steps: Steps) -> Self {
+        Self::new(vec![Entry::poisson(noise_multiplier, rate, steps)])
+    }
+
+    /// Its entries.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The number of steps over all entries.
+    pub fn steps(&self) -> u64 {
+        self.entries.iter().map(|e| e.steps.get()).fold(0, u64::saturating_add)
+    }
+
+    /// The relation under which this plan is priced: replace-one as soon as a batch has a fixed size (removing
+    /// a record would change the others' chances), zero-out otherwise.
+    pub fn relation(&self) -> Relation {
+        let fixed = self.entries.iter().any(|e| matches!(e.sampling, Sampling::FixedSize { .. }));
+        if fixed { Relation::ReplaceOne } else { Relation::ZeroOut }
+    }
+
+    /// The same plan with all multipliers times `factor`.
+    ///
+    /// # Errors
+    /// A factor that leaves the range of noise multipliers.
+    pub fn scaled(&self, factor: f64) -> Result<Self, AccountingError> {
+        let entries = self.entries.iter().map(|e| e.scaled(factor)).collect::<Option<Vec<_>>>();
+        entries.map(Self::new).ok_or_else(|| AccountingError::NoSolution {
+            what: "noise multiplier",
+            reason: format!("a factor of {factor} leaves the range of noise multipliers"),
+        })
+    }
+
+    /// `sum_t tau_t` over capped steps, `tau = Pr[Bin(N + 1, q) > cap]`: the chance that a cap is ever felt.
+    fn cap_excess(&self) -> f64 {
+        self.entries
+            .iter()
+            .filter_map(|e| match e.sampling {
+                Sampling::Poisson { rate, cap: Some(cap) } => {
+                    let felt = binomial::upper_tail(cap.population + 1, rate.get(), cap.max_batch_size);
+                    #[expect(clippy::cast_precision_loss, reason = "a count of steps")]
+                    Some(e.steps.get() as f64 * felt)
+                }
+                _ => None,
+            })
+            .sum()
+    }
+
+    /// What capped batches add to delta at `epsilon`: `sum_t tau_t (1 + e^epsilon)`.
+    pub fn cap_cost(&self, epsilon: Epsilon) -> f64 {
+        self.cap_excess() * (1.0 + epsilon.get().exp())
+    }
+
+    /// Solves `delta_uncapped(epsilon) + cap_cost(epsilon) <= delta`, given the uncapped epsilon as a function
+    /// of delta.
+    ///
+    /// Both sides of the split are public numbers, so any split that fits is a proof; the loop moves towards
+    /// the smallest epsilon.
+    ///
+    /// # Errors
+    /// The add-on alone exceeds delta at every epsilon that the loop visits.
+    pub(crate) fn with_cap<T>(
+        &self,
+        delta: Delta,
+        upper: impl Fn(&T) -> Epsilon,
+        uncapped: impl Fn(Delta) -> Result<T, AccountingError>,
+    ) -> Result<T, AccountingError> {
+        if self.cap_excess() <= 0.0 {
+            return uncapped(delta);
+        }
+        let too_tight = || AccountingError::NoSolution {
+            what: "epsilon",
+            reason: format!("the cap on the batch alone costs more than delta = {delta}; raise max_batch_size"),
+        };
+        let mut rest = delta;
+        for _ in 0..8 {
+            let answer = uncapped(rest)?;
+            let add_on = self.cap_cost(upper(&answer));
+            if rest.get() + add_on <= delta.get() {
+                return Ok(answer);
+            }
+            // A little more than the add-on is set aside: epsilon, and with it the add-on, grows as `rest` falls.
+            rest = Delta::new((delta.get() - 1.01 * add_on).min(rest.get() * 0.999_999)).map_err(|_| too_tight())?;
+        }
+        Err(too_tight())
+    }
+}
+
+impl FromIterator<Entry> for Plan {
+    fn from_iter<I: IntoIterator<Item = Entry>>(entries: I) -> Self {
+        Self::new(entries.into_iter().collect())
+    }
+}
+
+/// An entry as it is written in a plan file.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EntryText {
+    #[serde(default, skip_serializing_if = "SamplingKind::is_default")]
+    sampling: SamplingKind,
+    noise_multiplier: OneOrMany,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sample_rate: Option<SamplingRate>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    batch_size: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    max_batch_size: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    population: Option<u64>,
+    steps: Steps,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum SamplingKind {
+    #[default]
+    Poisson,
+    FixedSize,
+    Everybody,
+}
+
+impl SamplingKind {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if passes a reference")]
+    fn is_default(&self) -> bool {
+        *self == Self::Poisson
+    }
+}
+
+/// `1.1` or `[1.1, 5.0]`.
+struct OneOrMany(Vec<NoiseMultiplier>);
+
+impl Serialize for OneOrMany {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0[..] {
+            [only] => only.serialize(serializer),
+            _ => self.0.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for OneOrMany {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl<'de> serde::de::Visitor<'de> for Visitor {
+            type Value = OneOrMany;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a noise multiplier or a list of them")
+            }
+            fn visit_f64<E: serde::de::Error>(self, v: f64) -> Result<OneOrMany, E> {
+                NoiseMultiplier::new(v).map(|z| OneOrMany(vec![z])).map_err(E::custom)
+            }
+            #[expect(clippy::cast_precision_loss, reason = "whole multipliers are small")]
+            fn visit_u64<E: serde::de::Error>(self, v: u64) -> Result<OneOrMany, E> {
+                self.visit_f64(v as f64)
+            }
+            #[expect(clippy::cast_precision_loss, reason = "whole multipliers are small")]
+            fn visit_i64<E: serde::de::Error>(self, v: i64) -> Result<OneOrMany, E> {
+                self.visit_f64(v as f64)
+            }
+            fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut seq: A) -> Result<OneOrMany, A::Error> {
+                let mut releases = Vec::new();
+                while let Some(z) = seq.next_element()? {
+                    releases.push(z);
+                }
+                Ok(OneOrMany(releases))
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+impl TryFrom<EntryText> for Entry {
+    type Error = AccountingError;
+
+    fn try_from(text: EntryText) -> Result<Self, AccountingError> {
+        let bad = |problem: &str| AccountingError::BadEntry { problem: problem.to_owned() };
+        let EntryText { sampling, noise_multiplier, sample_rate, batch_size, max_batch_size, population, steps } =
+            text;
+        let sampling = match (sampling, sample_rate, batch_size, max_batch_size, population) {
+            (SamplingKind::Poisson, Some(rate), None, None, None) => Sampling::Poisson { rate, cap: None },
+            (SamplingKind::Poisson, Some(rate), None, Some(max_batch_size), Some(population)) => {
+                Sampling::Poisson { rate, cap: Some(Cap { max_batch_size, population }) }
+            }
+            (SamplingKind::Poisson, Some(_), ..) => {
+                return Err(bad("a Poisson entry takes sample_rate and, for a cap, max_batch_size with population"));
+            }
+            (SamplingKind::Poisson, None, ..) => return Err(bad("a Poisson entry needs sample_rate")),
+            (SamplingKind::FixedSize, None, Some(batch_size), None, Some(population)) => {
+                Sampling::FixedSize { batch_size, population }
+            }
+            (SamplingKind::FixedSize, ..) => {
+                return Err(bad("a fixed-size entry takes batch_size and population, and no sample_rate"));
+            }
+            (SamplingKind::Everybody, None, None, None, None) => Sampling::Everybody,
+            (SamplingKind::Everybody, ..) => {
+                return Err(bad("an entry over everybody takes only noise_multiplier and steps"));
+            }
+        };
+        Entry::new(sampling, noise_multiplier.0, steps)
+    }
+}
+
+impl From<Entry> for EntryText {
+    fn from(Entry { sampling, releases, steps }: Entry) -> Self {
+        let mut text = EntryText {
+            sampling: SamplingKind::Poisson,
+            noise_multiplier: OneOrMany(releases),
+            sample_rate: None,
+            batch_size: None,
+            max_batch_size: None,
+            population: None,
+            steps,
+        };
+        match sampling {
+            Sampling::Poisson { rate, cap } => {
+                text.sample_rate = Some(rate);
+                text.max_batch_size = cap.map(|c| c.max_batch_size);
+                text.population = cap.map(|c| c.population);
+            }
+            Sampling::FixedSize { batch_size, population } => {
+                text.sampling = SamplingKind::FixedSize;
+                text.batch_size = Some(batch_size);
+                text.population = Some(population);
+            }
+            Sampling::Everybody => text.sampling = SamplingKind::Everybody,
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Plan, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    #[test]
+    fn every_kind_of_entry_survives_a_round_trip() {
+        let text = r#"[{"noise_multiplier":1.5,"sample_rate":0.01,"steps":10},
+            {"noise_multiplier":[1.5,6.0],"sample_rate":0.01,"max_batch_size":700,"population":60000,"steps":1},
+            {"sampling":"fixed-size","noise_multiplier":2.0,"batch_size":600,"population":60000,"steps":3},
+            {"sampling":"everybody","noise_multiplier":7.0,"steps":2}]"#;
+        let plan = read(text).unwrap();
+        assert_eq!(plan.entries().len(), 4);
+        let again = serde_json::to_string(&plan).unwrap();
+        assert_eq!(read(&again).unwrap(), plan);
+        assert!(!again.contains("null"));
+    }
+
+    #[test]
+    fn wrong_entries_are_refused_with_a_reason() {
+        for (text, reason) in [
+            (r#"[{"noise":1,"sample_rate":0.1,"steps":1}]"#, "unknown field `noise`"),
+            (r#"[{"noise_multiplier":1,"steps":1}]"#, "needs sample_rate"),
+            (r#"[{"noise_multiplier":1,"sample_rate":1.7,"steps":1}]"#, "in (0, 1], got 1.7"),
+            (r#"[{"noise_multiplier":-1,"sample_rate":0.1,"steps":1}]"#, "above 0, got -1"),
+            (r#"[{"noise_multiplier":[],"sample_rate":0.1,"steps":1}]"#, "at least one"),
+            (r#"[{"noise_multiplier":1,"sample_rate":0.1,"steps":-4}]"#, "at least 1, got -4"),
+            (r#"[{"noise_multiplier":1,"sample_rate":0.1,"batch_size":3,"steps":1}]"#, "takes sample_rate"),
+            (
+                r#"[{"sampling":"fixed-size","noise_multiplier":1,"batch_size":9,"population":8,"steps":1}]"#,
+                "between 1 and the population of 8, got 9",
+            ),
+            (r#"[{"sampling":"everybody","noise_multiplier":1,"sample_rate":0.1,"steps":1}]"#, "takes only"),
+        ] {
+            let message = read(text).unwrap_err().to_string();
+            assert!(message.contains(reason), "{text}: {message}");
+        }
+    }
+
+    #[test]
+    fn releases_of_one_batch_add_their_precisions() {
+        let z = |v| NoiseMultiplier::new(v).unwrap();
+        let sampling = Sampling::Poisson { rate: SamplingRate::new(0.1).unwrap(), cap: None };
+        let entry = Entry::new(sampling, vec![z(3.0), z(4.0)], Steps::new(1).unwrap()).unwrap();
+        assert!((entry.effective_noise_multiplier() - 2.4).abs() < 1e-12);
+    }
+}

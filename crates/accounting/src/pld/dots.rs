@@ -1,0 +1,325 @@
+//! A hockey-stick curve between two polygons with corners on a grid: one above it, one below.
+//!
+//! A polygon with corners at `y_i = e^(i h)` is the curve of a pair of distributions whose privacy loss takes
+//! the values `i h` only: the slope's change at a corner, times `y_i`, is the mass that `P` has there. A curve that
+//! lies above (below) another belongs to a pair that is easier (harder) to tell apart, and stays so under
+//! composition.
+//!
+//! - **Above**: connect the dots. The chords of a convex curve lie above it.
+//! - **Below**: connect dots that lie on tangents. The tangent at the middle of a cell lies below the curve; each
+//!   corner takes the lower of its two neighbouring tangents, so that every side of the polygon lies below the
+//!   tangent of its cell. Where that polygon is not convex, its convex hull from below is.
+//!
+//! Both are off by the square of the cell's width, in opposite directions, which makes the bracket narrow.
+//!
+//! # References
+//! Doroshenko, Ghazi, Kamath, Kumar and Manurangsi, "Connect the Dots: Tighter Discrete Approximations of Privacy
+//! Loss Distributions" (2022), for the polygon above and the meaning of corners.
+
+use super::pair::Point;
+
+/// Which two hypotheses are compared: both must be, because neither is always the worse one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Direction {
+    /// Loss under the data set with the record, against the one without it.
+    Remove,
+    /// The other way round.
+    Add,
+}
+
+/// Where corners may be: at losses `offset + i width`.
+///
+/// All steps share the width; each has an offset of its own, since offsets simply add up.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ruler {
+    pub width: f64,
+    pub offset: f64,
+}
+
+impl Ruler {
+    /// A ruler with a mark where it matters most: at the loss of "nothing much happened". When a rare large loss
+    /// stretches the cells, nearly all mass sits inside a single one, and a mark at its centre of mass loses
+    /// nothing.
+    pub(super) fn fitted(curve: impl Fn(f64) -> Point, width: f64) -> Self {
+        let middle = 0.5 * width;
+        let Point { left, below, .. } = curve(middle);
+        // P(L <= l) = y Q(L <= l) - left(y).
+        let offset = (middle.exp() - left / below).ln();
+        Self { width, offset: if offset.is_finite() { offset } else { 0.0 } }
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "grid indices are far below 2^53")]
+    fn loss(&self, index: i64) -> f64 {
+        self.offset + index as f64 * self.width
+    }
+
+    /// Marks just outside of these losses, and outside of loss 0.
+    #[expect(clippy::cast_possible_truncation, reason = "callers limit the number of marks")]
+    pub(super) fn around(&self, low: f64, high: f64) -> (i64, i64) {
+        let mark = |loss: f64| (loss - self.offset) / self.width;
+        (mark(low.min(0.0)).floor() as i64 - 1, mark(high.max(0.0)).ceil() as i64 + 1)
+    }
+}
+
+/// A privacy loss on the grid: `mass[i]` at loss `offset + (first + i) width`, and `lost` at infinity.
+#[derive(Debug, Clone)]
+pub(super) struct Law {
+    pub offset: f64,
+    pub first: i64,
+    pub mass: Vec<f64>,
+    pub lost: f64,
+}
+
+/// The corners of a polygon, and the masses that they mean in both directions.
+#[derive(Debug, Clone)]
+pub(super) struct Polygon {
+    ruler: Ruler,
+    first: i64,
+    /// What `P` has at each corner.
+    mass: Vec<f64>,
+    /// What `P` has where `Q` has nothing.
+    lost_above: f64,
+    /// What `Q` has where `P` has nothing.
+    lost_below: f64,
+}
+
+/// The curve's two forms at every corner.
+struct Corners {
+    ruler: Ruler,
+    first: i64,
+    right: Vec<f64>,
+    left: Vec<f64>,
+}
+
+/// The polygon above the curve, with corners at the marks from `first` to `last`.
+pub(super) fn above(curve: impl Fn(f64) -> Point, ruler: Ruler, first: i64, last: i64) -> Polygon {
+    let (right, left) = (first..=last)
+        .map(|i| curve(ruler.loss(i)))
+        .map(|Point { right, left, .. }| (right.max(0.0), left.max(0.0)))
+        .unzip();
+    let corners = Corners { ruler, first, right, left };
+    let all = (0..corners.right.len()).collect();
+    corners.polygon(all)
+}
+
+/// The polygon below the curve, with corners at the marks from `first` to `last` at most.
+pub(super) fn below(curve: impl Fn(f64) -> Point, ruler: Ruler, first: i64, last: i64) -> Polygon {
+    // One tangent in the middle of each cell, from the cell that ends at `first` to the one that begins at `last`.
+    let tangents: Vec<(f64, Point)> = (first - 1..=last)
+        .map(|i| ruler.loss(i) + 0.5 * ruler.width)
+        .map(|middle| (middle.exp(), curve(middle)))
+        .collect();
+    let (back, forth) = ((-0.5 * ruler.width).exp_m1(), (0.5 * ruler.width).exp_m1());
+    let mut right = Vec::with_capacity(tangents.len());
+    let mut left = Vec::with_capacity(tangents.len());
+    for cells in tangents.windows(2) {
+        let ((y0, before), (y1, after)) = (cells[0], cells[1]);
+        right.push((before.right - y0 * forth * before.above).min(after.right - y1 * back * after.above));
+        left.push((before.left + y0 * forth * before.below).min(after.left + y1 * back * after.below));
+    }
+    let mut corners = Corners { ruler, first, right, left };
+    if !corners.close() {
+        return Polygon::indistinguishable(ruler.width);
+    }
+    let hull = corners.hull();
+    corners.polygon(hull)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "grid indices are far below 2^53")]
+fn cells(from: usize, to: usize) -> f64 {
+    (to - from) as f64
+}
+
+impl Corners {
+    fn loss(&self, corner: usize) -> f64 {
+        #[expect(clippy::cast_possible_wrap, reason = "an index of a vector")]
+        self.ruler.loss(self.first + corner as i64)
+    }
+
+    /// Ends the polygon below the curve at both sides, before it would leave the region where curves live: the last
+    /// corner with positive values is lowered onto the axis, which keeps both of its sides below their tangents.
+    ///
+    /// Returns false if nothing is left between the ends: on this grid the pair cannot be told apart.
+    fn close(&mut self) -> bool {
+        let corners = 0..self.right.len();
+        let Some(first) = corners.clone().find(|&i| self.left[i] > 0.0) else { return false };
+        let Some(last) = corners.rev().find(|&i| self.right[i] > 0.0) else { return false };
+        if first >= last || (first..=last).any(|i| self.left[i] <= 0.0 || self.right[i] <= 0.0) {
+            return false;
+        }
+        self.right[last] = 0.0;
+        self.left[last] = self.loss(last).exp_m1();
+        self.left[first] = 0.0;
+        self.right[first] = -self.loss(first).exp_m1();
+        self.right = self.right[first..=last].to_vec();
+        self.left = self.left[first..=last].to_vec();
+        self.first += i64::try_from(first).expect("an index of a vector");
+        self.loss(0) < 0.0 && self.loss(last - first) > 0.0
+    }
+
+    /// The mass that corner `b` would have between corners `a` and `c`; negative where the polygon is not convex.
+    fn mass(&self, a: Option<usize>, b: usize, c: Option<usize>) -> f64 {
+        // Slopes times y_b. Cells to the left of loss 0 use the left form, whose slope is larger by one.
+        let left_form = |from: usize| self.loss(from) < 0.0;
+        let (into, into_left) = match a {
+            None => (self.left[b], true),
+            Some(a) => {
+                let values = if left_form(a) { &self.left } else { &self.right };
+                ((values[b] - values[a]) / -(-cells(a, b) * self.ruler.width).exp_m1(), left_form(a))
+            }
+        };
+        let (out, out_left) = match c {
+            None => (0.0, false),
+            Some(c) => {
+                let values = if left_form(b) { &self.left } else { &self.right };
+                ((values[c] - values[b]) / (cells(b, c) * self.ruler.width).exp_m1(), left_form(b))
+            }
+        };
+        let change_of_form = if into_left && !out_left { self.loss(b).exp() } else { 0.0 };
+        out - into + change_of_form
+    }
+
+    /// The corners of the convex hull from below.
+    fn hull(&self) -> Vec<usize> {
+        let mut kept: Vec<usize> = Vec::with_capacity(self.right.len());
+        for corner in 0..self.right.len() {
+            while let [.., a, b] = kept[..] {
+                if self.mass(Some(a), b, Some(corner)) >= 0.0 {
+                    break;
+                }
+                kept.pop();
+            }
+            kept.push(corner);
+        }
+        kept
+    }
+
+    fn polygon(self, kept: Vec<usize>) -> Polygon {
+        let mut mass = vec![0.0; self.right.len()];
+        for (i, &corner) in kept.iter().enumerate() {
+            let before = i.checked_sub(1).map(|i| kept[i]);
+            // Rounding may leave a mass of -1e-17 where there is none.
+            mass[corner] = self.mass(before, corner, kept.get(i + 1).copied()).max(0.0);
+        }
+        Polygon {
+            ruler: self.ruler,
+            first: self.first,
+            mass,
+            lost_above: *self.right.last().expect("a polygon has a corner"),
+            lost_below: self.left[0] / self.loss(0).exp(),
+        }
+    }
+}
+
+impl Polygon {
+    /// The pair of two equal distributions: all mass at loss 0.
+    fn indistinguishable(width: f64) -> Self {
+        let ruler = Ruler { width, offset: 0.0 };
+        Self { ruler, first: 0, mass: vec![1.0], lost_above: 0.0, lost_below: 0.0 }
+    }
+
+    /// The privacy loss in one direction. Swapping the roles of `P` and `Q` turns a mass `p` at loss `l` into
+    /// `p e^-l` at `-l`.
+    pub(super) fn law(&self, direction: Direction) -> Law {
+        match direction {
+            Direction::Remove => Law {
+                offset: self.ruler.offset,
+                first: self.first,
+                mass: self.mass.clone(),
+                lost: self.lost_above,
+            },
+            Direction::Add => {
+                let swapped = (self.first..).zip(&self.mass).map(|(i, p)| p * (-self.ruler.loss(i)).exp());
+                let mut mass: Vec<f64> = swapped.collect();
+                mass.reverse();
+                let last = self.first + i64::try_from(mass.len()).expect("a length") - 1;
+                Law { offset: -self.ruler.offset, first: -last, mass, lost: self.lost_below }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pld::pair::Pair;
+
+    /// The polygon's own curve at any loss, from its masses.
+    fn curve(law: &Law, width: f64, at: f64) -> f64 {
+        let ruler = Ruler { width, offset: law.offset };
+        let terms = (law.first..).zip(&law.mass).map(|(i, p)| p * (1.0 - (at - ruler.loss(i)).exp()).max(0.0));
+        terms.sum::<f64>() + law.lost
+    }
+
+    #[test]
+    fn polygons_enclose_the_curve_in_both_directions() {
+        for pair in [
+            Pair { rate: 0.01, mu: 1.0, group: 1 },
+            Pair { rate: 0.2, mu: 2.0, group: 1 },
+            Pair { rate: 0.001, mu: 3.0, group: 1 },
+            Pair { rate: 1.0, mu: 0.5, group: 1 },
+            Pair { rate: 0.05, mu: 0.01, group: 1 },
+            Pair { rate: 0.1, mu: 0.5, group: 2 },
+        ] {
+            let (low, high) = pair.support(1e-13);
+            for cells in [3.0, 20.0, 300.0] {
+                let width = (high - low) / cells;
+                let ruler = Ruler::fitted(|l| pair.at(l), width);
+                let (first, last) = ruler.around(low, high);
+                let up = above(|l| pair.at(l), ruler, first, last);
+                let down = below(|l| pair.at(l), ruler, first, last);
+                for (direction, sign) in [(Direction::Remove, 1.0), (Direction::Add, -1.0)] {
+                    let (up, down) = (up.law(direction), down.law(direction));
+                    assert!((up.mass.iter().sum::<f64>() + up.lost - 1.0).abs() < 1e-9);
+                    assert!(down.mass.iter().sum::<f64>() <= 1.0 + 1e-9);
+                    for i in -40..=40 {
+                        let at = low + (high - low) * f64::from(i + 40) / 80.0;
+                        let point = pair.at(sign * at);
+                        // delta_add(l) = 1 - e^l + e^l h(e^-l).
+                        let exact = if sign > 0.0 { point.right } else { point.left * at.exp() };
+                        let (lower, upper) = (curve(&down, width, at), curve(&up, width, at));
+                        assert!(lower <= exact + 1e-13, "{pair:?} {cells} {direction:?} {at}: {lower} > {exact}");
+                        assert!(upper >= exact - 1e-13, "{pair:?} {cells} {direction:?} {at}: {upper} < {exact}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn polygons_close_in_quadratically() {
+        let pair = Pair { rate: 0.1, mu: 1.0, group: 1 };
+        let gap = |width: f64| {
+            let ruler = Ruler { width, offset: 0.0 };
+            let (first, last) = ruler.around(-0.2, 6.0);
+            let up = above(|l| pair.at(l), ruler, first, last).law(Direction::Remove);
+            let down = below(|l| pair.at(l), ruler, first, last).law(Direction::Remove);
+            let at = 0.4 + 0.3 * width;
+            curve(&up, width, at) - curve(&down, width, at)
+        };
+        let (coarse, fine) = (gap(0.02), gap(0.005));
+        assert!(fine < coarse / 10.0, "{coarse} {fine}");
+    }
+
+    #[test]
+    fn rare_large_losses_survive_wide_cells() {
+        // Nearly all mass lies in (ln 0.999, 0), a thousandth of a cell.
+        let pair = Pair { rate: 0.001, mu: 3.0, group: 1 };
+        let ruler = Ruler::fitted(|l| pair.at(l), 1.0);
+        let (first, last) = ruler.around(-0.001, 30.0);
+        let down = below(|l| pair.at(l), ruler, first, last).law(Direction::Remove);
+        assert!(curve(&down, 1.0, 3.0) > 0.7 * pair.at(3.0).right);
+    }
+
+    /// dp_accounting 0.6.0, privacy_loss_distribution_test.py, connect-dots with interval 1.
+    #[test]
+    fn masses_match_a_published_example() {
+        let pair = Pair { rate: 0.8, mu: 1.0, group: 1 };
+        let ruler = Ruler { width: 1.0, offset: 0.0 };
+        let law = above(|l| pair.at(l), ruler, -1, 2).law(Direction::Remove);
+        for (got, expected) in law.mass.iter().zip([0.164_817_973, 0.398_104_072, 0.314_081_995, 0.112_267_164]) {
+            assert!((got - expected).abs() < 1e-7, "{got} {expected}");
+        }
+        assert!((law.lost - 0.010_728_796).abs() < 1e-7);
+    }
+}

@@ -1,0 +1,157 @@
+//! Thousands of different noise multipliers on a ladder of a few dozen.
+//!
+//! Write `u(mu)` for the total variation distance of N(0, 1) and N(mu, 1). Along `u`, the hockey-stick curve of the
+//! sampled Gaussian is convex at every loss: with `dh/dmu = q phi(e/mu - mu/2)` and `du/dmu = phi(mu/2)`,
+//!
+//! ```text
+//! d2h/dmu2 + (mu/4) dh/dmu = dh/dmu e^2/mu^3 >= 0.
+//! ```
+//!
+//! So between two rungs `mu_a < mu < mu_b`, with `s = (u(mu) - u(mu_a)) / (u(mu_b) - u(mu_a))`, a step is enclosed by
+//! two mixtures whose coin is revealed:
+//!
+//! - from above by the chord, `(1-s) h_a + s h_b`;
+//! - from below by the tangent, `(1-s) h_a + s (h_a + (u(mu_b) - u(mu_a)) dh_a/du)`.
+//!
+//! The error is of the second order in the distance of the rungs. Only the rungs are discretised and transformed; a
+//! step costs one weighted sum of two spectra.
+
+use std::collections::BTreeMap;
+
+use super::pair::Pair;
+use crate::gaussian;
+
+/// Up to this many different multipliers per sampling rate get a rung each, and no mixture.
+const FEW: usize = 24;
+/// Positions between two rungs are rounded outwards to this many levels once there are more steps than that.
+const LEVELS: usize = 128;
+
+/// One rung: a pair, and the far end of its interval if steps lie inside of it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rung {
+    pub pair: Pair,
+    pub far: Option<Far>,
+}
+
+/// The far end of an interval, and how far the tangent reaches towards it in `mu`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Far {
+    pub pair: Pair,
+    pub stretch: f64,
+}
+
+/// Identical steps: their rung, and their position on the way to its far end, rounded down and up.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Climb {
+    pub rung: usize,
+    pub blend_low: f64,
+    pub blend_high: f64,
+    pub count: u64,
+}
+
+/// All steps of a plan on rungs.
+#[derive(Debug, Clone)]
+pub(super) struct Ladder {
+    pub rungs: Vec<Rung>,
+    pub climbs: Vec<Climb>,
+}
+
+/// Puts pairs, with their counts, on a ladder whose rungs are `spacing` apart relative to their `mu`.
+pub(super) fn ladder(pairs: &[(Pair, u64)], spacing: f64) -> Ladder {
+    let mut by_rate: BTreeMap<(u64, u32), Vec<(Pair, u64)>> = BTreeMap::new();
+    for &(pair, count) in pairs {
+        // Rates are positive, and positive floats sort like their bits.
+        by_rate.entry((pair.rate.to_bits(), pair.group)).or_default().push((pair, count));
+    }
+    let mut ladder = Ladder { rungs: Vec::new(), climbs: Vec::new() };
+    for mut family in by_rate.into_values() {
+        family.sort_by(|(a, _), (b, _)| a.mu.total_cmp(&b.mu));
+        // The lemma is about one record; groups get a rung for every multiplier.
+        if family.len() <= FEW || family[0].0.group > 1 {
+            ladder.add_separately(&family);
+        } else {
+            ladder.add_between_rungs(&family, spacing);
+        }
+    }
+    ladder
+}
+
+impl Ladder {
+    fn add_separately(&mut self, family: &[(Pair, u64)]) {
+        for &(pair, count) in family {
+            let rung = self.rungs.len();
+            self.rungs.push(Rung { pair, far: None });
+            self.climbs.push(Climb { rung, blend_low: 0.0, blend_high: 0.0, count });
+        }
+    }
+
+    /// `family` is sorted by `mu`.
+    fn add_between_rungs(&mut self, family: &[(Pair, u64)], spacing: f64) {
+        let mut steps = family.iter().peekable();
+        while let Some(&&(base, _)) = steps.peek() {
+            // Each rung stands on the first step that the last one does not reach.
+            let next = base.mu * (1.0 + spacing / (1.0 + base.mu * base.mu));
+            let u = Pair::gaussian_total_variation;
+            let reach = u(next) - u(base.mu);
+            let mut blends: BTreeMap<u64, (f64, u64)> = BTreeMap::new();
+            while let Some((pair, count)) = steps.next_if(|(pair, _)| pair.mu < next) {
+                let blend = ((u(pair.mu) - u(base.mu)) / reach).clamp(0.0, 1.0);
+                let entry = blends.entry(blend.to_bits()).or_insert((blend, 0));
+                entry.1 += count;
+            }
+            let rung = self.rungs.len();
+            let stretch = reach / gaussian::density(base.mu / 2.0);
+            let far = Far { pair: Pair { mu: next, ..base }, stretch };
+            self.rungs.push(Rung { pair: base, far: Some(far) });
+            self.climbs.extend(rounded(blends, rung));
+        }
+    }
+}
+
+/// Climbs at these positions; many are gathered on [`LEVELS`] levels, rounded outwards.
+fn rounded(blends: BTreeMap<u64, (f64, u64)>, rung: usize) -> Vec<Climb> {
+    if blends.len() <= LEVELS {
+        let climb = |(blend, count)| Climb { rung, blend_low: blend, blend_high: blend, count };
+        return blends.into_values().map(climb).collect();
+    }
+    #[expect(clippy::cast_precision_loss, reason = "a small constant")]
+    let levels = LEVELS as f64;
+    let mut counts = vec![0; LEVELS];
+    for (blend, count) in blends.into_values() {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a position in [0, 1]")]
+        let level = ((blend * levels) as usize).min(LEVELS - 1);
+        counts[level] += count;
+    }
+    let climb = |(level, count)| {
+        Climb { rung, blend_low: f64::from(level) / levels, blend_high: f64::from(level + 1) / levels, count }
+    };
+    (0_u32..).zip(counts).filter(|(_, count)| *count > 0).map(climb).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn family(n: u32) -> Vec<(Pair, u64)> {
+        (0..n).map(|i| (Pair { rate: 0.01, mu: 0.2 * 1.0005_f64.powf(f64::from(i)), group: 1 }, 1)).collect()
+    }
+
+    #[test]
+    fn few_multipliers_get_a_rung_each() {
+        let ladder = ladder(&family(20), 0.03);
+        assert_eq!(ladder.rungs.len(), 20);
+        assert!(ladder.climbs.iter().all(|c| c.blend_high == 0.0));
+    }
+
+    #[test]
+    fn every_step_is_on_the_ladder_once_and_inside_its_interval() {
+        for n in [100_u32, 5000, 20_000] {
+            let steps = family(n);
+            let ladder = ladder(&steps, 0.03);
+            assert_eq!(ladder.climbs.iter().map(|c| c.count).sum::<u64>(), u64::from(n));
+            assert!(ladder.rungs.len() < 800);
+            assert!(ladder.climbs.len() <= (n as usize).min(LEVELS * ladder.rungs.len()));
+            assert!(ladder.climbs.iter().all(|c| 0.0 <= c.blend_low && c.blend_low <= c.blend_high && c.blend_high <= 1.0));
+        }
+    }
+}

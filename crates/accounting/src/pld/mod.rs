@@ -1,0 +1,336 @@
+//! Numerical privacy loss distributions: exact accounting, as a bracket around the truth.
+//!
+//! Each step is enclosed by two discrete privacy losses ([`dots`](self)), thousands of different multipliers are put on
+//! a ladder of a few dozen, and all steps are composed by Fourier transform, both directions separately. The
+//! upper end of the bracket is a proved bound in real arithmetic, with truncation, wrap-around and an a-priori bound on
+//! round-off charged to delta; so is the lower end. The grid is refined until the bracket is a tenth of a per cent
+//! wide.
+//!
+//! `docs/accounting.md` has the proofs.
+
+mod compose;
+mod dots;
+mod ladder;
+mod pair;
+
+use rayon::prelude::*;
+
+use crate::{AccountingError, Bracket, Delta, Epsilon, Mu, Plan, Relation, Sampling, gaussian};
+use compose::{Composed, RungPolygons, Side, Target, compose};
+use dots::{Direction, Ruler};
+use ladder::{Far, Ladder, Rung, ladder};
+use pair::Pair;
+
+const NAME: &str = "pld";
+/// The bracket's relative width at which refinement stops.
+const RELATIVE_WIDTH: f64 = 1e-3;
+/// An absolute width that is always narrow enough.
+const ABSOLUTE_WIDTH: f64 = 1e-6;
+/// How often the grid is refined before the bracket is returned as it is.
+const MAX_REFINEMENTS: usize = 5;
+/// The first grid's width, relative to the root mean square of a step's standard deviation.
+const FIRST_WIDTH: f64 = 0.08;
+/// The first ladder's spacing.
+const FIRST_SPACING: f64 = 0.03;
+/// Mass at the ends of the steps' grids, relative to delta, over all steps together.
+const TRUNCATED: f64 = 1e-6;
+/// A step may not have a larger loss than this, lest its likelihood ratio overflow.
+const MAX_LOSS: f64 = 600.0;
+/// The most grid points of a single step.
+const MAX_CORNERS: f64 = 4e6;
+
+/// How many records are protected together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GroupSize(u32);
+
+impl GroupSize {
+    /// A single record.
+    pub const ONE: Self = Self(1);
+
+    /// Checks that the group has between 1 and 1000 records.
+    ///
+    /// # Errors
+    /// Anything else.
+    pub fn new(records: u32) -> Result<Self, AccountingError> {
+        if (1..=1000).contains(&records) {
+            return Ok(Self(records));
+        }
+        Err(AccountingError::OutOfRange {
+            what: "group size",
+            range: "between 1 and 1000",
+            got: records.to_string(),
+            hint: "the group size is how many records one person may have",
+        })
+    }
+
+    /// The number itself.
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}
+
+/// The epsilon of a plan at delta.
+///
+/// ```
+/// use sordino_accounting::{Delta, NoiseMultiplier, Plan, SamplingRate, Steps, pld};
+///
+/// let plan = Plan::dp_sgd(NoiseMultiplier::new(1.1)?, SamplingRate::new(0.004)?, Steps::new(15_000)?);
+/// let epsilon = pld::epsilon(&plan, Delta::new(1e-5)?)?;
+/// assert!(epsilon.lower.get() <= 2.2955 && 2.2954 <= epsilon.upper.get());
+/// assert!(epsilon.upper.get() <= 1.002 * epsilon.lower.get());
+/// # Ok::<(), sordino_accounting::AccountingError>(())
+/// ```
+///
+/// # Guarantees
+/// The plan satisfies (`upper`, delta)-DP, and no accountant can prove less than `lower` for the worst-case pairs of
+/// its steps. With capped batches, `lower` is 0: what the cap adds to delta is an upper bound only.
+///
+/// # Errors
+/// Fixed-size batches (use [`rdp`](crate::rdp)); settings whose grid would be too large, such as a noise
+/// multiplier below 0.03.
+pub fn epsilon(plan: &Plan, delta: Delta) -> Result<Bracket<Epsilon>, AccountingError> {
+    epsilon_for_group(plan, GroupSize::ONE, delta)
+}
+
+/// The epsilon at delta of a group of records that are removed together.
+///
+/// Tight for the sampled Gaussian: every record of the group is sampled on its own, so the sensitivity of a step is
+/// binomial, not `k` times that of one record.
+///
+/// # Errors
+/// As [`epsilon`].
+pub fn epsilon_for_group(plan: &Plan, group: GroupSize, delta: Delta) -> Result<Bracket<Epsilon>, AccountingError> {
+    let steps = WorstCase::of(plan, group)?;
+    plan.with_cap(delta, |bracket: &Bracket<Epsilon>| bracket.upper, |delta| steps.epsilon(delta))
+        .map(|bracket| without_lower_end_if_capped(plan, bracket))
+}
+
+/// The delta of a plan at epsilon.
+///
+/// # Errors
+/// As [`epsilon`].
+pub fn delta(plan: &Plan, epsilon: Epsilon) -> Result<Bracket<f64>, AccountingError> {
+    let mut bracket = WorstCase::of(plan, GroupSize::ONE)?.delta(epsilon)?;
+    let cap_cost = plan.cap_cost(epsilon);
+    if cap_cost > 0.0 {
+        bracket = Bracket { lower: 0.0, upper: (bracket.upper + cap_cost).min(1.0) };
+    }
+    Ok(bracket)
+}
+
+fn without_lower_end_if_capped(plan: &Plan, bracket: Bracket<Epsilon>) -> Bracket<Epsilon> {
+    let zero = Epsilon::new(0.0).expect("zero is an epsilon");
+    if plan.cap_cost(zero) > 0.0 { Bracket { lower: zero, ..bracket } } else { bracket }
+}
+
+/// A plan's steps as pairs: all full-batch releases merged into one Gaussian, equal steps counted.
+struct WorstCase {
+    /// `mu` of all full-batch releases together.
+    gaussian: f64,
+    sampled: Vec<(Pair, u64)>,
+}
+
+impl WorstCase {
+    fn of(plan: &Plan, group: GroupSize) -> Result<Self, AccountingError> {
+        let mut gaussian = 0.0;
+        let mut sampled: Vec<(Pair, u64)> = Vec::new();
+        for entry in plan.entries() {
+            let mu = 1.0 / entry.effective_noise_multiplier();
+            match entry.sampling() {
+                Sampling::Poisson { rate, .. } if rate.get() < 1.0 => {
+                    sampled.push((Pair { rate: rate.get(), mu, group: group.0 }, entry.steps().get()));
+                }
+                Sampling::Everybody | Sampling::Poisson { .. } => {
+                    #[expect(clippy::cast_precision_loss, reason = "a count of steps")]
+                    let steps = entry.steps().get() as f64;
+                    gaussian += steps * (mu * f64::from(group.0)).powi(2);
+                }
+                Sampling::FixedSize { .. } => {
+                    return Err(AccountingError::Unsupported {
+                        accountant: NAME,
+                        entry: entry.to_string(),
+                        reason: format!("it is priced under {}", Relation::ReplaceOne),
+                        instead: "use --accountant rdp, which bounds fixed-size batches, or Poisson sampling",
+                    });
+                }
+            }
+        }
+        sampled.sort_by(|(a, _), (b, _)| a.rate.total_cmp(&b.rate).then(a.mu.total_cmp(&b.mu)));
+        sampled.dedup_by(|(later, count), (kept, total)| {
+            let same = later == kept;
+            if same {
+                *total += *count;
+            }
+            same
+        });
+        Ok(Self { gaussian: gaussian.sqrt(), sampled })
+    }
+
+    /// All pairs, the merged Gaussian included.
+    fn pairs(&self) -> Vec<(Pair, u64)> {
+        let mut pairs = self.sampled.clone();
+        if self.gaussian > 0.0 {
+            pairs.push((Pair { rate: 1.0, mu: self.gaussian, group: 1 }, 1));
+        }
+        pairs
+    }
+
+    /// Total variation adds up under composition.
+    fn total_variation(&self) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "a count of steps")]
+        self.pairs().iter().map(|(pair, count)| *count as f64 * pair.at(0.0).right).sum()
+    }
+
+    fn epsilon(&self, delta: Delta) -> Result<Bracket<Epsilon>, AccountingError> {
+        let zero = Epsilon::new(0.0).expect("zero is an epsilon");
+        if self.sampled.is_empty() {
+            let upper = gaussian::epsilon(Mu::new(self.gaussian)?, delta);
+            let lower = Epsilon::new(upper.get() * (1.0 - 1e-9))?;
+            return Ok(Bracket { lower, upper });
+        }
+        if self.total_variation() * (1.0 + 1e-9) <= delta.get() {
+            return Ok(Bracket { lower: zero, upper: zero });
+        }
+        let target = Target::Delta(delta.get());
+        self.refine(target, RELATIVE_WIDTH, ABSOLUTE_WIDTH, |composed| {
+            let out_of_window = || AccountingError::OutOfReach {
+                accountant: NAME,
+                reason: format!("delta = {delta} is below its truncation error"),
+                instead: "use --accountant rdp, which answers here with a looser bound",
+            };
+            composed.epsilon(delta.get()).ok_or_else(out_of_window)
+        })
+        .and_then(|b| Ok(Bracket { lower: Epsilon::new(b.lower)?, upper: Epsilon::new(b.upper)? }))
+    }
+
+    fn delta(&self, epsilon: Epsilon) -> Result<Bracket<f64>, AccountingError> {
+        if self.sampled.is_empty() {
+            let delta = gaussian::delta(epsilon, Mu::new(self.gaussian)?);
+            return Ok(Bracket { lower: delta * (1.0 - 1e-9), upper: (delta * (1.0 + 1e-9)).min(1.0) });
+        }
+        // A per cent of delta is a thousandth of epsilon or less.
+        let target = Target::Epsilon(epsilon.get());
+        self.refine(target, 10.0 * RELATIVE_WIDTH, f64::MIN_POSITIVE, |composed| Ok(composed.delta(epsilon.get())))
+    }
+
+    /// Composes on finer and finer grids until the answer's bracket is narrow enough.
+    fn refine(
+        &self,
+        target: Target,
+        relative: f64,
+        absolute: f64,
+        answer: impl Fn(&Composed) -> Result<f64, AccountingError> + Sync,
+    ) -> Result<Bracket<f64>, AccountingError> {
+        let pairs = self.pairs();
+        let (mut width, mut spacing) = (first_width(&pairs), FIRST_SPACING);
+        let mut best: Option<Bracket<f64>> = None;
+        for _ in 0..MAX_REFINEMENTS {
+            let grid = match Grid::new(&pairs, width, spacing, target) {
+                Ok(grid) => grid,
+                // A bracket that is wider than wished for is better than none.
+                Err(error) => return best.ok_or(error),
+            };
+            let bracket = match grid.bracket(target, &answer) {
+                Ok(bracket) => bracket,
+                Err(error) => return best.ok_or(error),
+            };
+            // Every bracket holds the truth, so their intersection does.
+            let (lower, upper) = best.map_or((0.0, f64::INFINITY), |b| (b.lower, b.upper));
+            let bracket = Bracket { lower: bracket.lower.max(lower), upper: bracket.upper.min(upper) };
+            best = Some(bracket);
+            let excess = (bracket.upper - bracket.lower) / (relative * bracket.upper).max(absolute);
+            if excess <= 1.0 {
+                break;
+            }
+            // The bracket's width falls with the square of both.
+            let finer = (0.8 / excess.sqrt()).clamp(0.125, 0.7);
+            width *= finer;
+            spacing *= finer;
+        }
+        best.ok_or_else(|| unreachable!("at least one refinement"))
+    }
+}
+
+/// A first guess of the grid's width: a fraction of the steps' root mean square standard deviation.
+#[expect(clippy::cast_precision_loss, reason = "a count of steps")]
+fn first_width(pairs: &[(Pair, u64)]) -> f64 {
+    let steps: f64 = pairs.iter().map(|(_, count)| *count as f64).sum();
+    let variance = |pair: &Pair| {
+        let (low, high) = pair.support(1e-9);
+        let reach = f64::from(pair.group) * pair.mu;
+        (pair.rate.powi(2) * (reach * reach).exp_m1()).min(((high - low) / 8.0).powi(2))
+    };
+    FIRST_WIDTH * (pairs.iter().map(|(pair, count)| *count as f64 * variance(pair)).sum::<f64>() / steps).sqrt()
+}
+
+/// All rungs of a ladder, discretised on one grid.
+struct Grid {
+    ladder: Ladder,
+    width: f64,
+    upper: Vec<RungPolygons>,
+    lower: Vec<RungPolygons>,
+}
+
+impl Grid {
+    #[expect(clippy::cast_precision_loss, reason = "a count of steps")]
+    fn new(pairs: &[(Pair, u64)], width: f64, spacing: f64, target: Target) -> Result<Self, AccountingError> {
+        let ladder = ladder(pairs, spacing);
+        let steps: f64 = pairs.iter().map(|(_, count)| *count as f64).sum();
+        let delta = match target {
+            Target::Delta(delta) => delta,
+            // The answer is not known yet; this floor lies below every delta that matters.
+            Target::Epsilon(_) => 1e-20,
+        };
+        let tail = TRUNCATED * delta / steps;
+        for Rung { pair, .. } in &ladder.rungs {
+            let (low, high) = pair.support(tail);
+            if !(high <= MAX_LOSS && (high - low) / width <= MAX_CORNERS) {
+                return Err(AccountingError::OutOfReach {
+                    accountant: NAME,
+                    reason: format!(
+                        "a single step with noise multiplier {:.4} may lose up to {high:.1}",
+                        1.0 / pair.mu
+                    ),
+                    instead: "use --accountant rdp, which answers here with a looser bound, or more noise",
+                });
+            }
+        }
+        let polygons = |rung: &Rung| {
+            let near = rung.pair;
+            let ruler = Ruler::fitted(|loss| near.at(loss), width);
+            // The far end loses most: its support covers both.
+            let (low, high) = rung.far.map_or(near, |far| far.pair).support(tail);
+            let (first, last) = ruler.around(low.min(near.support(tail).0), high);
+            let upper = RungPolygons {
+                near: dots::above(|loss| near.at(loss), ruler, first, last),
+                far: rung.far.map(|far| dots::above(|loss| far.pair.at(loss), ruler, first, last)),
+            };
+            let tangent = |far: Far| dots::below(|loss| near.stretched(loss, far.stretch), ruler, first, last);
+            let lower =
+                RungPolygons { near: dots::below(|loss| near.at(loss), ruler, first, last), far: rung.far.map(tangent) };
+            (upper, lower)
+        };
+        let (upper, lower) = ladder.rungs.par_iter().map(polygons).unzip();
+        Ok(Self { ladder, width, upper, lower })
+    }
+
+    /// The larger answer of both directions, at both ends.
+    fn bracket(
+        &self,
+        target: Target,
+        answer: &(impl Fn(&Composed) -> Result<f64, AccountingError> + Sync),
+    ) -> Result<Bracket<f64>, AccountingError> {
+        let one = |(direction, side)| {
+            let polygons = if side == Side::Upper { &self.upper } else { &self.lower };
+            compose(&self.ladder, polygons, self.width, direction, side, target).and_then(|c| answer(&c))
+        };
+        let questions = [
+            (Direction::Remove, Side::Upper),
+            (Direction::Remove, Side::Lower),
+            (Direction::Add, Side::Upper),
+            (Direction::Add, Side::Lower),
+        ];
+        let answers = questions.into_par_iter().map(one).collect::<Result<Vec<f64>, _>>()?;
+        Ok(Bracket { lower: answers[1].max(answers[3]), upper: answers[0].max(answers[2]) })
+    }
+}
