@@ -1,34 +1,51 @@
 //! One-dimensional searches.
 
-/// The logarithm, named for what it does to a search interval: equal steps become equal factors.
-pub(crate) fn spread(value: f64) -> f64 {
-    value.ln()
-}
-
-/// The lowest point of a function with a single valley on `[low, high]`, to within `tolerance`.
+/// The lowest point of a positive function's single valley over positive arguments: walks downhill from `start` by
+/// factors of two, then narrows the interval until its ends differ by a factor of `1 + tolerance`.
 ///
-/// Infinite values are fine as long as they surround the valley; the first probes look for a finite one.
-pub(crate) fn golden_section(f: impl Fn(f64) -> f64, low: f64, high: f64, tolerance: f64) -> (f64, f64) {
-    const PROBES: u32 = 24;
-    let at = |i: u32| low + (high - low) * f64::from(i) / f64::from(PROBES);
-    let values: Vec<f64> = (0..=PROBES).map(|i| f(at(i))).collect();
-    let mut best = 0_u32;
-    for (i, value) in (0..).zip(&values) {
-        if *value < values[best as usize] {
-            best = i;
+/// Returns the argument and the value there. Infinite and undefined values count as high ground.
+pub(crate) fn valley(f: impl Fn(f64) -> f64, start: f64, tolerance: f64) -> (f64, f64) {
+    const FARTHEST: f64 = 100.0;
+    let f = |ln_x: f64| {
+        let value = f(ln_x.exp());
+        if value.is_nan() { f64::INFINITY } else { value }
+    };
+    let stride = std::f64::consts::LN_2;
+    let origin = start.ln();
+    let (mut x, mut lowest) = (origin, f(origin));
+    let right = f(origin + stride);
+    // Downhill to the right, or from infinitely high ground to the left, where moments are finite.
+    let direction = if right < lowest { stride } else { -stride };
+    while (x - origin).abs() < FARTHEST {
+        let value = f(x + direction);
+        if value < lowest || lowest.is_infinite() {
+            (x, lowest) = (x + direction, value);
+        } else {
+            break;
         }
     }
+    golden_section(f, x - stride, x + stride, tolerance, (x, lowest))
+}
+
+/// Narrows a valley's interval by golden sections.
+fn golden_section(
+    f: impl Fn(f64) -> f64,
+    mut a: f64,
+    mut b: f64,
+    tolerance: f64,
+    mut lowest: (f64, f64),
+) -> (f64, f64) {
     let ratio = 0.5 * (5.0_f64.sqrt() - 1.0);
-    let (mut a, mut b) = (at(best.saturating_sub(1)), at((best + 1).min(PROBES)));
     let (mut x, mut y) = (b - ratio * (b - a), a + ratio * (b - a));
     let (mut fx, mut fy) = (f(x), f(y));
-    let mut lowest = (at(best), values[best as usize]);
-    while b - a > tolerance {
-        if fx < lowest.1 {
-            lowest = (x, fx);
+    loop {
+        for point in [(x, fx), (y, fy)] {
+            if point.1 < lowest.1 {
+                lowest = point;
+            }
         }
-        if fy < lowest.1 {
-            lowest = (y, fy);
+        if b - a <= tolerance {
+            return (lowest.0.exp(), lowest.1);
         }
         if fx <= fy {
             (b, y, fy) = (y, x, fx);
@@ -40,7 +57,6 @@ pub(crate) fn golden_section(f: impl Fn(f64) -> f64, low: f64, high: f64, tolera
             fy = f(y);
         }
     }
-    lowest
 }
 
 #[cfg(test)]
@@ -48,12 +64,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_valleys_inside_and_at_the_ends() {
-        let (x, value) = golden_section(|x| (x - 0.3).powi(2) + 1.0, -5.0, 5.0, 1e-6);
-        assert!((x - 0.3).abs() < 1e-3 && (value - 1.0).abs() < 1e-6);
-        let (x, _) = golden_section(|x| x, -5.0, 5.0, 1e-6);
-        assert!((x + 5.0).abs() < 1e-3);
-        let (x, _) = golden_section(|x| if x < 1.0 { f64::INFINITY } else { (x - 2.0).abs() }, -5.0, 5.0, 1e-6);
-        assert!((x - 2.0).abs() < 1e-5);
+    fn finds_valleys_near_and_far() {
+        for bottom in [1e-9_f64, 0.3, 1.0, 7e8] {
+            let (x, value) = valley(|x| (x / bottom).ln().powi(2) + 1.0, 1.0, 1e-4);
+            assert!((x / bottom - 1.0).abs() < 1e-3 && (value - 1.0).abs() < 1e-6);
+        }
+    }
+
+    #[test]
+    fn walks_out_of_infinite_ground() {
+        let (x, _) = valley(|x| if x > 1e-3 { f64::INFINITY } else { (x - 1e-4).abs() }, 5.0, 1e-4);
+        assert!((x / 1e-4 - 1.0).abs() < 1e-3);
+        let (x, _) = valley(|x| if x > 3.0 { f64::NAN } else { (x - 2.0).abs() }, 1.0, 1e-4);
+        assert!((x / 2.0 - 1.0).abs() < 1e-3);
     }
 }

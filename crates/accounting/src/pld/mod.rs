@@ -11,14 +11,15 @@
 mod compose;
 mod dots;
 mod ladder;
+mod moments;
 mod pair;
 
 use rayon::prelude::*;
 
 use crate::{AccountingError, Bracket, Delta, Epsilon, Mu, Plan, Relation, Sampling, gaussian};
-use compose::{Composed, RungPolygons, Side, Target, compose};
 use dots::{Direction, Ruler};
 use ladder::{Far, Ladder, Rung, ladder};
+use moments::{RungPolygons, Target};
 use pair::Pair;
 
 const NAME: &str = "pld";
@@ -191,16 +192,8 @@ impl WorstCase {
         if self.total_variation() * (1.0 + 1e-9) <= delta.get() {
             return Ok(Bracket { lower: zero, upper: zero });
         }
-        let target = Target::Delta(delta.get());
-        self.refine(target, RELATIVE_WIDTH, ABSOLUTE_WIDTH, |composed| {
-            let out_of_window = || AccountingError::OutOfReach {
-                accountant: NAME,
-                reason: format!("delta = {delta} is below its truncation error"),
-                instead: "use --accountant rdp, which answers here with a looser bound",
-            };
-            composed.epsilon(delta.get()).ok_or_else(out_of_window)
-        })
-        .and_then(|b| Ok(Bracket { lower: Epsilon::new(b.lower)?, upper: Epsilon::new(b.upper)? }))
+        let bracket = self.refine(Target::Delta(delta.get()), RELATIVE_WIDTH, ABSOLUTE_WIDTH)?;
+        Ok(Bracket { lower: Epsilon::new(bracket.lower)?, upper: Epsilon::new(bracket.upper)? })
     }
 
     fn delta(&self, epsilon: Epsilon) -> Result<Bracket<f64>, AccountingError> {
@@ -209,29 +202,18 @@ impl WorstCase {
             return Ok(Bracket { lower: delta * (1.0 - 1e-9), upper: (delta * (1.0 + 1e-9)).min(1.0) });
         }
         // A per cent of delta is a thousandth of epsilon or less.
-        let target = Target::Epsilon(epsilon.get());
-        self.refine(target, 10.0 * RELATIVE_WIDTH, f64::MIN_POSITIVE, |composed| Ok(composed.delta(epsilon.get())))
+        self.refine(Target::Epsilon(epsilon.get()), 10.0 * RELATIVE_WIDTH, f64::MIN_POSITIVE)
     }
 
     /// Composes on finer and finer grids until the answer's bracket is narrow enough.
-    fn refine(
-        &self,
-        target: Target,
-        relative: f64,
-        absolute: f64,
-        answer: impl Fn(&Composed) -> Result<f64, AccountingError> + Sync,
-    ) -> Result<Bracket<f64>, AccountingError> {
+    fn refine(&self, target: Target, relative: f64, absolute: f64) -> Result<Bracket<f64>, AccountingError> {
         let pairs = self.pairs();
         let (mut width, mut spacing) = (first_width(&pairs), FIRST_SPACING);
         let mut best: Option<Bracket<f64>> = None;
         for _ in 0..MAX_REFINEMENTS {
-            let grid = match Grid::new(&pairs, width, spacing, target) {
-                Ok(grid) => grid,
-                // A bracket that is wider than wished for is better than none.
-                Err(error) => return best.ok_or(error),
-            };
-            let bracket = match grid.bracket(target, &answer) {
+            let bracket = match Grid::new(&pairs, width, spacing, target).and_then(|grid| grid.bracket(target)) {
                 Ok(bracket) => bracket,
+                // A bracket that is wider than wished for is better than none.
                 Err(error) => return best.ok_or(error),
             };
             // Every bracket holds the truth, so their intersection does.
@@ -315,22 +297,11 @@ impl Grid {
     }
 
     /// The larger answer of both directions, at both ends.
-    fn bracket(
-        &self,
-        target: Target,
-        answer: &(impl Fn(&Composed) -> Result<f64, AccountingError> + Sync),
-    ) -> Result<Bracket<f64>, AccountingError> {
-        let one = |(direction, side)| {
-            let polygons = if side == Side::Upper { &self.upper } else { &self.lower };
-            compose(&self.ladder, polygons, self.width, direction, side, target).and_then(|c| answer(&c))
-        };
-        let questions = [
-            (Direction::Remove, Side::Upper),
-            (Direction::Remove, Side::Lower),
-            (Direction::Add, Side::Upper),
-            (Direction::Add, Side::Lower),
-        ];
-        let answers = questions.into_par_iter().map(one).collect::<Result<Vec<f64>, _>>()?;
-        Ok(Bracket { lower: answers[1].max(answers[3]), upper: answers[0].max(answers[2]) })
+    fn bracket(&self, target: Target) -> Result<Bracket<f64>, AccountingError> {
+        let polygons = (&self.upper[..], &self.lower[..]);
+        let one = |direction| compose::bracket(&self.ladder, polygons, self.width, direction, target);
+        let (remove, add) = rayon::join(|| one(Direction::Remove), || one(Direction::Add));
+        let (remove, add) = (remove?, add?);
+        Ok(Bracket { lower: remove.lower.max(add.lower), upper: remove.upper.max(add.upper) })
     }
 }

@@ -21,7 +21,7 @@ mod sampled_gaussian;
 
 use crate::{
     AccountingError, Delta, Epsilon, Plan, Relation, Sampling,
-    search::{golden_section, spread},
+    search::valley,
 };
 
 pub use sampled_gaussian::sampled_gaussian;
@@ -101,14 +101,13 @@ pub(crate) fn minimise(bound: impl Fn(Order) -> f64) -> Result<Epsilon, Accounti
 
 /// The order at which a bound with a single valley is smallest, and the bound there.
 pub(crate) fn best_order(bound: impl Fn(Order) -> f64) -> (f64, Result<Epsilon, AccountingError>) {
-    let at = |ln_excess: f64| bound(Order(1.0 + ln_excess.exp()));
-    let (ln_excess, value) = golden_section(at, spread(1e-6), spread(1e7), 1e-4);
+    let (excess, value) = valley(|excess| bound(Order(1.0 + excess)), 10.0, 1e-3);
     let epsilon = Epsilon::new(value).map_err(|_| AccountingError::OutOfReach {
         accountant: NAME,
         reason: "its epsilon is not a finite number".to_owned(),
         instead: "use more noise",
     });
-    (1.0 + ln_excess.exp(), epsilon)
+    (1.0 + excess, epsilon)
 }
 
 /// A plan's divergence as a function of the order.

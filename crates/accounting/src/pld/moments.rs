@@ -1,0 +1,188 @@
+//! Exponential moments of composed privacy losses: where to tilt, and how far the tilted loss reaches.
+
+use super::{
+    dots::{Direction, Law, Polygon},
+    ladder::Climb,
+};
+use crate::search::valley;
+
+/// Which end of the bracket a composition serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    Upper,
+    Lower,
+}
+
+/// What is asked of a composition.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Target {
+    /// The delta at this epsilon.
+    Epsilon(f64),
+    /// The epsilon at this delta.
+    Delta(f64),
+}
+
+/// The polygons of one rung: at the rung itself, and at the far end of its interval.
+pub(super) struct RungPolygons {
+    pub near: Polygon,
+    pub far: Option<Polygon>,
+}
+
+/// One rung's privacy losses in one direction.
+pub(super) struct RungLaws {
+    pub near: Law,
+    pub far: Option<Law>,
+}
+
+/// All steps in one direction, at one side of the bracket.
+pub(super) struct Steps<'a> {
+    pub laws: Vec<RungLaws>,
+    pub climbs: &'a [Climb],
+    pub side: Side,
+    pub width: f64,
+}
+
+/// `e^(-|lambda| k width)` for `k = 0, 1, ...`, shared by all laws.
+struct Decay {
+    lambda: f64,
+    width: f64,
+    powers: Vec<f64>,
+}
+
+/// The most that one unit of tilted mass can add to delta, `max_l e^(-lambda l) (1 - e^(-l))`, as a logarithm: a loss
+/// just above epsilon hardly counts.
+///
+/// With `lambda = alpha - 1` this is what separates the improved conversion of Renyi divergences from Chernoff's
+/// bound.
+pub(super) fn ln_overshoot(lambda: f64) -> f64 {
+    -lambda * (1.0 / lambda).ln_1p() - lambda.ln_1p()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "grid indices are far below 2^53")]
+pub(super) fn float(index: i64) -> f64 {
+    index as f64
+}
+
+fn length(law: &Law) -> i64 {
+    i64::try_from(law.mass.len()).expect("a length")
+}
+
+impl Climb {
+    #[expect(clippy::cast_precision_loss, reason = "a count of steps")]
+    pub(super) fn steps(&self) -> f64 {
+        self.count as f64
+    }
+
+    /// The position on the way to the rung's far end.
+    pub(super) fn blend(&self, side: Side) -> f64 {
+        match side {
+            Side::Upper => self.blend_high,
+            Side::Lower => self.blend_low,
+        }
+    }
+}
+
+impl Law {
+    /// `ln sum_i mass_i e^(lambda l_i)`, relative to the outermost loss so that nothing overflows.
+    fn ln_moment(&self, decay: &Decay) -> f64 {
+        let weigh = |(mass, power): (&f64, &f64)| mass * power;
+        let (sum, outermost): (f64, i64) = if decay.lambda > 0.0 {
+            (self.mass.iter().rev().zip(&decay.powers).map(weigh).sum(), self.first + length(self) - 1)
+        } else {
+            (self.mass.iter().zip(&decay.powers).map(weigh).sum(), self.first)
+        };
+        sum.ln() + decay.lambda * (self.offset + float(outermost) * decay.width)
+    }
+}
+
+impl<'a> Steps<'a> {
+    pub(super) fn new(
+        polygons: &[RungPolygons],
+        climbs: &'a [Climb],
+        width: f64,
+        direction: Direction,
+        side: Side,
+    ) -> Self {
+        let laws = |rung: &RungPolygons| RungLaws {
+            near: rung.near.law(direction),
+            far: rung.far.as_ref().map(|far| far.law(direction)),
+        };
+        Self { laws: polygons.iter().map(laws).collect(), climbs, side, width }
+    }
+
+    /// The logarithms of all laws' moments, rung by rung, near and far.
+    pub(super) fn ln_moments(&self, lambda: f64) -> Vec<(f64, f64)> {
+        let all = self.laws.iter().flat_map(|rung| std::iter::once(&rung.near).chain(&rung.far));
+        let longest = all.map(length).max().unwrap_or(0);
+        let powers = (0..longest).map(|k| (-lambda.abs() * float(k) * self.width).exp()).collect();
+        let decay = Decay { lambda, width: self.width, powers };
+        let far = |rung: &RungLaws| rung.far.as_ref().map_or(f64::NEG_INFINITY, |law| law.ln_moment(&decay));
+        self.laws.iter().map(|rung| (rung.near.ln_moment(&decay), far(rung))).collect()
+    }
+
+    /// The logarithm of one step's moment.
+    pub(super) fn ln_blended(&self, climb: &Climb, ln_moments: &[(f64, f64)]) -> f64 {
+        let (near, far) = ln_moments[climb.rung];
+        let s = climb.blend(self.side);
+        if s <= 0.0 { near } else { near + (s * (far - near).exp_m1()).ln_1p() }
+    }
+
+    /// `Lambda(lambda)`, the logarithm of the composed loss' moment.
+    pub(super) fn ln_moment(&self, lambda: f64) -> f64 {
+        let ln_moments = self.ln_moments(lambda);
+        self.climbs.iter().map(|climb| climb.steps() * self.ln_blended(climb, &ln_moments)).sum()
+    }
+
+    /// The variance of the composed loss under a tilt, from a second difference.
+    fn variance(&self, lambda: f64, step: f64) -> f64 {
+        let ends = self.ln_moment(lambda + step) + self.ln_moment(lambda - step);
+        ((ends - 2.0 * self.ln_moment(lambda)) / (step * step)).max(1e-30)
+    }
+
+    /// The tilt that centres the sum near the target, and the Renyi bound that goes with it (on epsilon, or on the
+    /// logarithm of delta).
+    pub(super) fn tilt(&self, target: Target) -> (f64, f64) {
+        // A Gaussian with the same variance would want about this tilt.
+        let deviation = self.variance(0.0, 1e-5 / self.width).sqrt();
+        let start = match target {
+            Target::Delta(delta) => (1.0 - 2.0 * delta.ln()).sqrt() / deviation,
+            Target::Epsilon(epsilon) => (epsilon / deviation).max(1.0) / deviation,
+        };
+        let bound = |lambda: f64| {
+            let ln_worst = self.ln_moment(lambda) + ln_overshoot(lambda);
+            match target {
+                Target::Delta(delta) => (ln_worst - delta.ln()) / lambda,
+                Target::Epsilon(epsilon) => ln_worst - lambda * epsilon,
+            }
+        };
+        valley(bound, start, 0.1)
+    }
+
+    /// The tilt on top of `lambda` with which Chernoff's bound reaches least far.
+    pub(super) fn reaching_tilt(&self, lambda: f64, outside: f64) -> f64 {
+        let start = (-2.0 * outside.ln() / self.variance(lambda, 0.01 * lambda)).sqrt();
+        let ln_scale = self.ln_moment(lambda);
+        valley(|t| (self.ln_moment(lambda + t) - ln_scale - outside.ln()) / t, start, 0.2).0
+    }
+
+    /// A loss that the tilted sum exceeds with probability at most `outside`: Chernoff's
+    /// `Pr[S >= s] <= e^(Lambda(lambda + t) - Lambda(lambda) - t s)`.
+    pub(super) fn reach(&self, lambda: f64, tilt: f64, outside: f64) -> f64 {
+        (self.ln_moment(lambda + tilt) - self.ln_moment(lambda) - outside.ln()) / tilt
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overshoot_is_the_largest_weight() {
+        for lambda in [0.01, 0.7, 3.0, 500.0_f64] {
+            let weight = |l: f64| -lambda * l + (-(-l).exp_m1()).ln();
+            let largest = (1..200_000).map(|i| weight(f64::from(i) * 1e-4 / lambda.min(1.0))).fold(f64::MIN, f64::max);
+            assert!((ln_overshoot(lambda) - largest).abs() < 1e-3, "{lambda}: {} {largest}", ln_overshoot(lambda));
+            assert!(ln_overshoot(lambda) >= largest - 1e-12);
+        }
+    }
+}
