@@ -19,7 +19,7 @@ use realfft::{RealFftPlanner, num_complex::Complex64};
 use super::{
     dots::{Direction, Law},
     ladder::Ladder,
-    moments::{RungPolygons, Side, Steps, Target, float, ln_overshoot},
+    moments::{RungPolygons, Side, Steps, Target, Tilt, float, ln_overshoot},
 };
 use crate::{AccountingError, Bracket};
 
@@ -46,34 +46,19 @@ pub(super) fn bracket(
 ) -> Result<Bracket<f64>, AccountingError> {
     let steps = |polygons, side| Steps::new(polygons, &ladder.climbs, width, direction, side);
     let (upper, lower) = (steps(upper, Side::Upper), steps(lower, Side::Lower));
-    let (lambda, renyi_bound) = upper.tilt(target);
-    let reaching_tilt = upper.reaching_tilt(lambda, OUTSIDE);
-    let tilt = Tilt { lambda, reaching_tilt, renyi_bound };
+    let tilt = upper.sketch().tilt(target, LN_WRAPPED, OUTSIDE);
     let (lower, upper) = rayon::join(|| answer(&lower, tilt, target), || answer(&upper, tilt, target));
     Ok(Bracket { lower: lower?, upper: upper? })
 }
 
-/// A tilt that suits both sides.
-#[derive(Debug, Clone, Copy)]
-struct Tilt {
-    lambda: f64,
-    /// The tilt on top of it with which Chernoff's bound reaches least far.
-    reaching_tilt: f64,
-    /// What Renyi's bound at this order says of the target.
-    renyi_bound: f64,
-}
-
 fn answer(steps: &Steps<'_>, tilt: Tilt, target: Target) -> Result<f64, AccountingError> {
     match target {
-        Target::Epsilon(epsilon) => {
-            let composed = compose(steps, tilt, epsilon, tilt.renyi_bound)?;
-            Ok(composed.delta(epsilon))
-        }
+        Target::Epsilon(epsilon) => Ok(compose(steps, tilt, epsilon)?.delta(epsilon)),
         Target::Delta(delta) => {
             // The answer lies below Renyi's bound, mostly by a few over lambda: the window begins a little lower.
             for margin in [6.0, 20.0, 100.0, f64::INFINITY] {
                 let floor = (tilt.renyi_bound - margin / tilt.lambda).max(0.0);
-                if let Some(epsilon) = compose(steps, tilt, floor, delta.ln())?.epsilon(delta) {
+                if let Some(epsilon) = compose(steps, tilt, floor)?.epsilon(delta) {
                     return Ok(epsilon);
                 }
             }
@@ -104,13 +89,13 @@ struct Composed {
     side: Side,
 }
 
-fn compose(steps: &Steps<'_>, tilt: Tilt, floor: f64, ln_delta: f64) -> Result<Composed, AccountingError> {
+fn compose(steps: &Steps<'_>, tilt: Tilt, floor: f64) -> Result<Composed, AccountingError> {
     let Steps { width, side, .. } = *steps;
     let lambda = tilt.lambda;
     let ln_moments = steps.ln_moments(lambda);
     let ln_scale: f64 = steps.climbs.iter().map(|climb| climb.steps() * steps.ln_blended(climb, &ln_moments)).sum();
     let high = steps.reach(lambda, tilt.reaching_tilt, OUTSIDE);
-    let extent = (high - floor).max(-(ln_delta.min(0.0) + LN_WRAPPED) / lambda);
+    let extent = (high - floor).max(tilt.fall / lambda);
     let points = extent / width + 3.0;
     if !(points <= MAX_LENGTH && ln_scale.is_finite()) {
         return Err(AccountingError::OutOfReach {

@@ -42,6 +42,18 @@ pub(super) struct Steps<'a> {
     pub width: f64,
 }
 
+/// How to tilt all steps.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Tilt {
+    pub lambda: f64,
+    /// The tilt on top of it with which Chernoff's bound reaches least far.
+    pub reaching_tilt: f64,
+    /// Renyi's bound on the target, for a first idea of the answer.
+    pub renyi_bound: f64,
+    /// How far tilted mass must fall, as a logarithm, before it may come back at the window's other end.
+    pub fall: f64,
+}
+
 /// `e^(-|lambda| k width)` for `k = 0, 1, ...`, shared by all laws.
 struct Decay {
     lambda: f64,
@@ -139,11 +151,30 @@ impl<'a> Steps<'a> {
         ((ends - 2.0 * self.ln_moment(lambda)) / (step * step)).max(1e-30)
     }
 
-    /// The tilt that centres the sum near the target, and the Renyi bound that goes with it (on epsilon, or on the
-    /// logarithm of delta).
-    pub(super) fn tilt(&self, target: Target) -> (f64, f64) {
+    /// The same steps on a coarser grid, good enough to choose tilts with.
+    pub(super) fn sketch(&self) -> Self {
+        const MARKS: i64 = 8;
+        let merge = |law: &Law| {
+            let first = law.first.div_euclid(MARKS);
+            let mut mass = vec![0.0; law.mass.len() / 8 + 3];
+            for (mark, p) in (law.first..).zip(&law.mass) {
+                // Split between the two neighbouring coarse marks, which keeps the mean.
+                let below = usize::try_from(mark.div_euclid(MARKS) - first).expect("marks ascend");
+                let part = float(mark.rem_euclid(MARKS)) / float(MARKS);
+                mass[below] += p * (1.0 - part);
+                mass[below + 1] += p * part;
+            }
+            Law { offset: law.offset, first, mass, lost: law.lost }
+        };
+        let laws = self.laws.iter().map(|rung| RungLaws { near: merge(&rung.near), far: rung.far.as_ref().map(merge) });
+        Self { laws: laws.collect(), climbs: self.climbs, side: self.side, width: self.width * float(MARKS) }
+    }
+
+    /// The tilt at which Renyi's bound on the target (on epsilon, or on the logarithm of delta) is lowest, and that
+    /// bound.
+    fn renyi(&self, target: Target) -> (f64, f64) {
         // A Gaussian with the same variance would want about this tilt.
-        let deviation = self.variance(0.0, 1e-5 / self.width).sqrt();
+        let deviation = self.variance(0.0, 1e-4 / self.width).sqrt();
         let start = match target {
             Target::Delta(delta) => (1.0 - 2.0 * delta.ln()).sqrt() / deviation,
             Target::Epsilon(epsilon) => (epsilon / deviation).max(1.0) / deviation,
@@ -158,8 +189,27 @@ impl<'a> Steps<'a> {
         valley(bound, start, 0.1)
     }
 
+    /// The tilt with which the window can be shortest, among Renyi's and a few below it. A larger tilt makes more of rare
+    /// large losses, which need room without mattering to delta.
+    pub(super) fn tilt(&self, target: Target, ln_wrapped: f64, outside: f64) -> Tilt {
+        let (lambda, renyi_bound) = self.renyi(target);
+        let (ln_delta, epsilon) = match target {
+            Target::Delta(delta) => (delta.ln(), renyi_bound),
+            Target::Epsilon(epsilon) => (renyi_bound.min(0.0), epsilon),
+        };
+        let fall = -(ln_delta + ln_wrapped);
+        let candidates = [1.0, 0.7, 0.5, 0.35].map(|factor| {
+            let lambda = factor * lambda;
+            let reaching_tilt = self.reaching_tilt(lambda, outside);
+            let extent = (self.reach(lambda, reaching_tilt, outside) - epsilon).max(fall / lambda);
+            (extent, Tilt { lambda, reaching_tilt, renyi_bound, fall })
+        });
+        let shortest = candidates.into_iter().min_by(|(a, _), (b, _)| a.total_cmp(b));
+        shortest.expect("there are candidates").1
+    }
+
     /// The tilt on top of `lambda` with which Chernoff's bound reaches least far.
-    pub(super) fn reaching_tilt(&self, lambda: f64, outside: f64) -> f64 {
+    fn reaching_tilt(&self, lambda: f64, outside: f64) -> f64 {
         let start = (-2.0 * outside.ln() / self.variance(lambda, 0.01 * lambda)).sqrt();
         let ln_scale = self.ln_moment(lambda);
         valley(|t| (self.ln_moment(lambda + t) - ln_scale - outside.ln()) / t, start, 0.2).0

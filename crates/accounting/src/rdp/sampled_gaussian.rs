@@ -21,7 +21,7 @@ use super::Order;
 use crate::{NoiseMultiplier, SamplingRate};
 
 /// More points than this mean an order of no use to any plan: its divergence is reported as infinite.
-const MAX_POINTS: f64 = 1e5;
+const MAX_POINTS: f64 = 1e6;
 /// Covers the rounding of a sum of positive terms and the tails that are left out.
 const ROUNDING: f64 = 1.0 + 1e-11;
 
@@ -51,12 +51,8 @@ fn ln_moment(rate: f64, mu: f64, alpha: f64) -> f64 {
     let grid = (0..=points).map(|i| low + f64::from(i) * step);
     let ln_term = |x: f64| {
         let ln_w = mu * x - 0.5 * mu * mu;
-        // ln(1 - q + q w) without overflow and without cancellation.
-        let ln_mix = if ln_w > 0.0 {
-            ln_w + ((1.0 - rate) * (-ln_w).exp_m1()).ln_1p()
-        } else {
-            (rate * ln_w.exp_m1()).ln_1p()
-        };
+        // ln(1 - q + q w); far out, where w would overflow, the rest does not count.
+        let ln_mix = if ln_w < 700.0 { (rate * ln_w.exp_m1()).ln_1p() } else { rate.ln() + ln_w };
         (ln_w, alpha * ln_mix - 0.5 * x * x)
     };
     let peak = grid.clone().map(|x| ln_term(x).1).fold(f64::NEG_INFINITY, f64::max);
