@@ -32,7 +32,7 @@ const MAX_REFINEMENTS: usize = 5;
 /// The first grid's width, relative to the root mean square of a step's standard deviation.
 const FIRST_WIDTH: f64 = 0.08;
 /// The first ladder's spacing.
-const FIRST_SPACING: f64 = 0.03;
+const FIRST_SPACING: f64 = 0.02;
 /// Mass at the ends of the steps' grids, relative to delta, over all steps together.
 const TRUNCATED: f64 = 1e-6;
 /// A step may not have a larger loss than this, lest its likelihood ratio overflow.
