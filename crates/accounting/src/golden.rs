@@ -158,5 +158,9 @@ pub(crate) const RDP_SAMPLED_GAUSSIAN: &[(f64, f64, f64, f64, f64)] = &[
     // google/differential-privacy python/dp_accounting 0.6.0 rdp/rdp_privacy_accountant_test.py
     (0.01, 2.5, 100.0, 50.0, 167.416308),
     (0.01, 2.5, 5.0, 50.0, 0.00218075656),
+];
+
+/// The same at fractional orders from dp_accounting 0.6.0, whose series of absolute values gives upper bounds only.
+pub(crate) const RDP_SAMPLED_GAUSSIAN_FROM_ABOVE: &[(f64, f64, f64, f64, f64)] = &[
     (0.01, 2.5, 1.5, 50.0, 0.000670579741),
 ];

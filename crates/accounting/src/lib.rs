@@ -2,17 +2,28 @@
 //!
 //! A [`Plan`] is public data: how records are sampled, and how much noise each release carries. Accountants are pure
 //! functions of a plan; an entry that an accountant cannot bound is refused by name, never approximated in silence.
+mod accountant;
 mod binomial;
+pub mod calibrate;
+pub mod concentrated;
+pub mod curve;
+mod dice_published;
 mod error;
 pub mod gaussian;
+pub mod gdp;
 #[cfg(test)]
 mod golden;
 mod plan;
 pub mod pld;
 mod quantities;
 pub mod rdp;
+mod schedule;
 mod search;
+pub mod tuning;
 
+pub use accountant::{Accountant, Guarantee};
+pub use dice_published::DicePublished;
 pub use error::AccountingError;
 pub use plan::{Cap, Entry, Plan, Relation, Sampling};
 pub use quantities::{Bracket, ClipNorm, Delta, Epsilon, Growth, Mu, NoiseMultiplier, SamplingRate, Steps};
+pub use schedule::DynamicSchedule;

@@ -111,12 +111,25 @@ pub fn epsilon_for_group(plan: &Plan, group: GroupSize, delta: Delta) -> Result<
 /// # Errors
 /// As [`epsilon`].
 pub fn delta(plan: &Plan, epsilon: Epsilon) -> Result<Bracket<f64>, AccountingError> {
-    let mut bracket = WorstCase::of(plan, GroupSize::ONE)?.delta(epsilon)?;
-    let cap_cost = plan.cap_cost(epsilon);
-    if cap_cost > 0.0 {
-        bracket = Bracket { lower: 0.0, upper: (bracket.upper + cap_cost).min(1.0) };
+    let bracket = WorstCase::of(plan, GroupSize::ONE)?.delta(epsilon)?;
+    Ok(with_cap_cost(plan, epsilon, bracket))
+}
+
+/// The privacy profile: delta at each of these epsilons, from a single discretisation.
+///
+/// # Errors
+/// As [`epsilon`].
+pub fn profile(plan: &Plan, epsilons: &[Epsilon]) -> Result<Vec<Bracket<f64>>, AccountingError> {
+    let mut brackets = WorstCase::of(plan, GroupSize::ONE)?.profile(epsilons)?;
+    for (bracket, epsilon) in brackets.iter_mut().zip(epsilons) {
+        *bracket = with_cap_cost(plan, *epsilon, *bracket);
     }
-    Ok(bracket)
+    Ok(brackets)
+}
+
+fn with_cap_cost(plan: &Plan, epsilon: Epsilon, delta: Bracket<f64>) -> Bracket<f64> {
+    let cost = plan.cap_cost(epsilon);
+    if cost > 0.0 { Bracket { lower: 0.0, upper: (delta.upper + cost).min(1.0) } } else { delta }
 }
 
 fn without_lower_end_if_capped(plan: &Plan, bracket: Bracket<Epsilon>) -> Bracket<Epsilon> {
@@ -196,10 +209,26 @@ impl WorstCase {
         Ok(Bracket { lower: Epsilon::new(bracket.lower)?, upper: Epsilon::new(bracket.upper)? })
     }
 
+    /// The closed form, if there are only full-batch releases.
+    fn gaussian_delta(&self, epsilon: Epsilon) -> Option<Bracket<f64>> {
+        let mu = Mu::new(self.gaussian).ok().filter(|_| self.sampled.is_empty())?;
+        let delta = gaussian::delta(epsilon, mu);
+        Some(Bracket { lower: delta * (1.0 - 1e-9), upper: (delta * (1.0 + 1e-9)).min(1.0) })
+    }
+
+    fn profile(&self, epsilons: &[Epsilon]) -> Result<Vec<Bracket<f64>>, AccountingError> {
+        let pairs = self.pairs();
+        let target = |epsilon: &Epsilon| Target::Epsilon(epsilon.get());
+        let Some(first) = epsilons.first().map(target).filter(|_| !self.sampled.is_empty()) else {
+            return Ok(epsilons.iter().filter_map(|epsilon| self.gaussian_delta(*epsilon)).collect());
+        };
+        let grid = Grid::new(&pairs, 0.7 * first_width(&pairs), FIRST_SPACING, first)?;
+        epsilons.iter().map(|epsilon| grid.bracket(target(epsilon))).collect()
+    }
+
     fn delta(&self, epsilon: Epsilon) -> Result<Bracket<f64>, AccountingError> {
-        if self.sampled.is_empty() {
-            let delta = gaussian::delta(epsilon, Mu::new(self.gaussian)?);
-            return Ok(Bracket { lower: delta * (1.0 - 1e-9), upper: (delta * (1.0 + 1e-9)).min(1.0) });
+        if let Some(delta) = self.gaussian_delta(epsilon) {
+            return Ok(delta);
         }
         // A per cent of delta is a thousandth of epsilon or less.
         self.refine(Target::Epsilon(epsilon.get()), 10.0 * RELATIVE_WIDTH, f64::MIN_POSITIVE)

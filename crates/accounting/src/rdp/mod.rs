@@ -94,20 +94,14 @@ pub fn epsilon(plan: &Plan, delta: Delta) -> Result<Epsilon, AccountingError> {
     plan.with_cap(delta, |e| *e, |delta| minimise(|order| to_epsilon(order, curve.at(order.0), delta)))
 }
 
-/// The smallest value of a bound over all orders.
+/// The smallest value over all orders of a bound with a single valley.
 pub(crate) fn minimise(bound: impl Fn(Order) -> f64) -> Result<Epsilon, AccountingError> {
-    best_order(bound).1
-}
-
-/// The order at which a bound with a single valley is smallest, and the bound there.
-pub(crate) fn best_order(bound: impl Fn(Order) -> f64) -> (f64, Result<Epsilon, AccountingError>) {
-    let (excess, value) = valley(|excess| bound(Order(1.0 + excess)), 10.0, 1e-3);
-    let epsilon = Epsilon::new(value).map_err(|_| AccountingError::OutOfReach {
+    let (_, value) = valley(|excess| bound(Order(1.0 + excess)), 10.0, 1e-3);
+    Epsilon::new(value).map_err(|_| AccountingError::OutOfReach {
         accountant: NAME,
         reason: "its epsilon is not a finite number".to_owned(),
         instead: "use more noise",
-    });
-    (1.0 + excess, epsilon)
+    })
 }
 
 /// A plan's divergence as a function of the order.

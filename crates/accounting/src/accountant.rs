@@ -1,0 +1,124 @@
+//! Accountants by name, and the guarantee that one of them gives.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{AccountingError, Delta, Epsilon, Plan, Relation, concentrated, gdp, pld, rdp};
+
+/// Who prices a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Accountant {
+    /// Privacy loss distributions: exact, as a bracket.
+    #[default]
+    Pld,
+    /// Renyi divergences: a bound everywhere, a few per cent above the truth.
+    Rdp,
+    /// The central limit theorem: approximate, not a bound.
+    GdpClt,
+    /// Zero-concentrated differential privacy, without amplification by sampling.
+    Zcdp,
+    /// Truncated concentrated differential privacy.
+    Tcdp,
+}
+
+impl Accountant {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Pld, Self::Rdp, Self::GdpClt, Self::Zcdp, Self::Tcdp];
+
+    /// Its name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pld => "pld",
+            Self::Rdp => "rdp",
+            Self::GdpClt => "gdp-clt",
+            Self::Zcdp => "zcdp",
+            Self::Tcdp => "tcdp",
+        }
+    }
+
+    /// What it computes with, in a few words.
+    pub const fn description(self) -> &'static str {
+        match self {
+            Self::Pld => "privacy loss distributions, composed numerically",
+            Self::Rdp => "Renyi differential privacy",
+            Self::GdpClt => "the central limit theorem of Gaussian differential privacy",
+            Self::Zcdp => "zero-concentrated differential privacy, without amplification by sampling",
+            Self::Tcdp => "truncated concentrated differential privacy",
+        }
+    }
+
+    /// Whether what it says is a proved upper bound.
+    pub const fn proves(self) -> bool {
+        !matches!(self, Self::GdpClt)
+    }
+
+    /// Prices a plan.
+    ///
+    /// ```
+    /// use sordino_accounting::{Accountant, Delta, NoiseMultiplier, Plan, SamplingRate, Steps};
+    ///
+    /// let plan = Plan::dp_sgd(NoiseMultiplier::new(1.0)?, SamplingRate::new(0.01)?, Steps::new(1000)?);
+    /// let guarantee = Accountant::Pld.price(&plan, Delta::new(1e-5)?)?;
+    /// assert!(guarantee.proved() && guarantee.epsilon.get() < 2.0);
+    /// # Ok::<(), sordino_accounting::AccountingError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// An entry that it cannot bound, refused by name; a setting out of its reach.
+    pub fn price(self, plan: &Plan, delta: Delta) -> Result<Guarantee, AccountingError> {
+        let (epsilon, epsilon_lower) = match self {
+            Self::Pld => {
+                let bracket = pld::epsilon(plan, delta)?;
+                (bracket.upper, Some(bracket.lower))
+            }
+            Self::Rdp => (rdp::epsilon(plan, delta)?, None),
+            Self::GdpClt => (gdp::epsilon(plan, delta)?, None),
+            Self::Zcdp => (concentrated::zcdp_epsilon(plan, delta)?, None),
+            Self::Tcdp => (concentrated::tcdp_epsilon(plan, delta)?, None),
+        };
+        Ok(Guarantee { epsilon, epsilon_lower, delta, accountant: self, relation: plan.relation() })
+    }
+}
+
+impl fmt::Display for Accountant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Accountant {
+    type Err = AccountingError;
+
+    fn from_str(text: &str) -> Result<Self, AccountingError> {
+        Self::ALL.into_iter().find(|a| a.name() == text).ok_or_else(|| AccountingError::OutOfRange {
+            what: "accountant",
+            range: "one of pld, rdp, gdp-clt, zcdp, tcdp",
+            got: text.to_owned(),
+            hint: "pld is the default: exact where it answers",
+        })
+    }
+}
+
+/// What an accountant says of a plan.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Guarantee {
+    /// The epsilon to report: a proved upper bound unless the accountant only approximates.
+    pub epsilon: Epsilon,
+    /// A proved lower bound on the true epsilon, from accountants that have one.
+    pub epsilon_lower: Option<Epsilon>,
+    /// The delta it goes with.
+    pub delta: Delta,
+    /// Who says so.
+    pub accountant: Accountant,
+    /// Which data sets cannot be told apart.
+    pub relation: Relation,
+}
+
+impl Guarantee {
+    /// Whether epsilon is a proved upper bound.
+    pub const fn proved(&self) -> bool {
+        self.accountant.proves()
+    }
+}

@@ -1,0 +1,352 @@
+//! Calibration: the least noise, or the most steps, that a budget allows.
+//!
+//! Whatever is returned has itself been priced by the accountant: epsilon never exceeds the target, and is within a
+//! tenth of a per cent of it.
+
+mod algorithms;
+
+use crate::{
+    Accountant, AccountingError, ClipNorm, Delta, DynamicSchedule, Epsilon, Growth, Guarantee, Mu, NoiseMultiplier,
+    Plan, SamplingRate, Steps, gaussian,
+};
+
+pub use algorithms::{Coupled, DiceC, Phase, dice_c, dp_c4, remaining_noise_multiplier};
+
+/// How far below the target the result may stay, relative to it.
+const TOLERANCE: f64 = 1e-3;
+/// Where in the permitted range the search aims.
+const AIM: f64 = 1.0 - 0.4 * TOLERANCE;
+/// More evaluations than this mean that the accountant's answers do not fit together.
+const MAX_EVALUATIONS: usize = 80;
+/// The factors of noise between which solutions are sought.
+const RANGE: (f64, f64) = (1e-4, 1e9);
+
+/// A privacy budget.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Budget {
+    /// The epsilon not to exceed.
+    pub epsilon: Epsilon,
+    /// The delta that goes with it.
+    pub delta: Delta,
+}
+
+/// A calibrated quantity, and what it costs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Calibrated<T> {
+    /// The quantity.
+    pub value: T,
+    /// Its price, at most the budget.
+    pub guarantee: Guarantee,
+}
+
+/// The smallest noise multiplier of DP-SGD within a budget.
+///
+/// ```
+/// use sordino_accounting::{Accountant, Delta, Epsilon, SamplingRate, Steps, calibrate};
+///
+/// let budget = calibrate::Budget { epsilon: Epsilon::new(1.0)?, delta: Delta::new(1e-6)? };
+/// let z = calibrate::noise_multiplier(budget, SamplingRate::new(0.1)?, Steps::new(512)?, Accountant::Pld)?;
+/// assert!((z.value.get() - 9.66).abs() < 0.02);
+/// assert!(z.guarantee.epsilon <= budget.epsilon);
+/// # Ok::<(), sordino_accounting::AccountingError>(())
+/// ```
+///
+/// # Errors
+/// No multiplier meets the budget, such as an epsilon of 0.
+pub fn noise_multiplier(
+    budget: Budget,
+    rate: SamplingRate,
+    steps: Steps,
+    accountant: Accountant,
+) -> Result<Calibrated<NoiseMultiplier>, AccountingError> {
+    let plan = Plan::dp_sgd(NoiseMultiplier::new(1.0)?, rate, steps);
+    let Calibrated { value, guarantee } = noise_scale(&plan, budget, accountant)?;
+    Ok(Calibrated { value: NoiseMultiplier::new(value)?, guarantee })
+}
+
+/// The smallest factor by which all multipliers of a plan must be multiplied to meet a budget.
+///
+/// # Errors
+/// As [`noise_multiplier`], and a plan that the accountant cannot bound.
+pub fn noise_scale(plan: &Plan, budget: Budget, accountant: Accountant) -> Result<Calibrated<f64>, AccountingError> {
+    if plan.entries().is_empty() {
+        return Err(no_noise("the plan is empty"));
+    }
+    smallest_noise(|factor| accountant.price(&plan.scaled(factor)?, budget.delta), budget)
+}
+
+/// The largest number of DP-SGD steps within a budget.
+///
+/// # Errors
+/// Not even one step is within the budget.
+pub fn steps(
+    budget: Budget,
+    noise_multiplier: NoiseMultiplier,
+    rate: SamplingRate,
+    accountant: Accountant,
+) -> Result<Calibrated<Steps>, AccountingError> {
+    const MOST: u64 = 1 << 40;
+    let price = |steps: u64| -> Result<Guarantee, AccountingError> {
+        accountant.price(&Plan::dp_sgd(noise_multiplier, rate, Steps::new(steps)?), budget.delta)
+    };
+    let fits = |guarantee: &Guarantee| guarantee.epsilon <= budget.epsilon;
+    let first = price(1)?;
+    if !fits(&first) {
+        return Err(AccountingError::NoSolution {
+            what: "number of steps",
+            reason: format!("a single step costs epsilon = {:.4}", first.epsilon.get()),
+        });
+    }
+    let (mut most, mut guarantee) = (1, first);
+    let mut too_many = None;
+    // Epsilon grows somewhere between the root of the number of steps and the number itself.
+    while too_many.is_none_or(|n| n - most > 1) && most < MOST {
+        let next = match too_many {
+            None => most * 4,
+            Some(n) if n / most >= 2 => geometric_middle(most, n),
+            Some(n) => most + (n - most) / 2,
+        };
+        match price(next) {
+            Ok(found) if fits(&found) => (most, guarantee) = (next, found),
+            // Out of reach means more steps than the accountant can compose: not to be promised.
+            Ok(_) | Err(AccountingError::OutOfReach { .. }) => too_many = Some(next),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Calibrated { value: Steps::new(most)?, guarantee })
+}
+
+#[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below 2^41")]
+fn geometric_middle(low: u64, high: u64) -> u64 {
+    ((low as f64 * high as f64).sqrt() as u64).clamp(low + 1, high - 1)
+}
+
+/// What all dynamic schedules of one comparison share.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DynamicShape {
+    /// `rho_mu`.
+    pub mu_growth: Growth,
+    /// `C_0`.
+    pub clip: ClipNorm,
+    /// `rho_c`.
+    pub clip_decay: Growth,
+    /// The sampling rate.
+    pub rate: SamplingRate,
+    /// The number of steps.
+    pub steps: Steps,
+}
+
+impl DynamicShape {
+    fn at(&self, mu_0: f64) -> Result<DynamicSchedule, AccountingError> {
+        let Self { mu_growth, clip, clip_decay, rate, steps } = *self;
+        Ok(DynamicSchedule { mu_0: Mu::new(mu_0)?, mu_growth, clip, clip_decay, rate, steps })
+    }
+
+    fn plan(&self, mu_0: f64) -> Result<Plan, AccountingError> {
+        self.at(mu_0)?.plan().ok_or_else(|| no_noise(&format!("mu_0 = {mu_0} leaves the range of noise multipliers")))
+    }
+}
+
+/// The largest `mu_0` of a dynamic schedule within a budget.
+///
+/// # Errors
+/// As [`noise_multiplier`].
+pub fn dynamic(
+    shape: DynamicShape,
+    budget: Budget,
+    accountant: Accountant,
+) -> Result<Calibrated<DynamicSchedule>, AccountingError> {
+    let price = |noise: f64| accountant.price(&shape.plan(1.0 / noise)?, budget.delta);
+    let Calibrated { value, guarantee } = smallest_noise(price, budget)?;
+    Ok(Calibrated { value: shape.at(1.0 / value)?, guarantee })
+}
+
+/// The `mu` that a budget allows a single Gaussian: where the central limit theorem starts from.
+pub fn gaussian_mu(budget: Budget) -> Mu {
+    gaussian::mu(budget.epsilon, budget.delta)
+}
+
+fn no_noise(reason: &str) -> AccountingError {
+    AccountingError::NoSolution { what: "noise multiplier", reason: reason.to_owned() }
+}
+
+/// One evaluation of a search: the noise, and the logarithm of epsilon over the aim (positive: too little noise).
+#[derive(Debug, Clone, Copy)]
+struct Probe {
+    ln_noise: f64,
+    ln_excess: f64,
+}
+
+/// The smallest noise whose price is within the budget, by regula falsi in logarithms, safeguarded by bisection.
+fn smallest_noise(
+    price: impl Fn(f64) -> Result<Guarantee, AccountingError>,
+    budget: Budget,
+) -> Result<Calibrated<f64>, AccountingError> {
+    let target = budget.epsilon.get();
+    if target <= 0.0 {
+        return Err(no_noise("an epsilon of 0 would need infinite noise"));
+    }
+    let evaluate = |ln_noise: f64| -> Result<(Probe, Option<Guarantee>), AccountingError> {
+        match price(ln_noise.exp()) {
+            Ok(found) => {
+                // An epsilon of 0 is as far below the target as matters to the search.
+                let ln_excess = (found.epsilon.get() / (AIM * target)).max(1e-6).ln();
+                Ok((Probe { ln_noise, ln_excess }, Some(found)))
+            }
+            // Too little noise for this accountant: more is needed in any case.
+            Err(AccountingError::OutOfReach { .. } | AccountingError::Unsupported { .. }) if ln_noise < 3.0 => {
+                Ok((Probe { ln_noise, ln_excess: 20.0 }, None))
+            }
+            Err(error) => Err(error),
+        }
+    };
+    let (mut short, mut enough): (Option<Probe>, Option<(Probe, Guarantee)>) = (None, None);
+    let mut next = 0.0;
+    let mut last_was_enough = None;
+    for _ in 0..MAX_EVALUATIONS {
+        let (probe, guarantee) = evaluate(next)?;
+        match guarantee {
+            Some(found) if found.epsilon <= budget.epsilon => {
+                if found.epsilon.get() >= (1.0 - TOLERANCE) * target {
+                    return Ok(Calibrated { value: next.exp(), guarantee: found });
+                }
+                enough = Some((probe, found));
+            }
+            _ => short = Some(probe),
+        }
+        next = match (short, enough) {
+            (Some(low), Some((high, _))) => {
+                let low_is_stuck = last_was_enough == Some(true) && probe.ln_noise >= high.ln_noise;
+                between(low, high, low_is_stuck)
+            }
+            // Epsilon falls at least as fast as noise grows; walk a little farther than that.
+            (Some(low), None) => low.ln_noise + low.ln_excess.clamp(0.05, 2.0) + 0.01,
+            (None, Some((high, _))) => high.ln_noise + high.ln_excess.clamp(-2.0, -0.05) * 0.9 - 0.01,
+            (None, None) => unreachable!("every probe is short or enough"),
+        };
+        last_was_enough = Some(guarantee.is_some_and(|g| g.epsilon <= budget.epsilon));
+        if next < RANGE.0.ln() || next > RANGE.1.ln() {
+            break;
+        }
+        if let (Some(low), Some((high, found))) = (short, enough) {
+            // An accountant with a jump: nothing lies between "too much" and "enough".
+            if high.ln_noise - low.ln_noise < 1e-10 {
+                return Ok(Calibrated { value: high.ln_noise.exp(), guarantee: found });
+            }
+        }
+    }
+    Err(no_noise(&format!("none between {:e} and {:e} reaches epsilon = {target}", RANGE.0, RANGE.1)))
+}
+
+/// The next probe between one with too little noise and one with enough.
+fn between(low: Probe, high: Probe, bisect: bool) -> f64 {
+    let width = high.ln_noise - low.ln_noise;
+    let falling = low.ln_excess - high.ln_excess;
+    if bisect || !(falling > 0.0) || low.ln_excess > 5.0 {
+        return low.ln_noise + 0.5 * width;
+    }
+    let part = low.ln_excess / falling;
+    low.ln_noise + width * part.clamp(0.02, 0.98)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn budget(epsilon: f64, delta: f64) -> Budget {
+        Budget { epsilon: Epsilon::new(epsilon).unwrap(), delta: Delta::new(delta).unwrap() }
+    }
+
+    fn rate(q: f64) -> SamplingRate {
+        SamplingRate::new(q).unwrap()
+    }
+
+    #[test]
+    fn never_overshoots_and_wastes_at_most_a_thousandth() {
+        for accountant in [Accountant::Pld, Accountant::Rdp, Accountant::GdpClt] {
+            for (epsilon, delta, q, t) in
+                [(1.0, 1e-5, 0.01, 1000), (8.0, 1e-5, 0.04, 2000), (0.1, 1e-6, 0.001, 100), (3.0, 1e-6, 1.0, 10), (50.0, 1e-5, 0.1, 500)]
+            {
+                let z = noise_multiplier(budget(epsilon, delta), rate(q), Steps::new(t).unwrap(), accountant).unwrap();
+                let spent = z.guarantee.epsilon.get();
+                assert!(spent <= epsilon && spent >= 0.999 * epsilon, "{accountant} {epsilon} {q} {t}: {spent}");
+                let again = accountant.price(&Plan::dp_sgd(z.value, rate(q), Steps::new(t).unwrap()), Delta::new(delta).unwrap());
+                assert_eq!(again.unwrap().epsilon, z.guarantee.epsilon);
+            }
+        }
+    }
+
+    #[test]
+    fn matches_published_multipliers() {
+        let steps = |n| Steps::new(n).unwrap();
+        // Opacus 1.6.0, accountants_test.py: tolerance 0.01 in epsilon, hence multipliers within 0.2 %.
+        let z = noise_multiplier(budget(8.0, 1e-5), rate(0.04), steps(2000), Accountant::Rdp).unwrap().value.get();
+        assert!((z / 1.3562 - 1.0).abs() < 2e-3, "{z}");
+        let z = noise_multiplier(budget(8.0, 1e-5), rate(0.04), steps(2000), Accountant::Pld).unwrap().value.get();
+        assert!((z / 1.2915 - 1.0).abs() < 2e-3, "{z}");
+        // dp_accounting 0.6.0, accountant_test.py: one step.
+        let z = noise_multiplier(budget(1.0, 1e-5), rate(0.01), steps(1), Accountant::Pld).unwrap().value.get();
+        assert!((z / 0.673_792_946_82 - 1.0).abs() < 1e-3, "{z}");
+        let z = noise_multiplier(budget(1.0, 0.787_600_74), rate(1.0), steps(1), Accountant::Pld).unwrap().value.get();
+        assert!((z / (1.0 / 3.0) - 1.0).abs() < 1e-3, "{z}");
+        // The analytic Gaussian mechanism.
+        let z = noise_multiplier(budget(1.0, 1e-5), rate(1.0), steps(1), Accountant::Pld).unwrap().value.get();
+        assert!((z / 3.730_631_634_8 - 1.0).abs() < 1e-3, "{z}");
+        // prv_accountant's test_dpsgd.py: must not overflow.
+        let hard = budget(4.0, 0.000_114_482_774_997_590_97);
+        noise_multiplier(hard, rate(0.260_586_319_218_241_05), steps(18_800), Accountant::Pld).unwrap();
+    }
+
+    #[test]
+    fn steps_match_a_published_example() {
+        // jax_privacy, accounting.py doctest.
+        let found = super::steps(budget(2.0, 1e-6), NoiseMultiplier::new(3.0).unwrap(), rate(0.1), Accountant::Pld);
+        assert_eq!(found.unwrap().value.get(), 155);
+    }
+
+    #[test]
+    fn one_more_step_would_exceed_the_budget() {
+        let (z, q) = (NoiseMultiplier::new(1.1).unwrap(), rate(0.01));
+        for accountant in [Accountant::Pld, Accountant::Rdp] {
+            let most = super::steps(budget(2.0, 1e-5), z, q, accountant).unwrap();
+            let price = |n| accountant.price(&Plan::dp_sgd(z, q, Steps::new(n).unwrap()), Delta::new(1e-5).unwrap()).unwrap();
+            assert!(price(most.value.get()).epsilon.get() <= 2.0);
+            assert!(price(most.value.get() + 1).epsilon.get() > 2.0);
+        }
+    }
+
+    #[test]
+    fn impossible_budgets_are_refused() {
+        let one = Steps::new(1).unwrap();
+        assert!(matches!(
+            noise_multiplier(budget(0.0, 1e-5), rate(0.1), one, Accountant::Pld),
+            Err(AccountingError::NoSolution { .. })
+        ));
+        let little = NoiseMultiplier::new(0.1).unwrap();
+        assert!(matches!(
+            super::steps(budget(0.1, 1e-5), little, rate(0.5), Accountant::Pld),
+            Err(AccountingError::NoSolution { .. })
+        ));
+    }
+
+    /// What the central limit theorem's choice costs in truth: the figures of the soundness notes.
+    #[test]
+    fn dynamic_schedules_by_the_clt_cost_more_than_they_claim() {
+        let shape = |growth: f64| DynamicShape {
+            mu_growth: Growth::new(growth).unwrap(),
+            clip: ClipNorm::new(1.0).unwrap(),
+            clip_decay: Growth::new(1.0).unwrap(),
+            rate: rate(250.0 / 60_000.0),
+            steps: Steps::new(5000).unwrap(),
+        };
+        let delta = 1.0 / 600_000.0;
+        for (growth, claimed, truth, tolerance) in
+            [(1.0, 0.4, 0.405, 0.001), (1.0, 0.6, 0.610, 0.001), (1.0, 1.2, 1.246, 0.001), (10.0, 1.2, 2.1, 0.05)]
+        {
+            let clt = dynamic(shape(growth), budget(claimed, delta), Accountant::GdpClt).unwrap();
+            let plan = clt.value.plan().unwrap();
+            let exact = Accountant::Pld.price(&plan, Delta::new(delta).unwrap()).unwrap().epsilon.get();
+            assert!((exact - truth).abs() < tolerance, "{growth} {claimed}: {exact}");
+        }
+    }
+}
