@@ -56,7 +56,8 @@ macro_rules! quantity {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.fmt(f)
+                // 1e-5 reads better than 0.00001.
+                if self.0 > 0.0 && self.0 < 1e-3 { fmt::LowerExp::fmt(&self.0, f) } else { fmt::Display::fmt(&self.0, f) }
             }
         }
     };

@@ -1,16 +1,63 @@
-//! t
-use sordino_accounting::*;
-fn main() {
-    let b = calibrate::Budget { epsilon: Epsilon::new(2.0).unwrap(), delta: Delta::new(1e-5).unwrap() };
-    let cal = |q: f64, t: u64| calibrate::noise_multiplier(b, SamplingRate::new(q).unwrap(), Steps::new(t).unwrap(), Accountant::Pld).unwrap().value.get();
-    for (q, t) in [(0.02, 150u64), (0.02, 250), (0.02, 500), (0.02, 1000), (256./50000., 586), (0.01, 300), (1024./50000., 150)] {
-        let plain = cal(q, t);
-        print!("{q} {t}: ");
-        for w in [1u64, 4, 8, 16, 38] {
-            let k = (0.01f64 + 0.81 / w as f64).sqrt();
-            let q2 = q * (w + 1) as f64;
-            if q2 <= 1.0 { print!("W={w} {:.3}  ", cal(q2, t.div_ceil(w + 1)) * k / plain); }
+//! `sordino`: training with differential privacy, and guarantees that hold.
+
+mod commands;
+mod plan_arguments;
+mod problem;
+mod statement;
+
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
+
+use clap::{Parser, Subcommand};
+use commands::{epsilon, noise, profile, schedule};
+use problem::Problem;
+
+/// Training with differential privacy, and guarantees that hold.
+#[derive(Parser)]
+#[command(version, about, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// What a plan costs: its epsilon at a delta.
+    Epsilon(epsilon::Arguments),
+    /// The least noise that a budget allows.
+    Noise(noise::Arguments),
+    /// A dynamic schedule within a budget, exact and by the central limit theorem side by side.
+    Schedule(schedule::Arguments),
+    /// A plan's guarantee at every epsilon: deltas, test errors, mu.
+    Profile(profile::Arguments),
+}
+
+fn main() -> ExitCode {
+    let answer = Cli::try_parse().map_err(Problem::from).and_then(|cli| match cli.command {
+        Command::Epsilon(arguments) => epsilon::run(&arguments),
+        Command::Noise(arguments) => noise::run(&arguments),
+        Command::Schedule(arguments) => schedule::run(&arguments),
+        Command::Profile(arguments) => profile::run(&arguments),
+    });
+    match answer {
+        Ok(text) => print(&text),
+        Err(Problem::Usage(message)) => message.exit(),
+        Err(problem) => {
+            eprintln!("{problem}");
+            ExitCode::from(2)
         }
-        println!();
+    }
+}
+
+/// Prints the answer. A reader that has seen enough, such as `head`, is no reason to complain.
+fn print(text: &str) -> ExitCode {
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            eprintln!("error: cannot write the answer: {error}");
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::SUCCESS,
     }
 }

@@ -6,7 +6,7 @@
 mod algorithms;
 
 use crate::{
-    Accountant, AccountingError, ClipNorm, Delta, DynamicSchedule, Epsilon, Growth, Guarantee, Mu, NoiseMultiplier,
+    Accountant, AccountingError, ClipNorm, Delta, DynamicSchedule, Entry, Epsilon, Growth, Guarantee, Mu, NoiseMultiplier,
     Plan, SamplingRate, Steps, gaussian,
 };
 
@@ -72,7 +72,7 @@ pub fn noise_scale(plan: &Plan, budget: Budget, accountant: Accountant) -> Resul
     if plan.entries().is_empty() {
         return Err(no_noise("the plan is empty"));
     }
-    smallest_noise(|factor| accountant.price(&plan.scaled(factor)?, budget.delta), budget)
+    smallest_noise(|factor| plan.scaled(factor), budget, accountant)
 }
 
 /// The largest number of DP-SGD steps within a budget.
@@ -156,8 +156,7 @@ pub fn dynamic(
     budget: Budget,
     accountant: Accountant,
 ) -> Result<Calibrated<DynamicSchedule>, AccountingError> {
-    let price = |noise: f64| accountant.price(&shape.plan(1.0 / noise)?, budget.delta);
-    let Calibrated { value, guarantee } = smallest_noise(price, budget)?;
+    let Calibrated { value, guarantee } = smallest_noise(|noise| shape.plan(1.0 / noise), budget, accountant)?;
     Ok(Calibrated { value: shape.at(1.0 / value)?, guarantee })
 }
 
@@ -170,83 +169,118 @@ fn no_noise(reason: &str) -> AccountingError {
     AccountingError::NoSolution { what: "noise multiplier", reason: reason.to_owned() }
 }
 
-/// One evaluation of a search: the noise, and the logarithm of epsilon over the aim (positive: too little noise).
-#[derive(Debug, Clone, Copy)]
-struct Probe {
-    ln_noise: f64,
-    ln_excess: f64,
+/// A plan of a few dozen entries that costs about the same: a guide for searches, never a price.
+fn sketch(plan: &Plan) -> Plan {
+    const ENTRIES: usize = 24;
+    let stride = plan.entries().len().div_ceil(ENTRIES).max(1);
+    let middle = |run: &[Entry]| {
+        let steps = run.iter().map(|entry| entry.steps().get()).sum();
+        Entry::new(run[run.len() / 2].sampling(), run[run.len() / 2].releases().to_vec(), Steps::new(steps)?)
+    };
+    plan.entries().chunks(stride).filter_map(|run| middle(run).ok()).collect()
 }
 
-/// The smallest noise whose price is within the budget, by regula falsi in logarithms, safeguarded by bisection.
+/// What is known of the price: `short` is too little noise, `enough` is within the budget. Noise as a logarithm.
+#[derive(Default)]
+struct Known {
+    short: Option<f64>,
+    enough: Option<(f64, Guarantee)>,
+}
+
+impl Known {
+    /// Whether this noise could still be the answer.
+    fn admits(&self, ln_noise: f64) -> bool {
+        self.short.is_none_or(|short| ln_noise > short) && self.enough.is_none_or(|(enough, _)| ln_noise < enough)
+    }
+
+    /// The middle of what is left, or a step beyond the only end there is.
+    fn middle(&self) -> f64 {
+        match (self.short, self.enough) {
+            (Some(short), Some((enough, _))) => 0.5 * (short + enough),
+            (Some(short), None) => short + 0.5,
+            (None, Some((enough, _))) => enough - 0.5,
+            (None, None) => 0.0,
+        }
+    }
+}
+
+/// The smallest noise whose price is within the budget.
+///
+/// Renyi's epsilon of a sketch of the plan is fast and a constant factor off, nearly. Each price tells the factor
+/// better, and the next noise is where the guide says that the price is right; two or three prices are enough. Where the
+/// guide fails, halving goes on.
 fn smallest_noise(
-    price: impl Fn(f64) -> Result<Guarantee, AccountingError>,
+    plan: impl Fn(f64) -> Result<Plan, AccountingError>,
     budget: Budget,
+    accountant: Accountant,
 ) -> Result<Calibrated<f64>, AccountingError> {
     let target = budget.epsilon.get();
     if target <= 0.0 {
         return Err(no_noise("an epsilon of 0 would need infinite noise"));
     }
-    let evaluate = |ln_noise: f64| -> Result<(Probe, Option<Guarantee>), AccountingError> {
-        match price(ln_noise.exp()) {
-            Ok(found) => {
-                // An epsilon of 0 is as far below the target as matters to the search.
-                let ln_excess = (found.epsilon.get() / (AIM * target)).max(1e-6).ln();
-                Ok((Probe { ln_noise, ln_excess }, Some(found)))
-            }
-            // Too little noise for this accountant: more is needed in any case.
-            Err(AccountingError::OutOfReach { .. } | AccountingError::Unsupported { .. }) if ln_noise < 3.0 => {
-                Ok((Probe { ln_noise, ln_excess: 20.0 }, None))
-            }
-            Err(error) => Err(error),
-        }
+    let guide = |ln_noise: f64| -> f64 {
+        let epsilon = plan(ln_noise.exp()).and_then(|plan| Accountant::Rdp.price(&sketch(&plan), budget.delta));
+        epsilon.map_or(f64::INFINITY, |guarantee| guarantee.epsilon.get())
     };
-    let (mut short, mut enough): (Option<Probe>, Option<(Probe, Guarantee)>) = (None, None);
-    let mut next = 0.0;
-    let mut last_was_enough = None;
-    for _ in 0..MAX_EVALUATIONS {
-        let (probe, guarantee) = evaluate(next)?;
-        match guarantee {
-            Some(found) if found.epsilon <= budget.epsilon => {
+    let mut known = Known::default();
+    let (mut factor, mut start) = (1.0, 0.0);
+    for evaluation in 0..MAX_EVALUATIONS {
+        let guided = (evaluation < 12).then(|| crossing(&guide, AIM * target / factor, start));
+        let next = guided.filter(|next| known.admits(*next)).unwrap_or_else(|| known.middle());
+        start = next;
+        if !(RANGE.0.ln()..=RANGE.1.ln()).contains(&next) {
+            break;
+        }
+        match plan(next.exp()).and_then(|plan| accountant.price(&plan, budget.delta)) {
+            Ok(found) if found.epsilon <= budget.epsilon => {
                 if found.epsilon.get() >= (1.0 - TOLERANCE) * target {
                     return Ok(Calibrated { value: next.exp(), guarantee: found });
                 }
-                enough = Some((probe, found));
+                factor = corrected(found.epsilon.get(), guide(next), factor);
+                known.enough = Some((next, found));
             }
-            _ => short = Some(probe),
-        }
-        next = match (short, enough) {
-            (Some(low), Some((high, _))) => {
-                let low_is_stuck = last_was_enough == Some(true) && probe.ln_noise >= high.ln_noise;
-                between(low, high, low_is_stuck)
+            Ok(found) => {
+                factor = corrected(found.epsilon.get(), guide(next), factor);
+                known.short = Some(next);
             }
-            // Epsilon falls at least as fast as noise grows; walk a little farther than that.
-            (Some(low), None) => low.ln_noise + low.ln_excess.clamp(0.05, 2.0) + 0.01,
-            (None, Some((high, _))) => high.ln_noise + high.ln_excess.clamp(-2.0, -0.05) * 0.9 - 0.01,
-            (None, None) => unreachable!("every probe is short or enough"),
-        };
-        last_was_enough = Some(guarantee.is_some_and(|g| g.epsilon <= budget.epsilon));
-        if next < RANGE.0.ln() || next > RANGE.1.ln() {
-            break;
+            // Too little noise for this accountant: more is needed in any case.
+            Err(AccountingError::OutOfReach { .. } | AccountingError::Unsupported { .. }) if known.enough.is_some() || next < 3.0 => {
+                known.short = Some(next);
+            }
+            Err(error) => return Err(error),
         }
-        if let (Some(low), Some((high, found))) = (short, enough) {
+        if let (Some(short), Some((enough, found))) = (known.short, known.enough) {
             // An accountant with a jump: nothing lies between "too much" and "enough".
-            if high.ln_noise - low.ln_noise < 1e-10 {
-                return Ok(Calibrated { value: high.ln_noise.exp(), guarantee: found });
+            if enough - short < 1e-9 {
+                return Ok(Calibrated { value: enough.exp(), guarantee: found });
             }
         }
     }
     Err(no_noise(&format!("none between {:e} and {:e} reaches epsilon = {target}", RANGE.0, RANGE.1)))
 }
 
-/// The next probe between one with too little noise and one with enough.
-fn between(low: Probe, high: Probe, bisect: bool) -> f64 {
-    let width = high.ln_noise - low.ln_noise;
-    let falling = low.ln_excess - high.ln_excess;
-    if bisect || !(falling > 0.0) || low.ln_excess > 5.0 {
-        return low.ln_noise + 0.5 * width;
+/// How the price relates to the guide.
+fn corrected(price: f64, guide: f64, factor: f64) -> f64 {
+    let ratio = price / guide;
+    if ratio.is_finite() && ratio > 0.0 { ratio } else { factor }
+}
+
+/// Where a falling function crosses a value, found from `start` by ever longer strides and then by halving.
+fn crossing(f: impl Fn(f64) -> f64, value: f64, start: f64) -> f64 {
+    let too_little = |ln_noise: f64| f(ln_noise) > value;
+    let direction = if too_little(start) { 1.0 } else { -1.0 };
+    let (mut near, mut stride) = (start, 0.1);
+    let mut far = start + direction * stride;
+    while too_little(far) == (direction > 0.0) && far.abs() < RANGE.1.ln() {
+        stride *= 2.0;
+        (near, far) = (far, far + direction * stride);
     }
-    let part = low.ln_excess / falling;
-    low.ln_noise + width * part.clamp(0.02, 0.98)
+    let (mut low, mut high) = if direction > 0.0 { (near, far) } else { (far, near) };
+    while high - low > 1e-5 {
+        let mid = 0.5 * (low + high);
+        if too_little(mid) { low = mid } else { high = mid }
+    }
+    high
 }
 
 #[cfg(test)]

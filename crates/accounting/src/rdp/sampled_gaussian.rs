@@ -21,7 +21,7 @@ use super::Order;
 use crate::{NoiseMultiplier, SamplingRate};
 
 /// More points than this mean an order of no use to any plan: its divergence is reported as infinite.
-const MAX_POINTS: f64 = 1e6;
+const MAX_POINTS: f64 = 2e5;
 /// Covers the rounding of a sum of positive terms and the tails that are left out.
 const ROUNDING: f64 = 1.0 + 1e-11;
 

@@ -1,0 +1,114 @@
+//! `sordino profile`: a plan's guarantee at every epsilon.
+
+use std::fmt::Write;
+
+use clap::Args;
+use serde::Serialize;
+use sordino_accounting::{Delta, Epsilon, curve::Profile, pld};
+
+use crate::{
+    plan_arguments::PlanArguments,
+    problem::Problem,
+    statement::{json, rounded_down, rounded_up},
+};
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    plan: PlanArguments,
+    /// State delta at this epsilon only
+    #[arg(long, value_name = "E", allow_hyphen_values = true)]
+    epsilon: Option<Epsilon>,
+    /// The delta down to which the profile goes
+    #[arg(long, value_name = "D", default_value = "1e-9", allow_hyphen_values = true)]
+    floor: Delta,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// How many epsilons the curves are made of; a table shows every few.
+const POINTS: u32 = 97;
+const ROWS: usize = 12;
+
+#[derive(Serialize)]
+struct AtEpsilon {
+    epsilon: f64,
+    delta: f64,
+    delta_lower: f64,
+}
+
+#[derive(Serialize)]
+struct Curves {
+    mu: f64,
+    mu_down_to_delta: f64,
+    profile: Vec<ProfilePoint>,
+    trade_off: Vec<TradeOffPoint>,
+    relation: String,
+    proved: bool,
+}
+
+#[derive(Serialize)]
+struct ProfilePoint {
+    epsilon: f64,
+    delta: f64,
+}
+
+#[derive(Serialize)]
+struct TradeOffPoint {
+    type_one_error: f64,
+    type_two_error: f64,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
+    let plan = arguments.plan.plan()?;
+    if let Some(epsilon) = arguments.epsilon {
+        let bracket = pld::delta(&plan, epsilon)?;
+        if arguments.json {
+            return Ok(json(&AtEpsilon {
+                epsilon: epsilon.get(),
+                delta: bracket.upper,
+                delta_lower: bracket.lower,
+            }));
+        }
+        return Ok(format!(
+            "At epsilon = {epsilon}, delta is at most {:.4e} (PROVED; the exact value is at least {:.4e}).\nRelation: {}.\n",
+            bracket.upper * (1.0 + 1e-4),
+            bracket.lower,
+            plan.relation()
+        ));
+    }
+    let profile = Profile::of(&plan, arguments.floor, POINTS)?;
+    let trade_off = [0.001, 0.01, 0.05, 0.1, 0.2, 0.5].map(|alpha| (alpha, profile.type_two_error(alpha)));
+    if arguments.json {
+        let point = |(epsilon, delta): &(Epsilon, f64)| ProfilePoint { epsilon: epsilon.get(), delta: *delta };
+        return Ok(json(&Curves {
+            mu: profile.mu().get(),
+            mu_down_to_delta: arguments.floor.get(),
+            profile: profile.points().iter().map(point).collect(),
+            trade_off: trade_off
+                .into_iter()
+                .map(|(type_one_error, type_two_error)| TradeOffPoint { type_one_error, type_two_error })
+                .collect(),
+            relation: plan.relation().to_string(),
+            proved: true,
+        }));
+    }
+    let mut text = String::from("Privacy profile (PROVED upper bounds)\n\n  epsilon     delta, at most\n");
+    for (epsilon, delta) in profile.points().iter().step_by(POINTS as usize / ROWS) {
+        writeln!(text, "  {:<11} {:.3e}", rounded_up(epsilon.get()), delta * (1.0 + 1e-3)).expect("writing to a string");
+    }
+    text += "\nA test of whether a record took part that wrongly accuses with probability a misses with at least:\n\n  a           miss\n";
+    for (alpha, miss) in trade_off {
+        writeln!(text, "  {alpha:<11} {}", rounded_down(miss)).expect("writing to a string");
+    }
+    write!(
+        text,
+        "\nDown to delta = {}, the plan is {}-GDP: no easier to attack than telling N(0, 1) from N({1}, 1).\nRelation: {2}.\n",
+        arguments.floor,
+        rounded_up(profile.mu().get()),
+        plan.relation()
+    )
+    .expect("writing to a string");
+    Ok(text)
+}

@@ -1,0 +1,126 @@
+//! `sordino schedule`: a dynamic schedule within a budget.
+
+use clap::Args;
+use serde::Serialize;
+use sordino_accounting::{
+    Accountant, AccountingError, ClipNorm, Delta, DynamicSchedule, Epsilon, Growth, Guarantee, SamplingRate, Steps,
+    calibrate::{self, Budget, DynamicShape},
+};
+
+use crate::{
+    problem::Problem,
+    statement::{GuaranteeRecord, grouped, json, rounded_down, rounded_up, rows, status},
+};
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// The epsilon not to exceed
+    #[arg(long, value_name = "E", allow_hyphen_values = true)]
+    epsilon: Epsilon,
+    /// The delta that goes with it
+    #[arg(long, value_name = "D", allow_hyphen_values = true)]
+    delta: Delta,
+    /// Probability with which each record joins a batch
+    #[arg(long, value_name = "Q", allow_hyphen_values = true)]
+    sample_rate: SamplingRate,
+    /// Number of steps
+    #[arg(long, value_name = "T", allow_hyphen_values = true)]
+    steps: Steps,
+    /// How many times larger mu (less noise) is at the end than at the start
+    #[arg(long, value_name = "R", allow_hyphen_values = true)]
+    rho_mu: Growth,
+    /// How many times smaller the clip norm is at the end than at the start
+    #[arg(long, value_name = "R", allow_hyphen_values = true)]
+    rho_c: Growth,
+    /// The clip norm at the start
+    #[arg(long, value_name = "C", allow_hyphen_values = true)]
+    clip: ClipNorm,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// The first and the last step of a schedule.
+#[derive(Serialize)]
+struct Ends {
+    clip_norm: [f64; 2],
+    noise_multiplier: [f64; 2],
+    noise_std: [f64; 2],
+}
+
+impl Ends {
+    fn of(schedule: &DynamicSchedule) -> Self {
+        let ends = [1, schedule.steps.get()];
+        let clip_norm = ends.map(|step| schedule.clip_norm(step));
+        // A calibrated schedule has been priced, so all of its multipliers exist.
+        let noise_multiplier = ends.map(|step| schedule.noise_multiplier(step).map_or(f64::NAN, f64::from));
+        let noise_std = [0, 1].map(|i| clip_norm[i] * noise_multiplier[i]);
+        Self { clip_norm, noise_multiplier, noise_std }
+    }
+}
+
+#[derive(Serialize)]
+struct Record {
+    mu_0: f64,
+    mu_0_clt: f64,
+    #[serde(flatten)]
+    guarantee: GuaranteeRecord,
+    epsilon_of_clt: f64,
+    epsilon_of_clt_lower: Option<f64>,
+    target_epsilon: f64,
+    first_and_last: Ends,
+    first_and_last_clt: Ends,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
+    let Arguments { epsilon, delta, sample_rate: rate, steps, rho_mu, rho_c, clip, json: as_json } = *arguments;
+    let budget = Budget { epsilon, delta };
+    let shape = DynamicShape { mu_growth: rho_mu, clip, clip_decay: rho_c, rate, steps };
+    let exact = calibrate::dynamic(shape, budget, Accountant::Pld)?;
+    let clt = calibrate::dynamic(shape, budget, Accountant::GdpClt)?.value;
+    let clt_plan = clt.plan().ok_or_else(|| AccountingError::NoSolution {
+        what: "schedule",
+        reason: "the central limit theorem's noise is not a number".to_owned(),
+    })?;
+    let truth = Accountant::Pld.price(&clt_plan, delta)?;
+    if as_json {
+        return Ok(json(&Record {
+            mu_0: exact.value.mu_0.get(),
+            mu_0_clt: clt.mu_0.get(),
+            guarantee: exact.guarantee.into(),
+            epsilon_of_clt: truth.epsilon.get(),
+            epsilon_of_clt_lower: truth.epsilon_lower.map(f64::from),
+            target_epsilon: epsilon.get(),
+            first_and_last: Ends::of(&exact.value),
+            first_and_last_clt: Ends::of(&clt),
+        }));
+    }
+    Ok(text(budget, &exact.value, &exact.guarantee, &clt, &truth))
+}
+
+fn text(
+    budget: Budget,
+    exact: &DynamicSchedule,
+    guarantee: &Guarantee,
+    clt: &DynamicSchedule,
+    truth: &Guarantee,
+) -> String {
+    let (exact_ends, clt_ends) = (Ends::of(exact), Ends::of(clt));
+    let row = |label: &str, a: String, b: String| format!("  {label:<26} {a:>22} {b:>22}\n");
+    let arrow = |[first, last]: [f64; 2]| format!("{} -> {}", rounded_up(first), rounded_up(last));
+    let mut table = row("", "exact (pld)".to_owned(), "by the CLT".to_owned());
+    table += &row("mu_0", rounded_down(exact.mu_0.get()), rounded_down(clt.mu_0.get()));
+    table += &row("noise multiplier", arrow(exact_ends.noise_multiplier), arrow(clt_ends.noise_multiplier));
+    table += &row("clip norm", arrow(exact_ends.clip_norm), arrow(clt_ends.clip_norm));
+    table += &row("noise standard deviation", arrow(exact_ends.noise_std), arrow(clt_ends.noise_std));
+    table += &row("true epsilon, at most", rounded_up(guarantee.epsilon.get()), rounded_up(truth.epsilon.get()));
+    let about = rows(&[
+        ("target", format!("epsilon {} at delta {}", budget.epsilon, budget.delta)),
+        ("protects", format!("one record, relation {}", guarantee.relation)),
+        ("sampling", format!("Poisson at rate {}, fresh at each of {} steps", exact.rate, grouped(exact.steps.get()))),
+        ("schedule", "mu_t = mu_0 rho_mu^(t/T), C_t = C rho_c^(-t/T), noise C_t / mu_t on the sum".to_owned()),
+        ("exact", status(guarantee)),
+        ("CLT", "APPROXIMATE, NOT A BOUND: its choice of mu_0 really costs the epsilon in its column".to_owned()),
+    ]);
+    format!("{table}\n{about}")
+}
