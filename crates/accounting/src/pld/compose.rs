@@ -271,9 +271,9 @@ impl Composed {
         self.ln_scale - self.lambda * loss
     }
 
-    /// Delta at `epsilon` from the sums `sum p` and `sum p e^-l` over all losses above it, with every error charged.
-    fn charged(&self, epsilon: f64, mass: f64, discounted: f64) -> f64 {
-        let plain = (mass - epsilon.exp() * discounted).max(0.0);
+    /// Delta at `epsilon` from the mass above it, with every error charged.
+    fn charged(&self, epsilon: f64, tail: &Tail) -> f64 {
+        let plain = tail.delta(epsilon);
         let errors = (self.ln_worth(epsilon) + ln_overshoot(self.lambda)).exp() * self.slack + self.wrapped;
         match self.side {
             Side::Upper => (plain + errors) * (1.0 + MASS_ROUNDING) + self.lost,
@@ -283,51 +283,73 @@ impl Composed {
 
     /// This side's bound on the delta at an epsilon of at least `floor`.
     fn delta(&self, epsilon: f64) -> f64 {
-        let (mut mass, mut discounted) = (0.0, 0.0);
+        let mut tail = Tail::default();
         for (i, p) in self.tilted.iter().enumerate().rev() {
             let loss = self.loss(i);
             if loss <= epsilon {
                 break;
             }
-            self.include(loss, *p, &mut mass, &mut discounted);
+            tail.include(loss, p * self.ln_worth(loss).exp());
         }
-        self.charged(epsilon, mass, discounted).clamp(0.0, 1.0)
-    }
-
-    fn include(&self, loss: f64, tilted: f64, mass: &mut f64, discounted: &mut f64) {
-        let p = tilted * self.ln_worth(loss).exp();
-        *mass += p;
-        *discounted += p * (-loss).exp();
+        self.charged(epsilon, &tail).clamp(0.0, 1.0)
     }
 
     /// This side's bound on the epsilon at `delta`: the largest epsilon at which the bound on delta exceeds `delta`. None
     /// if that lies outside of the window.
     fn epsilon(&self, delta: f64) -> Option<f64> {
-        let (mut mass, mut discounted) = (0.0, 0.0);
+        let mut tail = Tail::default();
         let mut above = None;
         for (i, p) in self.tilted.iter().enumerate().rev() {
             let loss = self.loss(i).max(self.floor);
-            if self.charged(loss, mass, discounted) > delta {
+            if self.charged(loss, &tail) > delta {
                 // Even at the top of the window it may be exceeded; otherwise it is crossed just above this loss.
-                return above.map(|high| self.crossing(loss, high, mass, discounted, delta));
+                return above.map(|high| self.crossing(loss, high, &tail, delta));
             }
             above = Some(loss);
-            self.include(self.loss(i), *p, &mut mass, &mut discounted);
+            tail.include(self.loss(i), p * self.ln_worth(self.loss(i)).exp());
         }
         // Not exceeded anywhere: the answer is 0 if the window reaches down to it.
         (self.floor <= 0.0).then_some(0.0)
     }
 
     /// The epsilon in `[low, high]` at which the bound falls to `delta`, to the safe side.
-    fn crossing(&self, mut low: f64, mut high: f64, mass: f64, discounted: f64, delta: f64) -> f64 {
+    fn crossing(&self, mut low: f64, mut high: f64, tail: &Tail, delta: f64) -> f64 {
         for _ in 0..60 {
             let mid = 0.5 * (low + high);
-            if self.charged(mid, mass, discounted) > delta { low = mid } else { high = mid }
+            if self.charged(mid, tail) > delta { low = mid } else { high = mid }
         }
         match self.side {
             Side::Upper => high,
             Side::Lower => low,
         }
+    }
+}
+
+/// All mass from some loss on upwards.
+#[derive(Default)]
+struct Tail {
+    lowest: f64,
+    mass: f64,
+    /// `sum p e^(lowest - l)`: relative to the lowest loss, since `e^-l` alone may underflow.
+    discounted: f64,
+}
+
+impl Tail {
+    /// Adds mass at a loss below all others.
+    fn include(&mut self, loss: f64, mass: f64) {
+        if self.mass > 0.0 {
+            self.discounted *= (loss - self.lowest).exp();
+        }
+        self.lowest = loss;
+        self.mass += mass;
+        self.discounted += mass;
+    }
+
+    /// `sum p (1 - e^(epsilon - l))` at an epsilon of at most the lowest loss.
+    fn delta(&self, epsilon: f64) -> f64 {
+        let delta = self.mass - (epsilon - self.lowest).exp() * self.discounted;
+        // Not f64::max, which would turn a NaN into nothing at all.
+        if delta < 0.0 { 0.0 } else { delta }
     }
 }
 
@@ -338,6 +360,18 @@ mod tests {
     #[test]
     fn fast_lengths_are_even_and_smooth() {
         assert_eq!([1, 2, 7, 11, 31, 1025].map(fast_length), [2, 2, 8, 12, 32, 1080]);
+    }
+
+    #[test]
+    fn tails_of_huge_losses_neither_over_nor_underflow() {
+        let (losses, masses) = ([5000.3, 5000.2, 5000.0], [0.1, 0.2, 0.3]);
+        let mut tail = Tail::default();
+        for (loss, mass) in losses.iter().zip(masses) {
+            tail.include(*loss, mass);
+        }
+        let epsilon = 4999.9_f64;
+        let naive: f64 = losses.iter().zip(masses).map(|(l, p)| p * (1.0 - (epsilon - l).exp())).sum();
+        assert!((tail.delta(epsilon) - naive).abs() < 1e-12);
     }
 
     #[test]

@@ -53,6 +53,16 @@ impl Ruler {
         self.offset + index as f64 * self.width
     }
 
+    /// The losses of the marks from `first` to `last`.
+    pub(super) fn marks(self, first: i64, last: i64) -> impl Iterator<Item = f64> {
+        (first..=last).map(move |mark| self.loss(mark))
+    }
+
+    /// The middles of all cells around the marks from `first` to `last`: one more than there are marks.
+    pub(super) fn middles(self, first: i64, last: i64) -> impl Iterator<Item = f64> {
+        (first..=last + 1).map(move |mark| self.loss(mark) - 0.5 * self.width)
+    }
+
     /// Marks just outside of these losses, and outside of loss 0.
     #[expect(clippy::cast_possible_truncation, reason = "callers limit the number of marks")]
     pub(super) fn around(&self, low: f64, high: f64) -> (i64, i64) {
@@ -91,24 +101,18 @@ struct Corners {
     left: Vec<f64>,
 }
 
-/// The polygon above the curve, with corners at the marks from `first` to `last`.
-pub(super) fn above(curve: impl Fn(f64) -> Point, ruler: Ruler, first: i64, last: i64) -> Polygon {
-    let (right, left) = (first..=last)
-        .map(|i| curve(ruler.loss(i)))
-        .map(|Point { right, left, .. }| (right.max(0.0), left.max(0.0)))
-        .unzip();
+/// The polygon above the curve, given the curve at the marks from `first` on.
+pub(super) fn above(at_marks: impl Iterator<Item = Point>, ruler: Ruler, first: i64) -> Polygon {
+    let (right, left) = at_marks.map(|Point { right, left, .. }| (right.max(0.0), left.max(0.0))).unzip();
     let corners = Corners { ruler, first, right, left };
     let all = (0..corners.right.len()).collect();
     corners.polygon(all)
 }
 
-/// The polygon below the curve, with corners at the marks from `first` to `last` at most.
-pub(super) fn below(curve: impl Fn(f64) -> Point, ruler: Ruler, first: i64, last: i64) -> Polygon {
-    // One tangent in the middle of each cell, from the cell that ends at `first` to the one that begins at `last`.
-    let tangents: Vec<(f64, Point)> = (first - 1..=last)
-        .map(|i| ruler.loss(i) + 0.5 * ruler.width)
-        .map(|middle| (middle.exp(), curve(middle)))
-        .collect();
+/// The polygon below the curve, given the curve at the middles of all cells around the marks from `first` on.
+pub(super) fn below(at_middles: impl Iterator<Item = Point>, ruler: Ruler, first: i64) -> Polygon {
+    let middles = (first..).map(|mark| (ruler.loss(mark) - 0.5 * ruler.width).exp());
+    let tangents: Vec<(f64, Point)> = middles.zip(at_middles).collect();
     let (back, forth) = ((-0.5 * ruler.width).exp_m1(), (0.5 * ruler.width).exp_m1());
     let mut right = Vec::with_capacity(tangents.len());
     let mut left = Vec::with_capacity(tangents.len());
@@ -260,6 +264,11 @@ mod tests {
     use super::*;
     use crate::pld::pair::Pair;
 
+    fn enclose(pair: &Pair, ruler: Ruler, (first, last): (i64, i64)) -> (Polygon, Polygon) {
+        let up = above(ruler.marks(first, last).map(|l| pair.at(l)), ruler, first);
+        (up, below(ruler.middles(first, last).map(|l| pair.at(l)), ruler, first))
+    }
+
     /// The polygon's own curve at any loss, from its masses.
     fn curve(law: &Law, width: f64, at: f64) -> f64 {
         let ruler = Ruler { width, offset: law.offset };
@@ -282,9 +291,7 @@ mod tests {
             for cells in [3.0, 20.0, 300.0, 30_000.0] {
                 let width = (high - low) / cells;
                 let ruler = Ruler::fitted(|l| pair.at(l), width);
-                let (first, last) = ruler.around(low, high);
-                let up = above(|l| pair.at(l), ruler, first, last);
-                let down = below(|l| pair.at(l), ruler, first, last);
+                let (up, down) = enclose(&pair, ruler, ruler.around(low, high));
                 for (direction, sign) in [(Direction::Remove, 1.0), (Direction::Add, -1.0)] {
                     let (up, down) = (up.law(direction), down.law(direction));
                     assert!((up.mass.iter().sum::<f64>() + up.lost - 1.0).abs() < 1e-9);
@@ -309,9 +316,8 @@ mod tests {
         let pair = Pair { rate: 0.1, mu: 1.0, group: 1 };
         let gap = |width: f64| {
             let ruler = Ruler { width, offset: 0.0 };
-            let (first, last) = ruler.around(-0.2, 6.0);
-            let up = above(|l| pair.at(l), ruler, first, last).law(Direction::Remove);
-            let down = below(|l| pair.at(l), ruler, first, last).law(Direction::Remove);
+            let (up, down) = enclose(&pair, ruler, ruler.around(-0.2, 6.0));
+            let (up, down) = (up.law(Direction::Remove), down.law(Direction::Remove));
             let at = 0.4 + 0.3 * width;
             curve(&up, width, at) - curve(&down, width, at)
         };
@@ -324,8 +330,8 @@ mod tests {
         // Nearly all mass lies in (ln 0.999, 0), a thousandth of a cell.
         let pair = Pair { rate: 0.001, mu: 3.0, group: 1 };
         let ruler = Ruler::fitted(|l| pair.at(l), 1.0);
-        let (first, last) = ruler.around(-0.001, 30.0);
-        let down = below(|l| pair.at(l), ruler, first, last).law(Direction::Remove);
+        let (_, down) = enclose(&pair, ruler, ruler.around(-0.001, 30.0));
+        let down = down.law(Direction::Remove);
         assert!(curve(&down, 1.0, 3.0) > 0.7 * pair.at(3.0).right);
     }
 
@@ -334,7 +340,8 @@ mod tests {
     fn masses_match_a_published_example() {
         let pair = Pair { rate: 0.8, mu: 1.0, group: 1 };
         let ruler = Ruler { width: 1.0, offset: 0.0 };
-        let law = above(|l| pair.at(l), ruler, -1, 2).law(Direction::Remove);
+        let (up, _) = enclose(&pair, ruler, (-1, 2));
+        let law = up.law(Direction::Remove);
         for (got, expected) in law.mass.iter().zip([0.164_817_973, 0.398_104_072, 0.314_081_995, 0.112_267_164]) {
             assert!((got - expected).abs() < 1e-7, "{got} {expected}");
         }

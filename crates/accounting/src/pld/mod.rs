@@ -312,17 +312,18 @@ impl Grid {
             // The far end loses most: its support covers both.
             let (low, high) = rung.far.map_or(near, |far| far.pair).support(tail);
             let (first, last) = ruler.around(low.min(near.support(tail).0), high);
-            let tangent = |far: Far| dots::below(|loss| near.stretched(loss, far.stretch), ruler, first, last);
-            rayon::join(
-                || RungPolygons {
-                    near: dots::above(|loss| near.at(loss), ruler, first, last),
-                    far: rung.far.map(|far| dots::above(|loss| far.pair.at(loss), ruler, first, last)),
-                },
-                || RungPolygons {
-                    near: dots::below(|loss| near.at(loss), ruler, first, last),
-                    far: rung.far.map(tangent),
-                },
-            )
+            let at_marks = |pair: Pair| dots::above(ruler.marks(first, last).map(|loss| pair.at(loss)), ruler, first);
+            let upper = || RungPolygons { near: at_marks(near), far: rung.far.map(|far| at_marks(far.pair)) };
+            let lower = || {
+                let points: Vec<_> = ruler.middles(first, last).map(|loss| (loss, near.at(loss))).collect();
+                let tangent = |far: Far| {
+                    let stretched = points.iter().map(|&(loss, point)| near.stretched(point, loss, far.stretch));
+                    dots::below(stretched, ruler, first)
+                };
+                let near = dots::below(points.iter().map(|&(_, point)| point), ruler, first);
+                RungPolygons { near, far: rung.far.map(tangent) }
+            };
+            rayon::join(upper, lower)
         };
         let (upper, lower) = ladder.rungs.par_iter().map(polygons).unzip();
         Ok(Self { ladder, width, upper, lower })

@@ -180,13 +180,21 @@ impl<'a> Steps<'a> {
             Target::Epsilon(epsilon) => (epsilon / deviation).max(1.0) / deviation,
         };
         let bound = |lambda: f64| {
+            if lambda > self.steepest() {
+                return f64::INFINITY;
+            }
             let ln_worst = self.ln_moment(lambda) + ln_overshoot(lambda);
             match target {
                 Target::Delta(delta) => (ln_worst - delta.ln()) / lambda,
                 Target::Epsilon(epsilon) => ln_worst - lambda * epsilon,
             }
         };
-        valley(bound, start, 0.1)
+        valley(bound, start.min(self.steepest()), 0.1)
+    }
+
+    /// A tilt beyond which only the largest loss on the grid would be left; bounded losses would ask for ever more.
+    fn steepest(&self) -> f64 {
+        10.0 / self.width
     }
 
     /// The tilt with which the window can be shortest, among Renyi's and a few below it. A larger tilt makes more of rare
@@ -212,7 +220,10 @@ impl<'a> Steps<'a> {
     fn reaching_tilt(&self, lambda: f64, outside: f64) -> f64 {
         let start = (-2.0 * outside.ln() / self.variance(lambda, 0.01 * lambda)).sqrt();
         let ln_scale = self.ln_moment(lambda);
-        valley(|t| (self.ln_moment(lambda + t) - ln_scale - outside.ln()) / t, start, 0.2).0
+        let reach = |t: f64| {
+            if t > self.steepest() { f64::INFINITY } else { (self.ln_moment(lambda + t) - ln_scale - outside.ln()) / t }
+        };
+        valley(reach, start.min(self.steepest()), 0.2).0
     }
 
     /// A loss that the tilted sum exceeds with probability at most `outside`: Chernoff's

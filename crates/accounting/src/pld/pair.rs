@@ -77,10 +77,9 @@ impl Pair {
         e.is_finite().then_some(e)
     }
 
-    /// How far the curve rises, to first order, when `mu` grows by `stretch`: for one record
+    /// The curve's `point` at this loss, raised to first order as if `mu` grew by `stretch`: for one record
     /// `dh/dmu = q phi(e/mu - mu/2)`.
-    pub(super) fn stretched(&self, loss: f64, stretch: f64) -> Point {
-        let point = self.at_for_one(loss);
+    pub(super) fn stretched(&self, point: Point, loss: f64, stretch: f64) -> Point {
         let Some(e) = self.gaussian_loss(loss.exp_m1()) else { return point };
         let a = e / self.mu - self.mu / 2.0;
         let rise = stretch * gaussian::density(a);
@@ -220,7 +219,7 @@ mod tests {
         let d = 1e-5;
         for loss in [-0.08, 0.01, 0.4, 1.5] {
             let (up, down) = (Pair { mu: 0.8 + d, ..pair }.at(loss), Pair { mu: 0.8 - d, ..pair }.at(loss));
-            let (now, stretched) = (pair.at(loss), pair.stretched(loss, 1.0));
+            let (now, stretched) = (pair.at(loss), pair.stretched(pair.at(loss), loss, 1.0));
             let expected = (up.right - down.right) / (2.0 * d);
             assert!((stretched.right - now.right - expected).abs() < 1e-8);
             let expected = (up.above - down.above) / (2.0 * d);
@@ -244,7 +243,7 @@ mod tests {
                         assert!(m <= (1.0 - s) * a + s * b + 1e-15, "{rate} {mu} {mid} {loss}");
                         let pair = Pair { rate, mu: ends[0], group: 1 };
                         let stretch = (tv(mid) - tv(ends[0])) / gaussian::density(ends[0] / 2.0);
-                        assert!(pair.stretched(loss, stretch).right <= m + 1e-15, "{rate} {mu} {mid} {loss}");
+                        assert!(pair.stretched(pair.at(loss), loss, stretch).right <= m + 1e-15, "{rate} {mu} {mid} {loss}");
                     }
                 }
             }

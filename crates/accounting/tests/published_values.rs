@@ -1,0 +1,186 @@
+//! Values from other projects' test suites and papers, carried over as facts with their source.
+
+use sordino_accounting::{
+    Accountant, Delta, Entry, Epsilon, Mu, NoiseMultiplier, Plan, SamplingRate, Sampling, Steps, gaussian,
+    pld::{self, GroupSize},
+    rdp::{self, Order},
+};
+
+fn z(value: f64) -> NoiseMultiplier {
+    NoiseMultiplier::new(value).unwrap()
+}
+
+fn delta(value: f64) -> Delta {
+    Delta::new(value).unwrap()
+}
+
+fn steps(value: u64) -> Steps {
+    Steps::new(value).unwrap()
+}
+
+fn dp_sgd(noise_multiplier: f64, rate: f64, t: u64) -> Plan {
+    Plan::dp_sgd(z(noise_multiplier), SamplingRate::new(rate).unwrap(), steps(t))
+}
+
+fn everybody(noise_multiplier: f64, t: u64) -> Plan {
+    Plan::new(vec![Entry::everybody(z(noise_multiplier), steps(t))])
+}
+
+/// The bracket is narrow and overlaps `[low, high]`.
+fn assert_exact(plan: &Plan, d: f64, low: f64, high: f64) {
+    let bracket = pld::epsilon(plan, delta(d)).unwrap();
+    let (lower, upper) = (bracket.lower.get(), bracket.upper.get());
+    assert!(lower <= high && upper >= low, "[{lower}, {upper}] misses [{low}, {high}] for {plan:?}");
+    assert!(upper - lower <= (0.002 * upper).max(1e-3), "[{lower}, {upper}] is too wide for {plan:?}");
+}
+
+/// `(noise multiplier, rate, steps, delta, upper bound)`: Opacus 1.6.0, tests/prv_accountant.py and accountants_test.py, values
+/// computed by prv_accountant with an error of 0.01 in epsilon either way.
+const PRV_UPPER: &[(f64, f64, u64, f64, f64)] = &[
+    (0.8, 0.001, 50000, 1e-06, 2.0345148077158663),
+    (0.8, 0.05, 1000, 1e-06, 19.525842805383736),
+    (0.8, 0.05, 50000, 1e-06, 291.3843254523965),
+    (0.8, 0.2, 100, 1e-06, 24.333664177922564),
+    (1.5, 0.001, 1000, 1e-06, 0.09982066023084749),
+    (1.5, 0.001, 20000, 1e-06, 0.4370051086548608),
+    (1.5, 0.001, 100000, 1e-06, 1.0152880750276079),
+    (1.5, 0.04, 2249, 1e-05, 6.777395712150674),
+    (1.5, 0.05, 100, 1e-06, 1.9538531356842002),
+    (1.5, 0.05, 50000, 1e-06, 73.19017672383296),
+    (1.5, 0.2, 100, 1e-06, 8.49897785912163),
+    (2.0, 0.001, 50000, 1e-06, 0.4913549102114013),
+    (2.0, 0.001, 100000, 1e-06, 0.7067199010818516),
+    (2.0, 0.05, 1000, 1e-06, 4.172799866689319),
+    (2.0, 0.2, 100, 1e-06, 5.6720556088237295),
+    (3.0, 0.001, 1000, 1e-06, 0.04761593087135893),
+    (3.0, 0.001, 20000, 1e-06, 0.1940310306860547),
+    (3.0, 0.001, 100000, 1e-06, 0.4436717208808755),
+    (3.0, 0.05, 100, 1e-06, 0.7679337896668256),
+    (3.0, 0.2, 100, 1e-06, 3.3812205102218442),
+];
+
+#[test]
+fn exact_values_agree_with_prv_accountant() {
+    for &(noise_multiplier, rate, t, d, upper) in PRV_UPPER {
+        assert_exact(&dp_sgd(noise_multiplier, rate, t), d, upper - 0.02, upper);
+    }
+}
+
+#[test]
+fn exact_values_agree_with_printed_ones() {
+    for (noise_multiplier, rate, t, d, printed, tolerance) in [
+        // jax_privacy 2.0.0, tests/accounting/analysis_test.py.
+        (4.0, 1024.0 / 50_000.0, 10_000, 1e-5, 2.09245, 3e-5),
+        // tensorflow_privacy, compute_dp_sgd_privacy_test.py (microbatches double the sensitivity: 0.7 / 2).
+        (0.35, 0.01, 120, 1e-5, 18.697_740_7, 1e-4),
+        // Opacus 1.6.0, examples/mnist_README.md; Tramer and Boneh 2021; all priced by dp_accounting 0.6.0.
+        (1.1, 0.004, 15_000, 1e-5, 2.295_467_9, 1e-3),
+        (0.7, 0.004, 11_250, 1e-5, 5.431_222_7, 1e-3),
+        (1.5, 0.04, 2249, 1e-5, 6.768_787_4, 1e-3),
+        // tensorflow_privacy tutorial, 60 epochs of MNIST, priced by a PLD instead of the older Renyi conversion (3.01).
+        (1.1, 256.0 / 60_000.0, 14_062, 1e-5, 2.3817, 1e-3),
+    ] {
+        assert_exact(&dp_sgd(noise_multiplier, rate, t), d, printed - tolerance, printed + tolerance);
+    }
+}
+
+/// The DP-NSGD paper prints 2/4/8; under Poisson sampling and zero-out the truth is less.
+#[test]
+fn exact_values_of_the_dp_nsgd_paper() {
+    for (noise_multiplier, exact) in [(3.6, 1.569), (2.0, 3.209), (1.2, 6.756)] {
+        assert_exact(&dp_sgd(noise_multiplier, 0.02, 5000), 1e-5, exact - 2e-3, exact + 2e-3);
+    }
+}
+
+/// Releases of one batch are one release: composing them as separate samplings would report 3.118.
+#[test]
+fn releases_of_one_batch_share_their_coin() {
+    let pairs = [(1.0, 6.0), (2.0, 3.0)];
+    for (a, b) in pairs {
+        let sampling = Sampling::Poisson { rate: SamplingRate::new(0.01).unwrap(), cap: None };
+        let both = Plan::new(vec![Entry::new(sampling, vec![z(a), z(b)], steps(1000)).unwrap()]);
+        let one = dp_sgd((a.powi(-2) + b.powi(-2)).powf(-0.5), 0.01, 1000);
+        assert_eq!(pld::epsilon(&both, delta(1e-5)).unwrap(), pld::epsilon(&one, delta(1e-5)).unwrap());
+        let separate: Plan = [a, b].iter().flat_map(|m| dp_sgd(*m, 0.01, 1000).entries().to_vec()).collect();
+        let (truth, wrong) = (pld::epsilon(&both, delta(1e-5)).unwrap(), pld::epsilon(&separate, delta(1e-5)).unwrap());
+        assert!(wrong.upper < truth.lower);
+    }
+}
+
+#[test]
+fn gaussian_deltas_match_closed_forms() {
+    // prv_accountant, tests/test_accountant.py.
+    for (phases, epsilon, expected) in [
+        (vec![(100.0, 9999)], 1.0, 0.126_919_134_130_299_48),
+        (vec![(100.0, 10_000)], 10.0, 9.812_705_826_846_956e-23),
+        (vec![(100.0, 9999)], 10.0, 9.762_440_353_227_572e-23),
+        (vec![(10.0, 50), (5.0, 50)], 4.0, 0.016_455_672_864_108_956),
+    ] {
+        let plan: Plan = phases.iter().flat_map(|(m, t)| everybody(*m, *t).entries().to_vec()).collect();
+        let bracket = pld::delta(&plan, Epsilon::new(epsilon).unwrap()).unwrap();
+        assert!(bracket.lower <= expected * (1.0 + 1e-9) && expected <= bracket.upper * (1.0 + 1e-9), "{bracket:?}");
+    }
+    // tensorflow_privacy: two full batches at 0.7.
+    let bracket = pld::epsilon(&everybody(0.7, 2), delta(1e-5)).unwrap();
+    assert!((bracket.upper.get() - 10.122_494_6).abs() < 1e-4);
+    // The same without sampling in its printed statement: five epochs at multiplier 1.
+    assert!((pld::epsilon(&everybody(1.0, 5), delta(1e-6)).unwrap().upper.get() - 12.595).abs() < 1e-3);
+}
+
+#[test]
+fn delta_at_epsilon_matches() {
+    // dp_accounting 0.6.0, pld_privacy_accountant_test.py.
+    let bracket = pld::delta(&dp_sgd(0.5, 0.2, 3), Epsilon::new(1.0).unwrap()).unwrap();
+    assert!(bracket.lower <= 0.155_95 && 0.155_93 <= bracket.upper && bracket.upper < 1.01 * bracket.lower, "{bracket:?}");
+}
+
+#[test]
+fn groups_match_mixtures_of_gaussians() {
+    // dp_accounting 0.6.0 at grid 0.001, and jax_privacy 2.0.0 at grid 0.01: from above, the second coarsely.
+    let group = |plan: &Plan, k| pld::epsilon_for_group(plan, GroupSize::new(k).unwrap(), delta(1e-5)).unwrap();
+    let three = group(&dp_sgd(2.0, 0.01, 500), 3);
+    assert!(three.lower.get() <= 1.4449 && three.upper.get() >= 1.4398, "{three:?}");
+    let two = group(&dp_sgd(4.0, 1024.0 / 50_000.0, 10_000), 2);
+    assert!(two.lower.get() <= 5.000_08 && two.upper.get() >= 4.9, "{two:?}");
+    // Without sampling a group of k is k times the sensitivity.
+    let full = group(&everybody(6.0, 4), 3);
+    assert!((full.upper.get() / gaussian::epsilon(Mu::new(1.0).unwrap(), delta(1e-5)).get() - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn renyi_values_match() {
+    for (noise_multiplier, rate, t, d, expected) in [
+        (1.1, 0.004, 15_000, 1e-5, 2.502_870_93),
+        (0.7, 0.004, 11_250, 1e-5, 6.093_728_89),
+        (4.0, 1024.0 / 50_000.0, 10_000, 1e-5, 2.274_615),
+        (3.0, 0.2, 50, 2.083_333_333e-5, 2.169_040_58),
+        // tensorflow_privacy, compute_dp_sgd_privacy_test.py.
+        (0.35, 0.01, 120, 1e-5, 22.624_860_1),
+        (1.1, 256.0 / 60_000.0, 14_062, 1e-5, 2.5966),
+    ] {
+        let epsilon = rdp::epsilon(&dp_sgd(noise_multiplier, rate, t), delta(d)).unwrap().get();
+        // Theirs search a grid of orders (and overestimate fractional ones), so ours may be a little smaller.
+        assert!(epsilon <= expected * (1.0 + 1e-5) && epsilon >= 0.98 * expected, "{noise_multiplier} {rate}: {epsilon}");
+    }
+    let epsilon = rdp::epsilon(&everybody(0.7, 2), delta(1e-5)).unwrap().get();
+    assert!((epsilon - 10.860_203_6).abs() < 2e-3, "{epsilon}");
+    // dp_accounting 0.6.0, rdp_privacy_accountant_test.py.
+    assert!((rdp::epsilon(&everybody(4.530_877_117, 1), delta(1e-6)).unwrap().get() - 1.0).abs() < 1e-6);
+    assert!((rdp::to_epsilon(Order::new(32.0).unwrap(), 1.1, delta(1e-5)) - 1.327_838_061_76).abs() < 1e-9);
+    let rho = rdp::divergence(&everybody(std::f64::consts::E, 1), Order::new(3.14159).unwrap()).unwrap();
+    assert!((rho - 3.14159 / (2.0 * std::f64::consts::E.powi(2))).abs() < 1e-12);
+    // tensorflow_privacy: almost no noise, a million steps; the optimum is near order 1.25, far from any usual grid.
+    let epsilon = rdp::epsilon(&dp_sgd(0.1, 1024.0 / 1e8, 976_563), delta(1e-7)).unwrap().get();
+    assert!(epsilon <= 5_907_982.4 && epsilon > 1e6, "{epsilon}");
+}
+
+#[test]
+fn fixed_size_batches_match_under_replace_one() {
+    // dp_accounting 0.6.0: multiplier 2 relative to the replace-one sensitivity, which is twice that of removal.
+    let sampling = Sampling::FixedSize { batch_size: 600, population: 60_000 };
+    let plan = Plan::new(vec![Entry::new(sampling, vec![z(4.0)], steps(1000)).unwrap()]);
+    let epsilon = rdp::epsilon(&plan, delta(1e-5)).unwrap().get();
+    assert!((epsilon / 1.445_298_242 - 1.0).abs() < 1e-3, "{epsilon}");
+    let refused = Accountant::Pld.price(&plan, delta(1e-5)).unwrap_err();
+    assert!(refused.to_string().contains("fixed-size") && refused.hint().contains("rdp"));
+}
