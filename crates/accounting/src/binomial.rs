@@ -56,7 +56,10 @@ mod tests {
     fn upper_tail_matches_the_full_sum_from_above() {
         for (n, p, k) in [(50, 0.3, 20), (1000, 0.01, 25), (51, 0.5, 50), (10, 0.8, 9)] {
             let (exact, tail) = (naive(n, p, k), upper_tail(n, p, k));
-            assert!(tail >= exact * (1.0 - 1e-9) && tail <= exact * (1.0 + 1e-6), "{n} {p} {k}: {tail} {exact}");
+            assert!(
+                tail >= exact * (1.0 - 1e-9) && tail <= exact * (1.0 + 1e-6),
+                "{n} {p} {k}: {tail} {exact}"
+            );
         }
         assert!((upper_tail(10, 0.5, 9) - 0.5_f64.powi(10)).abs() < 1e-9);
     }

@@ -20,7 +20,8 @@ use crate::{AccountingError, Delta, Entry, Epsilon, Plan, Relation, Sampling, rd
 /// # Errors
 /// A cost that no finite number can express.
 pub fn zcdp_epsilon(plan: &Plan, delta: Delta) -> Result<Epsilon, AccountingError> {
-    let rho: f64 = plan.entries().iter().map(|entry| steps(entry) * gaussian_rho(entry, plan.relation())).sum();
+    let rho: f64 =
+        plan.entries().iter().map(|entry| steps(entry) * gaussian_rho(entry, plan.relation())).sum();
     plan.with_cap(delta, |e| *e, |delta| to_epsilon(rho, f64::INFINITY, delta))
 }
 
@@ -113,7 +114,11 @@ mod tests {
                 for part in [0.001, 0.1, 0.5, 0.9, 1.0] {
                     let order = Order::new(1.0 + part * (omega.min(1e4) - 1.0)).unwrap();
                     let exact = rdp::divergence(&one, order).unwrap();
-                    assert!(rho * order.get() >= exact, "{rate} {z} {order:?}: {} {exact}", rho * order.get());
+                    assert!(
+                        rho * order.get() >= exact,
+                        "{rate} {z} {order:?}: {} {exact}",
+                        rho * order.get()
+                    );
                 }
             }
         }
@@ -122,7 +127,10 @@ mod tests {
     #[test]
     fn tcdp_refuses_outside_of_its_conditions() {
         let delta = Delta::new(1e-5).unwrap();
-        assert!(matches!(tcdp_epsilon(&plan(1.0, 0.01, 10), delta), Err(AccountingError::Unsupported { .. })));
+        assert!(matches!(
+            tcdp_epsilon(&plan(1.0, 0.01, 10), delta),
+            Err(AccountingError::Unsupported { .. })
+        ));
         assert!(matches!(tcdp_epsilon(&plan(4.0, 0.2, 10), delta), Err(AccountingError::Unsupported { .. })));
         assert!(tcdp_epsilon(&plan(4.0, 0.01, 10), delta).is_ok());
     }

@@ -22,7 +22,9 @@ impl Profile {
             .map(|i| Epsilon::new(last * f64::from(i) / f64::from(parts)))
             .collect::<Result<Vec<_>, _>>()?;
         let deltas = pld::profile(plan, &epsilons)?;
-        Ok(Self { points: epsilons.into_iter().zip(deltas.into_iter().map(|bracket| bracket.upper)).collect() })
+        Ok(Self {
+            points: epsilons.into_iter().zip(deltas.into_iter().map(|bracket| bracket.upper)).collect(),
+        })
     }
 
     /// `(epsilon, delta)`, epsilon ascending.

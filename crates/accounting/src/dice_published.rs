@@ -41,7 +41,9 @@ impl DicePublished {
     /// # Errors
     /// Parameters that are not positive, or that make epsilon overflow.
     pub fn epsilon(&self, delta: Delta) -> Result<Epsilon, AccountingError> {
-        for (what, value) in [("expected batch size", self.expected_batch_size), ("noise standard deviation", self.noise_std)] {
+        for (what, value) in
+            [("expected batch size", self.expected_batch_size), ("noise standard deviation", self.noise_std)]
+        {
             if !(value.is_finite() && value > 0.0) {
                 return Err(AccountingError::OutOfRange {
                     what,
@@ -72,12 +74,15 @@ impl DicePublished {
         let (p, first) = (self.rate.get(), self.clip.get() / self.expected_batch_size);
         let later = first + 2.0 * self.feedback_clip.get();
         let term = |tau: u64| {
-            let mu = (first * first + (self.steps.get() - 1 - tau) as f64 * later * later).sqrt() / self.noise_std;
+            let mu =
+                (first * first + (self.steps.get() - 1 - tau) as f64 * later * later).sqrt() / self.noise_std;
             let waiting = if tau == 0 { 0.0 } else { tau as f64 * (-p).ln_1p() };
             p.ln() + waiting + gaussian::ln_delta(epsilon, mu)
         };
         let add = |a: f64, b: f64| if b.is_finite() { a.max(b) + (-(a - b).abs()).exp().ln_1p() } else { a };
-        (0..self.steps.get()).map(term).fold(f64::NEG_INFINITY, |sum, t| if sum.is_finite() { add(sum, t) } else { t })
+        (0..self.steps.get())
+            .map(term)
+            .fold(f64::NEG_INFINITY, |sum, t| if sum.is_finite() { add(sum, t) } else { t })
     }
 }
 

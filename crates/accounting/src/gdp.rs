@@ -30,7 +30,9 @@ pub fn mu(plan: &Plan) -> Result<Mu, AccountingError> {
         let mu = 1.0 / entry.effective_noise_multiplier();
         total += steps
             * match entry.sampling() {
-                Sampling::Poisson { rate, cap: None } if rate.get() < 1.0 => rate.get().powi(2) * (mu * mu).exp_m1(),
+                Sampling::Poisson { rate, cap: None } if rate.get() < 1.0 => {
+                    rate.get().powi(2) * (mu * mu).exp_m1()
+                }
                 Sampling::Poisson { cap: None, .. } | Sampling::Everybody => mu * mu,
                 Sampling::Poisson { .. } | Sampling::FixedSize { .. } => {
                     return Err(AccountingError::Unsupported {
@@ -80,7 +82,8 @@ mod tests {
 
     #[test]
     fn refuses_what_it_is_not_about() {
-        let text = r#"[{"sampling":"fixed-size","noise_multiplier":1,"batch_size":1,"population":8,"steps":1}]"#;
+        let text =
+            r#"[{"sampling":"fixed-size","noise_multiplier":1,"batch_size":1,"population":8,"steps":1}]"#;
         let plan: Plan = serde_json::from_str(text).unwrap();
         assert!(matches!(mu(&plan), Err(AccountingError::Unsupported { .. })));
         assert!(matches!(mu(&self::plan(1e-3, 0.1, 1)), Err(AccountingError::OutOfReach { .. })));

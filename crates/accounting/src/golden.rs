@@ -3,6 +3,8 @@
 //! Values of other projects' test suites are carried over as facts with their source; multiprecision values come
 //! from `bench/multiprecision.py`.
 
+#![expect(clippy::excessive_precision, reason = "digits as their source prints them")]
+
 /// `(epsilon, mu, ln delta_G(epsilon; mu))`, mpmath with 60 digits.
 pub(crate) const LN_DELTA_GAUSSIAN: &[(f64, f64, f64)] = &[
     (0.0, 1.0, -0.95991633369562232),
@@ -161,6 +163,5 @@ pub(crate) const RDP_SAMPLED_GAUSSIAN: &[(f64, f64, f64, f64, f64)] = &[
 ];
 
 /// The same at fractional orders from dp_accounting 0.6.0, whose series of absolute values gives upper bounds only.
-pub(crate) const RDP_SAMPLED_GAUSSIAN_FROM_ABOVE: &[(f64, f64, f64, f64, f64)] = &[
-    (0.01, 2.5, 1.5, 50.0, 0.000670579741),
-];
+pub(crate) const RDP_SAMPLED_GAUSSIAN_FROM_ABOVE: &[(f64, f64, f64, f64, f64)] =
+    &[(0.01, 2.5, 1.5, 50.0, 0.000670579741)];

@@ -101,14 +101,20 @@ impl Entry {
     /// # Errors
     /// No release; a fixed-size batch that is empty or larger than the population; a cap of zero or a cap
     /// above the population.
-    pub fn new(sampling: Sampling, releases: Vec<NoiseMultiplier>, steps: Steps) -> Result<Self, AccountingError> {
+    pub fn new(
+        sampling: Sampling,
+        releases: Vec<NoiseMultiplier>,
+        steps: Steps,
+    ) -> Result<Self, AccountingError> {
         let bad = |problem: String| Err(AccountingError::BadEntry { problem });
         if releases.is_empty() {
             return bad("noise_multiplier must hold at least one multiplier, got none".to_owned());
         }
         let (size, population, name) = match sampling {
             Sampling::FixedSize { batch_size, population } => (batch_size, population, "batch_size"),
-            Sampling::Poisson { cap: Some(cap), .. } => (cap.max_batch_size, cap.population, "max_batch_size"),
+            Sampling::Poisson { cap: Some(cap), .. } => {
+                (cap.max_batch_size, cap.population, "max_batch_size")
+            }
             Sampling::Poisson { cap: None, .. } | Sampling::Everybody => (1, 1, ""),
         };
         if size == 0 || size > population {
@@ -253,7 +259,9 @@ impl Plan {
         }
         let too_tight = || AccountingError::NoSolution {
             what: "epsilon",
-            reason: format!("the cap on the batch alone costs more than delta = {delta}; raise max_batch_size"),
+            reason: format!(
+                "the cap on the batch alone costs more than delta = {delta}; raise max_batch_size"
+            ),
         };
         let mut rest = delta;
         for _ in 0..8 {
@@ -263,7 +271,8 @@ impl Plan {
                 return Ok(answer);
             }
             // A little more than the add-on is set aside: epsilon, and with it the add-on, grows as `rest` falls.
-            rest = Delta::new((delta.get() - 1.01 * add_on).min(rest.get() * 0.999_999)).map_err(|_| too_tight())?;
+            rest = Delta::new((delta.get() - 1.01 * add_on).min(rest.get() * 0.999_999))
+                .map_err(|_| too_tight())?;
         }
         Err(too_tight())
     }
@@ -357,15 +366,24 @@ impl TryFrom<EntryText> for Entry {
 
     fn try_from(text: EntryText) -> Result<Self, AccountingError> {
         let bad = |problem: &str| AccountingError::BadEntry { problem: problem.to_owned() };
-        let EntryText { sampling, noise_multiplier, sample_rate, batch_size, max_batch_size, population, steps } =
-            text;
+        let EntryText {
+            sampling,
+            noise_multiplier,
+            sample_rate,
+            batch_size,
+            max_batch_size,
+            population,
+            steps,
+        } = text;
         let sampling = match (sampling, sample_rate, batch_size, max_batch_size, population) {
             (SamplingKind::Poisson, Some(rate), None, None, None) => Sampling::Poisson { rate, cap: None },
             (SamplingKind::Poisson, Some(rate), None, Some(max_batch_size), Some(population)) => {
                 Sampling::Poisson { rate, cap: Some(Cap { max_batch_size, population }) }
             }
             (SamplingKind::Poisson, Some(_), ..) => {
-                return Err(bad("a Poisson entry takes sample_rate and, for a cap, max_batch_size with population"));
+                return Err(bad(
+                    "a Poisson entry takes sample_rate and, for a cap, max_batch_size with population",
+                ));
             }
             (SamplingKind::Poisson, None, ..) => return Err(bad("a Poisson entry needs sample_rate")),
             (SamplingKind::FixedSize, None, Some(batch_size), None, Some(population)) => {

@@ -50,7 +50,8 @@ macro_rules! quantity {
         impl FromStr for $name {
             type Err = AccountingError;
             fn from_str(text: &str) -> Result<Self, AccountingError> {
-                text.trim().parse().map_err(|_| Self::refused(text)).and_then(Self::new)
+                let value = text.trim().parse().map_err(|_| Self::refused(text))?;
+                Self::new(value).map_err(|_| Self::refused(text))
             }
         }
 
@@ -177,8 +178,12 @@ mod tests {
     #[test]
     fn edge_values_are_refused_or_taken_as_documented() {
         for bad in [-1.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
-            assert!(Epsilon::new(bad).is_err() && Delta::new(bad).is_err() && SamplingRate::new(bad).is_err());
-            assert!(NoiseMultiplier::new(bad).is_err() && ClipNorm::new(bad).is_err() && Mu::new(bad).is_err());
+            assert!(
+                Epsilon::new(bad).is_err() && Delta::new(bad).is_err() && SamplingRate::new(bad).is_err()
+            );
+            assert!(
+                NoiseMultiplier::new(bad).is_err() && ClipNorm::new(bad).is_err() && Mu::new(bad).is_err()
+            );
         }
         assert!(Epsilon::new(0.0).is_ok() && Mu::new(0.0).is_ok());
         assert!(Delta::new(0.0).is_err() && Delta::new(1.0).is_err());

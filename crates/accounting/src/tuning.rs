@@ -109,15 +109,23 @@ fn truncated_mean(eta: f64, gamma: f64) -> f64 {
 /// No candidate; a candidate that cannot be priced.
 pub fn epsilon(candidates: &[Plan], runs: Runs, delta: Delta) -> Result<Epsilon, AccountingError> {
     if candidates.is_empty() {
-        return Err(AccountingError::NoSolution { what: "epsilon", reason: "there are no candidates".to_owned() });
+        return Err(AccountingError::NoSolution {
+            what: "epsilon",
+            reason: "there are no candidates".to_owned(),
+        });
     }
     let curves = candidates.iter().map(rdp::Curve::of).collect::<Result<Vec<_>, _>>()?;
-    let worst = |order: f64| curves.iter().map(|curve| curve.at(order)).fold(0.0, f64::max);
+    let worst = |order: f64| largest(curves.iter().map(|curve| curve.at(order)));
     let worst_delta = |epsilon: Epsilon| -> Result<f64, AccountingError> {
         let deltas = candidates.iter().map(|plan| pld::delta(plan, epsilon).map(|bracket| bracket.upper));
-        deltas.collect::<Result<Vec<_>, _>>().map(|deltas| deltas.into_iter().fold(0.0, f64::max))
+        deltas.collect::<Result<Vec<_>, _>>().map(|deltas| largest(deltas.into_iter()))
     };
     selection_epsilon(worst, worst_delta, runs, delta)
+}
+
+/// The largest of these costs; unlike `f64::max`, an undefined one is not passed over.
+fn largest(costs: impl Iterator<Item = f64>) -> f64 {
+    costs.fold(0.0, |a, b| if a >= b { a } else { b })
 }
 
 /// The same from any Renyi curve and privacy profile of a single run.

@@ -1,9 +1,11 @@
 //! What must hold for every plan, and comparisons with independent arithmetic.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
 use proptest::prelude::*;
 use sordino_accounting::{
-    Accountant, AccountingError, Cap, Delta, Entry, Epsilon, Mu, NoiseMultiplier, Plan, SamplingRate, Sampling, Steps,
-    gaussian, pld, rdp,
+    Accountant, AccountingError, Cap, Delta, Entry, Epsilon, Mu, NoiseMultiplier, Plan, Sampling,
+    SamplingRate, Steps, gaussian, pld, rdp,
 };
 
 fn entry(noise_multiplier: f64, rate: f64, steps: u64) -> Entry {
@@ -114,7 +116,9 @@ fn textbook_delta(z: f64, q: f64, epsilon: f64, remove: bool) -> f64 {
 /// Two steps, by summing the second one's delta over the first one's observations.
 fn two_steps_delta(first: (f64, f64), second: (f64, f64), epsilon: f64, remove: bool) -> f64 {
     let (z, q) = first;
-    let density = |x: f64, mean: f64| (-0.5 * ((x - mean) / z).powi(2)).exp() / (z * (2.0 * std::f64::consts::PI).sqrt());
+    let density = |x: f64, mean: f64| {
+        (-0.5 * ((x - mean) / z).powi(2)).exp() / (z * (2.0 * std::f64::consts::PI).sqrt())
+    };
     let h = z / 200.0;
     (-2400_i32..=2600)
         .map(|i| {
@@ -143,7 +147,10 @@ fn one_and_two_steps_match_quadrature() {
                     bracket.lower <= exact + rounding && exact <= bracket.upper + rounding,
                     "{plan:?} at {epsilon}: {bracket:?} misses {exact}"
                 );
-                assert!(bracket.upper - bracket.lower <= 0.02 * exact + 1e-14, "{plan:?} at {epsilon}: {bracket:?}");
+                assert!(
+                    bracket.upper - bracket.lower <= 0.02 * exact + 1e-14,
+                    "{plan:?} at {epsilon}: {bracket:?}"
+                );
             }
         }
     }
@@ -152,11 +159,16 @@ fn one_and_two_steps_match_quadrature() {
 /// A rate of almost 1 goes through the grid; the full batch has a closed form.
 #[test]
 fn composed_gaussians_match_their_closed_form() {
-    for (z, steps, d) in [(10.0, 50, 1e-5), (1.0, 1, 1e-6), (3.0, 200, 1e-8), (50.0, 4, 1e-3), (0.8, 30, 1e-10)] {
+    for (z, steps, d) in
+        [(10.0, 50, 1e-5), (1.0, 1, 1e-6), (3.0, 200, 1e-8), (50.0, 4, 1e-3), (0.8, 30, 1e-10)]
+    {
         let (lower, upper) = bracket(&dp_sgd(z, 1.0 - 1e-15, steps), d);
         #[expect(clippy::cast_precision_loss, reason = "small")]
         let exact = gaussian::epsilon(Mu::new((steps as f64).sqrt() / z).unwrap(), delta(d)).get();
-        assert!(lower <= exact * (1.0 + 1e-8) && exact <= upper * (1.0 + 1e-8), "{z} {steps}: [{lower}, {upper}] {exact}");
+        assert!(
+            lower <= exact * (1.0 + 1e-8) && exact <= upper * (1.0 + 1e-8),
+            "{z} {steps}: [{lower}, {upper}] {exact}"
+        );
     }
 }
 
@@ -166,7 +178,9 @@ fn full_batches_and_samples_mix() {
     let mixed = Plan::new(vec![entry(1.0, 0.01, 500), full.clone()]);
     let (lower, upper) = bracket(&mixed, 1e-5);
     let parts = [dp_sgd(1.0, 0.01, 500), Plan::new(vec![full])].map(|plan| bracket(&plan, 5e-6).1);
-    assert!(upper - lower < 0.002 * upper && upper < parts[0] + parts[1] && lower > parts[0].max(parts[1]) * 0.9);
+    assert!(
+        upper - lower < 0.002 * upper && upper < parts[0] + parts[1] && lower > parts[0].max(parts[1]) * 0.9
+    );
 }
 
 /// Thousands of different multipliers: the bracket around the mixture is narrow, and contains what exact rungs say.
@@ -185,7 +199,8 @@ fn dynamic_schedules_are_enclosed() {
             (0..n).map(|i| entry(z(i), 250.0 / 60_000.0, 3000 / u64::from(n))).collect()
         };
         // All steps of a stretch at its noisiest, or at its least noisy: no mixture, and on either side of the truth.
-        let (below, above) = (bracket(&coarse(20, 0.0), 1.0 / 600_000.0).0, bracket(&coarse(20, 1.0), 1.0 / 600_000.0).1);
+        let (below, above) =
+            (bracket(&coarse(20, 0.0), 1.0 / 600_000.0).0, bracket(&coarse(20, 1.0), 1.0 / 600_000.0).1);
         assert!(below <= upper && lower <= above, "{below} {above}: [{lower}, {upper}]");
     }
 }
@@ -196,8 +211,10 @@ fn dynamic_schedules_are_enclosed() {
 fn mixtures_agree_with_exact_rungs() {
     let z = |i: u32| 2.0 * 0.3_f64.powf(f64::from(i) / 47.0);
     let mixed: Plan = (0..48).map(|i| entry(z(i), 0.01, 20)).collect();
-    let exact: Plan = (0..48).map(|i| entry(z(i), if i % 4 < 2 { 0.01 } else { 0.010_000_000_000_001 }, 20)).collect();
-    let rates = exact.entries().iter().map(|e| e.sampling().to_string()).collect::<std::collections::BTreeSet<_>>();
+    let exact: Plan =
+        (0..48).map(|i| entry(z(i), if i % 4 < 2 { 0.01 } else { 0.010_000_000_000_001 }, 20)).collect();
+    let rates =
+        exact.entries().iter().map(|e| e.sampling().to_string()).collect::<std::collections::BTreeSet<_>>();
     assert_eq!(rates.len(), 2);
     let (mixed, exact) = (bracket(&mixed, 1e-6), bracket(&exact, 1e-6));
     assert!(mixed.0 <= exact.1 && exact.0 <= mixed.1, "{mixed:?} {exact:?}");
@@ -216,7 +233,10 @@ fn the_empty_plan_costs_nothing() {
 fn extreme_settings_are_answered_or_refused_by_name() {
     // Hardly any noise: refused, and the accountant that answers is named.
     let refused = pld::epsilon(&dp_sgd(1e-3, 0.1, 10), delta(1e-5)).unwrap_err();
-    assert!(matches!(refused, AccountingError::OutOfReach { .. }) && refused.hint().contains("rdp"), "{refused}");
+    assert!(
+        matches!(refused, AccountingError::OutOfReach { .. }) && refused.hint().contains("rdp"),
+        "{refused}"
+    );
     assert!(rdp::epsilon(&dp_sgd(1e-2, 0.1, 10), delta(1e-5)).unwrap().get() > 1e3);
     // Hardly any sampling, and more noise than matters.
     assert!(bracket(&dp_sgd(1.0, 1e-9, 1000), 1e-5).1 < 1e-6);
@@ -225,7 +245,9 @@ fn extreme_settings_are_answered_or_refused_by_name() {
     let full = Plan::new(vec![Entry::everybody(NoiseMultiplier::new(4.0).unwrap(), Steps::new(9).unwrap())]);
     assert_eq!(bracket(&dp_sgd(4.0, 1.0, 9), 1e-5), bracket(&full, 1e-5));
     // Tiny deltas and large epsilons keep the bracket narrow: errors are relative to delta.
-    for (plan, d) in [(dp_sgd(2.0, 0.01, 1000), 1e-12), (dp_sgd(1.0, 0.01, 1000), 1e-30), (dp_sgd(0.5, 0.1, 2000), 1e-6)] {
+    for (plan, d) in
+        [(dp_sgd(2.0, 0.01, 1000), 1e-12), (dp_sgd(1.0, 0.01, 1000), 1e-30), (dp_sgd(0.5, 0.1, 2000), 1e-6)]
+    {
         let (lower, upper) = bracket(&plan, d);
         assert!(upper - lower < 0.002 * upper, "{plan:?}: [{lower}, {upper}]");
         assert!(lower <= rdp::epsilon(&plan, delta(d)).unwrap().get());
@@ -263,7 +285,8 @@ fn caps_cost_delta() {
 #[test]
 fn sampled_and_fixed_size_batches_do_not_mix() {
     let sampling = Sampling::FixedSize { batch_size: 6, population: 600 };
-    let fixed = Entry::new(sampling, vec![NoiseMultiplier::new(2.0).unwrap()], Steps::new(3).unwrap()).unwrap();
+    let fixed =
+        Entry::new(sampling, vec![NoiseMultiplier::new(2.0).unwrap()], Steps::new(3).unwrap()).unwrap();
     let plan = Plan::new(vec![fixed, entry(1.0, 0.01, 5)]);
     assert!(matches!(rdp::epsilon(&plan, delta(1e-5)), Err(AccountingError::Unsupported { .. })));
 }

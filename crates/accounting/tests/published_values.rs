@@ -1,7 +1,9 @@
 //! Values from other projects' test suites and papers, carried over as facts with their source.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
 use sordino_accounting::{
-    Accountant, Delta, Entry, Epsilon, Mu, NoiseMultiplier, Plan, SamplingRate, Sampling, Steps, gaussian,
+    Accountant, Delta, Entry, Epsilon, Mu, NoiseMultiplier, Plan, Sampling, SamplingRate, Steps, gaussian,
     pld::{self, GroupSize},
     rdp::{self, Order},
 };
@@ -102,7 +104,8 @@ fn releases_of_one_batch_share_their_coin() {
         let one = dp_sgd((a.powi(-2) + b.powi(-2)).powf(-0.5), 0.01, 1000);
         assert_eq!(pld::epsilon(&both, delta(1e-5)).unwrap(), pld::epsilon(&one, delta(1e-5)).unwrap());
         let separate: Plan = [a, b].iter().flat_map(|m| dp_sgd(*m, 0.01, 1000).entries().to_vec()).collect();
-        let (truth, wrong) = (pld::epsilon(&both, delta(1e-5)).unwrap(), pld::epsilon(&separate, delta(1e-5)).unwrap());
+        let (truth, wrong) =
+            (pld::epsilon(&both, delta(1e-5)).unwrap(), pld::epsilon(&separate, delta(1e-5)).unwrap());
         assert!(wrong.upper < truth.lower);
     }
 }
@@ -118,7 +121,10 @@ fn gaussian_deltas_match_closed_forms() {
     ] {
         let plan: Plan = phases.iter().flat_map(|(m, t)| everybody(*m, *t).entries().to_vec()).collect();
         let bracket = pld::delta(&plan, Epsilon::new(epsilon).unwrap()).unwrap();
-        assert!(bracket.lower <= expected * (1.0 + 1e-9) && expected <= bracket.upper * (1.0 + 1e-9), "{bracket:?}");
+        assert!(
+            bracket.lower <= expected * (1.0 + 1e-9) && expected <= bracket.upper * (1.0 + 1e-9),
+            "{bracket:?}"
+        );
     }
     // tensorflow_privacy: two full batches at 0.7.
     let bracket = pld::epsilon(&everybody(0.7, 2), delta(1e-5)).unwrap();
@@ -131,20 +137,26 @@ fn gaussian_deltas_match_closed_forms() {
 fn delta_at_epsilon_matches() {
     // dp_accounting 0.6.0, pld_privacy_accountant_test.py.
     let bracket = pld::delta(&dp_sgd(0.5, 0.2, 3), Epsilon::new(1.0).unwrap()).unwrap();
-    assert!(bracket.lower <= 0.155_95 && 0.155_93 <= bracket.upper && bracket.upper < 1.01 * bracket.lower, "{bracket:?}");
+    assert!(
+        bracket.lower <= 0.155_95 && 0.155_93 <= bracket.upper && bracket.upper < 1.01 * bracket.lower,
+        "{bracket:?}"
+    );
 }
 
 #[test]
 fn groups_match_mixtures_of_gaussians() {
     // dp_accounting 0.6.0 at grid 0.001, and jax_privacy 2.0.0 at grid 0.01: from above, the second coarsely.
-    let group = |plan: &Plan, k| pld::epsilon_for_group(plan, GroupSize::new(k).unwrap(), delta(1e-5)).unwrap();
+    let group =
+        |plan: &Plan, k| pld::epsilon_for_group(plan, GroupSize::new(k).unwrap(), delta(1e-5)).unwrap();
     let three = group(&dp_sgd(2.0, 0.01, 500), 3);
     assert!(three.lower.get() <= 1.4449 && three.upper.get() >= 1.4398, "{three:?}");
     let two = group(&dp_sgd(4.0, 1024.0 / 50_000.0, 10_000), 2);
     assert!(two.lower.get() <= 5.000_08 && two.upper.get() >= 4.9, "{two:?}");
     // Without sampling a group of k is k times the sensitivity.
     let full = group(&everybody(6.0, 4), 3);
-    assert!((full.upper.get() / gaussian::epsilon(Mu::new(1.0).unwrap(), delta(1e-5)).get() - 1.0).abs() < 1e-9);
+    assert!(
+        (full.upper.get() / gaussian::epsilon(Mu::new(1.0).unwrap(), delta(1e-5)).get() - 1.0).abs() < 1e-9
+    );
 }
 
 #[test]
@@ -160,15 +172,18 @@ fn renyi_values_match() {
     ] {
         let epsilon = rdp::epsilon(&dp_sgd(noise_multiplier, rate, t), delta(d)).unwrap().get();
         // Theirs search a grid of orders (and overestimate fractional ones), so ours may be a little smaller.
-        assert!(epsilon <= expected * (1.0 + 1e-5) && epsilon >= 0.98 * expected, "{noise_multiplier} {rate}: {epsilon}");
+        assert!(
+            epsilon <= expected * (1.0 + 1e-5) && epsilon >= 0.98 * expected,
+            "{noise_multiplier} {rate}: {epsilon}"
+        );
     }
     let epsilon = rdp::epsilon(&everybody(0.7, 2), delta(1e-5)).unwrap().get();
     assert!((epsilon - 10.860_203_6).abs() < 2e-3, "{epsilon}");
     // dp_accounting 0.6.0, rdp_privacy_accountant_test.py.
     assert!((rdp::epsilon(&everybody(4.530_877_117, 1), delta(1e-6)).unwrap().get() - 1.0).abs() < 1e-6);
     assert!((rdp::to_epsilon(Order::new(32.0).unwrap(), 1.1, delta(1e-5)) - 1.327_838_061_76).abs() < 1e-9);
-    let rho = rdp::divergence(&everybody(std::f64::consts::E, 1), Order::new(3.14159).unwrap()).unwrap();
-    assert!((rho - 3.14159 / (2.0 * std::f64::consts::E.powi(2))).abs() < 1e-12);
+    let rho = rdp::divergence(&everybody(std::f64::consts::E, 1), Order::new(3.25).unwrap()).unwrap();
+    assert!((rho - 3.25 / (2.0 * std::f64::consts::E.powi(2))).abs() < 1e-12);
     // tensorflow_privacy: almost no noise, a million steps; the optimum is near order 1.25, far from any usual grid.
     let epsilon = rdp::epsilon(&dp_sgd(0.1, 1024.0 / 1e8, 976_563), delta(1e-7)).unwrap().get();
     assert!(epsilon <= 5_907_982.4 && epsilon > 1e6, "{epsilon}");

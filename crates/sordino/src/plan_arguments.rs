@@ -11,13 +11,13 @@ use crate::problem::Problem;
 #[derive(Args)]
 pub(crate) struct PlanArguments {
     /// Standard deviation of the noise on each sum, divided by the clip norm
-    #[arg(long, value_name = "Z", allow_hyphen_values = true, required_unless_present = "plan")]
+    #[arg(long, value_name = "Z", allow_hyphen_values = true)]
     noise_multiplier: Option<NoiseMultiplier>,
     /// Probability with which each record joins a batch
-    #[arg(long, value_name = "Q", allow_hyphen_values = true, required_unless_present = "plan")]
+    #[arg(long, value_name = "Q", allow_hyphen_values = true)]
     sample_rate: Option<SamplingRate>,
     /// Number of steps
-    #[arg(long, value_name = "T", allow_hyphen_values = true, required_unless_present = "plan")]
+    #[arg(long, value_name = "T", allow_hyphen_values = true)]
     steps: Option<Steps>,
     /// JSON file with a list of {"noise_multiplier", "sample_rate", "steps"} objects
     #[arg(long, value_name = "FILE", conflicts_with_all = ["noise_multiplier", "sample_rate", "steps"])]
@@ -30,10 +30,20 @@ impl PlanArguments {
             let text = fs::read_to_string(path).map_err(|error| Problem::unreadable(path, &error))?;
             return serde_json::from_str(&text).map_err(|error| Problem::malformed(path, &error));
         }
-        let (Some(noise_multiplier), Some(rate), Some(steps)) = (self.noise_multiplier, self.sample_rate, self.steps)
+        let (Some(noise_multiplier), Some(rate), Some(steps)) =
+            (self.noise_multiplier, self.sample_rate, self.steps)
         else {
-            unreachable!("the parser requires all three without a plan file");
+            return Err(Problem::IncompletePlan(self.missing()));
         };
         Ok(Plan::dp_sgd(noise_multiplier, rate, steps))
+    }
+
+    fn missing(&self) -> String {
+        let given = [
+            ("--noise-multiplier", self.noise_multiplier.is_some()),
+            ("--sample-rate", self.sample_rate.is_some()),
+            ("--steps", self.steps.is_some()),
+        ];
+        given.into_iter().filter(|(_, given)| !given).map(|(flag, _)| flag).collect::<Vec<_>>().join(", ")
     }
 }

@@ -12,6 +12,8 @@ pub(crate) enum Problem {
     Usage(clap::Error),
     /// A value or a plan that was refused.
     Refused(AccountingError),
+    /// The flags that a plan still lacks.
+    IncompletePlan(String),
     /// A plan file that cannot be read.
     PlanFile {
         /// Where and what.
@@ -56,6 +58,11 @@ impl fmt::Display for Problem {
         match self {
             Self::Usage(error) => error.fmt(f),
             Self::Refused(error) => write!(f, "error: {error}\n\nhint: {}", error.hint()),
+            Self::IncompletePlan(missing) => write!(
+                f,
+                "error: the plan lacks {missing}\n\n\
+                 hint: give --noise-multiplier, --sample-rate and --steps, or --plan FILE"
+            ),
             Self::PlanFile { message, hint } => write!(f, "error: {message}\n\nhint: {hint}"),
         }
     }

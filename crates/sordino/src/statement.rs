@@ -76,7 +76,8 @@ fn protects(relation: Relation, group: GroupSize) -> String {
 /// Whether the number is a proof, and how tight it is.
 pub(crate) fn status(guarantee: &Guarantee) -> String {
     if !guarantee.proved() {
-        return "APPROXIMATE, NOT A BOUND: the true epsilon is usually larger; use --accountant pld".to_owned();
+        return "APPROXIMATE, NOT A BOUND: the true epsilon is usually larger; use --accountant pld"
+            .to_owned();
     }
     let proved = "PROVED upper bound, for noise and sums in real arithmetic";
     match guarantee.epsilon_lower {
@@ -108,7 +109,8 @@ fn kind(sampling: Sampling) -> String {
 
 fn noise(plan: &Plan) -> String {
     let multipliers = plan.entries().iter().map(Entry::effective_noise_multiplier);
-    let (least, most) = multipliers.fold((f64::INFINITY, 0.0_f64), |(low, high), z| (low.min(z), high.max(z)));
+    let (least, most) =
+        multipliers.fold((f64::INFINITY, 0.0_f64), |(low, high), z| (low.min(z), high.max(z)));
     if plan.entries().is_empty() {
         return "none".to_owned();
     }
@@ -169,6 +171,9 @@ mod tests {
 
     #[test]
     fn thousands_are_grouped() {
-        assert_eq!(["7", "999", "1,000", "12,345,678"].map(str::to_owned), [7, 999, 1000, 12_345_678].map(grouped));
+        assert_eq!(
+            ["7", "999", "1,000", "12,345,678"].map(str::to_owned),
+            [7, 999, 1000, 12_345_678].map(grouped)
+        );
     }
 }

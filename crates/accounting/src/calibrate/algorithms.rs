@@ -80,7 +80,8 @@ pub fn dp_c4(
     };
     let (ratio, _) = valley(noise, anchors.rate.get() / coupled.rate.get(), 0.02);
     let Calibrated { value, guarantee } = noise_scale(&plan(ratio)?, budget, accountant)?;
-    let value = Coupled { coupled: NoiseMultiplier::new(value)?, anchor: NoiseMultiplier::new(value * ratio)? };
+    let value =
+        Coupled { coupled: NoiseMultiplier::new(value)?, anchor: NoiseMultiplier::new(value * ratio)? };
     Ok(Calibrated { value, guarantee })
 }
 
@@ -120,7 +121,11 @@ pub fn dice_c(
     budget: Budget,
     accountant: Accountant,
 ) -> Result<Calibrated<DiceC>, AccountingError> {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounded down to whole groups")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "rounded down to whole groups"
+    )]
     let largest = ((1.0 / rate.get()).floor() as u64).saturating_sub(1).min(steps.get());
     if largest == 0 {
         return Err(AccountingError::NoSolution {
@@ -175,9 +180,10 @@ mod tests {
     fn dp_c4_spends_its_budget_on_both_phases() {
         // The soundness notes' example: z_1 = 0.958 and z_2 = 7.06, at an optimum that is flat.
         let n = 50_000.0;
-        let found = dp_c4(phase(256.0, n, 17_062), phase(4096.0, n, 2438), budget(5.0), Accountant::Pld).unwrap();
+        let found =
+            dp_c4(phase(256.0, n, 17_062), phase(4096.0, n, 2438), budget(5.0), Accountant::Pld).unwrap();
         let spent = found.guarantee.epsilon.get();
-        assert!(spent <= 5.0 && spent >= 4.995);
+        assert!((4.995..=5.0).contains(&spent));
         let Coupled { coupled, anchor } = found.value;
         assert!((coupled.get() / 0.958 - 1.0).abs() < 0.02, "{coupled} {anchor}");
         assert!((anchor.get() / 7.06 - 1.0).abs() < 0.1, "{coupled} {anchor}");
@@ -188,11 +194,15 @@ mod tests {
         // CIFAR at epsilon 2 with batch 1000 and 3 epochs: W = 8 needs 0.68 of DP-SGD's noise, W = 1 more than DP-SGD.
         let (rate, steps) = (SamplingRate::new(0.02).unwrap(), Steps::new(150).unwrap());
         let norm = |c| ClipNorm::new(c).unwrap();
-        let plain = super::super::noise_multiplier(budget(2.0), rate, steps, Accountant::Pld).unwrap().value.get();
+        let plain =
+            super::super::noise_multiplier(budget(2.0), rate, steps, Accountant::Pld).unwrap().value.get();
         let relative = |window: u32, blocks: u64| {
             let group_rate = SamplingRate::new(0.02 * f64::from(window + 1)).unwrap();
             let blocks = Steps::new(blocks).unwrap();
-            let z = super::super::noise_multiplier(budget(2.0), group_rate, blocks, Accountant::Pld).unwrap().value.get();
+            let z = super::super::noise_multiplier(budget(2.0), group_rate, blocks, Accountant::Pld)
+                .unwrap()
+                .value
+                .get();
             z * (0.01 + 0.81 / f64::from(window)).sqrt() / plain
         };
         assert!((relative(8, 17) - 0.68).abs() < 0.005 && relative(1, 75) > 1.0);

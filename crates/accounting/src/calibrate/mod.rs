@@ -6,8 +6,8 @@
 mod algorithms;
 
 use crate::{
-    Accountant, AccountingError, ClipNorm, Delta, DynamicSchedule, Entry, Epsilon, Growth, Guarantee, Mu, NoiseMultiplier,
-    Plan, SamplingRate, Steps, gaussian,
+    Accountant, AccountingError, ClipNorm, Delta, DynamicSchedule, Entry, Epsilon, Growth, Guarantee, Mu,
+    NoiseMultiplier, Plan, SamplingRate, Steps, gaussian,
 };
 
 pub use algorithms::{Coupled, DiceC, Phase, dice_c, dp_c4, remaining_noise_multiplier};
@@ -68,7 +68,11 @@ pub fn noise_multiplier(
 ///
 /// # Errors
 /// As [`noise_multiplier`], and a plan that the accountant cannot bound.
-pub fn noise_scale(plan: &Plan, budget: Budget, accountant: Accountant) -> Result<Calibrated<f64>, AccountingError> {
+pub fn noise_scale(
+    plan: &Plan,
+    budget: Budget,
+    accountant: Accountant,
+) -> Result<Calibrated<f64>, AccountingError> {
     if plan.entries().is_empty() {
         return Err(no_noise("the plan is empty"));
     }
@@ -116,7 +120,12 @@ pub fn steps(
     Ok(Calibrated { value: Steps::new(most)?, guarantee })
 }
 
-#[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below 2^41")]
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "below 2^41"
+)]
 fn geometric_middle(low: u64, high: u64) -> u64 {
     ((low as f64 * high as f64).sqrt() as u64).clamp(low + 1, high - 1)
 }
@@ -143,7 +152,9 @@ impl DynamicShape {
     }
 
     fn plan(&self, mu_0: f64) -> Result<Plan, AccountingError> {
-        self.at(mu_0)?.plan().ok_or_else(|| no_noise(&format!("mu_0 = {mu_0} leaves the range of noise multipliers")))
+        self.at(mu_0)?
+            .plan()
+            .ok_or_else(|| no_noise(&format!("mu_0 = {mu_0} leaves the range of noise multipliers")))
     }
 }
 
@@ -156,7 +167,8 @@ pub fn dynamic(
     budget: Budget,
     accountant: Accountant,
 ) -> Result<Calibrated<DynamicSchedule>, AccountingError> {
-    let Calibrated { value, guarantee } = smallest_noise(|noise| shape.plan(1.0 / noise), budget, accountant)?;
+    let Calibrated { value, guarantee } =
+        smallest_noise(|noise| shape.plan(1.0 / noise), budget, accountant)?;
     Ok(Calibrated { value: shape.at(1.0 / value)?, guarantee })
 }
 
@@ -190,7 +202,8 @@ struct Known {
 impl Known {
     /// Whether this noise could still be the answer.
     fn admits(&self, ln_noise: f64) -> bool {
-        self.short.is_none_or(|short| ln_noise > short) && self.enough.is_none_or(|(enough, _)| ln_noise < enough)
+        self.short.is_none_or(|short| ln_noise > short)
+            && self.enough.is_none_or(|(enough, _)| ln_noise < enough)
     }
 
     /// The middle of what is left, or a step beyond the only end there is.
@@ -219,13 +232,14 @@ fn smallest_noise(
         return Err(no_noise("an epsilon of 0 would need infinite noise"));
     }
     let guide = |ln_noise: f64| -> f64 {
-        let epsilon = plan(ln_noise.exp()).and_then(|plan| Accountant::Rdp.price(&sketch(&plan), budget.delta));
+        let epsilon =
+            plan(ln_noise.exp()).and_then(|plan| Accountant::Rdp.price(&sketch(&plan), budget.delta));
         epsilon.map_or(f64::INFINITY, |guarantee| guarantee.epsilon.get())
     };
     let mut known = Known::default();
     let (mut law, mut start) = (PowerLaw::default(), 0.0);
     for evaluation in 0..MAX_EVALUATIONS {
-        let guided = (evaluation < 12).then(|| crossing(&guide, law.guide_for(AIM * target), start));
+        let guided = (evaluation < 12).then(|| crossing(guide, law.guide_for(AIM * target), start));
         let next = guided.filter(|next| known.admits(*next)).unwrap_or_else(|| known.middle());
         start = next;
         if !(RANGE.0.ln()..=RANGE.1.ln()).contains(&next) {
@@ -244,7 +258,9 @@ fn smallest_noise(
                 known.short = Some(next);
             }
             // Too little noise for this accountant: more is needed in any case.
-            Err(AccountingError::OutOfReach { .. } | AccountingError::Unsupported { .. }) if known.enough.is_some() || next < 3.0 => {
+            Err(AccountingError::OutOfReach { .. } | AccountingError::Unsupported { .. })
+                if known.enough.is_some() || next < 3.0 =>
+            {
                 known.short = Some(next);
             }
             Err(error) => return Err(error),
@@ -324,13 +340,24 @@ mod tests {
     #[test]
     fn never_overshoots_and_wastes_at_most_a_thousandth() {
         for accountant in [Accountant::Pld, Accountant::Rdp, Accountant::GdpClt] {
-            for (epsilon, delta, q, t) in
-                [(1.0, 1e-5, 0.01, 1000), (8.0, 1e-5, 0.04, 2000), (0.1, 1e-6, 0.001, 100), (3.0, 1e-6, 1.0, 10), (50.0, 1e-5, 0.1, 500)]
-            {
-                let z = noise_multiplier(budget(epsilon, delta), rate(q), Steps::new(t).unwrap(), accountant).unwrap();
+            for (epsilon, delta, q, t) in [
+                (1.0, 1e-5, 0.01, 1000),
+                (8.0, 1e-5, 0.04, 2000),
+                (0.1, 1e-6, 0.001, 100),
+                (3.0, 1e-6, 1.0, 10),
+                (50.0, 1e-5, 0.1, 500),
+            ] {
+                let z = noise_multiplier(budget(epsilon, delta), rate(q), Steps::new(t).unwrap(), accountant)
+                    .unwrap();
                 let spent = z.guarantee.epsilon.get();
-                assert!(spent <= epsilon && spent >= 0.999 * epsilon, "{accountant} {epsilon} {q} {t}: {spent}");
-                let again = accountant.price(&Plan::dp_sgd(z.value, rate(q), Steps::new(t).unwrap()), Delta::new(delta).unwrap());
+                assert!(
+                    spent <= epsilon && spent >= 0.999 * epsilon,
+                    "{accountant} {epsilon} {q} {t}: {spent}"
+                );
+                let again = accountant.price(
+                    &Plan::dp_sgd(z.value, rate(q), Steps::new(t).unwrap()),
+                    Delta::new(delta).unwrap(),
+                );
                 assert_eq!(again.unwrap().epsilon, z.guarantee.epsilon);
             }
         }
@@ -340,17 +367,28 @@ mod tests {
     fn matches_published_multipliers() {
         let steps = |n| Steps::new(n).unwrap();
         // Opacus 1.6.0, accountants_test.py: tolerance 0.01 in epsilon, hence multipliers within 0.2 %.
-        let z = noise_multiplier(budget(8.0, 1e-5), rate(0.04), steps(2000), Accountant::Rdp).unwrap().value.get();
+        let z = noise_multiplier(budget(8.0, 1e-5), rate(0.04), steps(2000), Accountant::Rdp)
+            .unwrap()
+            .value
+            .get();
         assert!((z / 1.3562 - 1.0).abs() < 2e-3, "{z}");
-        let z = noise_multiplier(budget(8.0, 1e-5), rate(0.04), steps(2000), Accountant::Pld).unwrap().value.get();
+        let z = noise_multiplier(budget(8.0, 1e-5), rate(0.04), steps(2000), Accountant::Pld)
+            .unwrap()
+            .value
+            .get();
         assert!((z / 1.2915 - 1.0).abs() < 2e-3, "{z}");
         // dp_accounting 0.6.0, accountant_test.py: one step.
-        let z = noise_multiplier(budget(1.0, 1e-5), rate(0.01), steps(1), Accountant::Pld).unwrap().value.get();
+        let z =
+            noise_multiplier(budget(1.0, 1e-5), rate(0.01), steps(1), Accountant::Pld).unwrap().value.get();
         assert!((z / 0.673_792_946_82 - 1.0).abs() < 1e-3, "{z}");
-        let z = noise_multiplier(budget(1.0, 0.787_600_74), rate(1.0), steps(1), Accountant::Pld).unwrap().value.get();
+        let z = noise_multiplier(budget(1.0, 0.787_600_74), rate(1.0), steps(1), Accountant::Pld)
+            .unwrap()
+            .value
+            .get();
         assert!((z / (1.0 / 3.0) - 1.0).abs() < 1e-3, "{z}");
         // The analytic Gaussian mechanism.
-        let z = noise_multiplier(budget(1.0, 1e-5), rate(1.0), steps(1), Accountant::Pld).unwrap().value.get();
+        let z =
+            noise_multiplier(budget(1.0, 1e-5), rate(1.0), steps(1), Accountant::Pld).unwrap().value.get();
         assert!((z / 3.730_631_634_8 - 1.0).abs() < 1e-3, "{z}");
         // prv_accountant's test_dpsgd.py: must not overflow.
         let hard = budget(4.0, 0.000_114_482_774_997_590_97);
@@ -360,7 +398,8 @@ mod tests {
     #[test]
     fn steps_match_a_published_example() {
         // jax_privacy, accounting.py doctest.
-        let found = super::steps(budget(2.0, 1e-6), NoiseMultiplier::new(3.0).unwrap(), rate(0.1), Accountant::Pld);
+        let found =
+            super::steps(budget(2.0, 1e-6), NoiseMultiplier::new(3.0).unwrap(), rate(0.1), Accountant::Pld);
         assert_eq!(found.unwrap().value.get(), 155);
     }
 
@@ -369,7 +408,11 @@ mod tests {
         let (z, q) = (NoiseMultiplier::new(1.1).unwrap(), rate(0.01));
         for accountant in [Accountant::Pld, Accountant::Rdp] {
             let most = super::steps(budget(2.0, 1e-5), z, q, accountant).unwrap();
-            let price = |n| accountant.price(&Plan::dp_sgd(z, q, Steps::new(n).unwrap()), Delta::new(1e-5).unwrap()).unwrap();
+            let price = |n| {
+                accountant
+                    .price(&Plan::dp_sgd(z, q, Steps::new(n).unwrap()), Delta::new(1e-5).unwrap())
+                    .unwrap()
+            };
             assert!(price(most.value.get()).epsilon.get() <= 2.0);
             assert!(price(most.value.get() + 1).epsilon.get() > 2.0);
         }
@@ -400,9 +443,12 @@ mod tests {
             steps: Steps::new(5000).unwrap(),
         };
         let delta = 1.0 / 600_000.0;
-        for (growth, claimed, truth, tolerance) in
-            [(1.0, 0.4, 0.405, 0.004), (1.0, 0.6, 0.610, 0.004), (1.0, 1.2, 1.246, 0.004), (10.0, 1.2, 2.1, 0.02)]
-        {
+        for (growth, claimed, truth, tolerance) in [
+            (1.0, 0.4, 0.405, 0.004),
+            (1.0, 0.6, 0.610, 0.004),
+            (1.0, 1.2, 1.246, 0.004),
+            (10.0, 1.2, 2.1, 0.02),
+        ] {
             let clt = dynamic(shape(growth), budget(claimed, delta), Accountant::GdpClt).unwrap();
             let plan = clt.value.plan().unwrap();
             let exact = Accountant::Pld.price(&plan, Delta::new(delta).unwrap()).unwrap().epsilon.get();

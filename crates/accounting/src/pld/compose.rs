@@ -20,6 +20,7 @@ use super::{
     dots::{Direction, Law},
     ladder::Ladder,
     moments::{RungPolygons, Side, Steps, Target, Tilt, float, ln_overshoot},
+    out_of_reach,
 };
 use crate::{AccountingError, Bracket};
 
@@ -62,11 +63,7 @@ fn answer(steps: &Steps<'_>, tilt: Tilt, target: Target) -> Result<f64, Accounti
                     return Ok(epsilon);
                 }
             }
-            Err(AccountingError::OutOfReach {
-                accountant: super::NAME,
-                reason: format!("delta = {delta} is below what its grid leaves out"),
-                instead: "use --accountant rdp, which answers here with a looser bound",
-            })
+            Err(out_of_reach(format!("delta = {delta} is below what its grid leaves out")))
         }
     }
 }
@@ -93,21 +90,21 @@ fn compose(steps: &Steps<'_>, tilt: Tilt, floor: f64) -> Result<Composed, Accoun
     let Steps { width, side, .. } = *steps;
     let lambda = tilt.lambda;
     let ln_moments = steps.ln_moments(lambda);
-    let ln_scale: f64 = steps.climbs.iter().map(|climb| climb.steps() * steps.ln_blended(climb, &ln_moments)).sum();
+    let ln_scale: f64 =
+        steps.climbs.iter().map(|climb| climb.steps() * steps.ln_blended(climb, &ln_moments)).sum();
     let high = steps.reach(lambda, tilt.reaching_tilt, OUTSIDE);
     let extent = (high - floor).max(tilt.fall / lambda);
     let points = extent / width + 3.0;
     if !(points <= MAX_LENGTH && ln_scale.is_finite()) {
-        return Err(AccountingError::OutOfReach {
-            accountant: super::NAME,
-            reason: format!("it would need a grid of {points:.1e} points, and has at most {MAX_LENGTH:.1e}"),
-            instead: "use --accountant rdp, which answers here with a looser bound",
-        });
+        return Err(out_of_reach(format!(
+            "it would need a grid of {points:.1e} points, and has at most {MAX_LENGTH:.1e}"
+        )));
     }
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most MAX_LENGTH")]
     let length = fast_length(points.ceil() as usize);
     // Marks count from the sum of all steps' offsets.
-    let offset: f64 = steps.climbs.iter().map(|climb| climb.steps() * steps.laws[climb.rung].near.offset).sum();
+    let offset: f64 =
+        steps.climbs.iter().map(|climb| climb.steps() * steps.laws[climb.rung].near.offset).sum();
     #[expect(clippy::cast_possible_truncation, reason = "losses are limited, and so are grids")]
     let first = ((floor - offset) / width).floor() as i64;
 
@@ -127,7 +124,9 @@ fn compose(steps: &Steps<'_>, tilt: Tilt, floor: f64) -> Result<Composed, Accoun
         .laws
         .par_iter()
         .zip(&ln_moments)
-        .map(|(rung, &(near, far))| (transform(&rung.near, near), rung.far.as_ref().map(|law| transform(law, far))))
+        .map(|(rung, &(near, far))| {
+            (transform(&rung.near, near), rung.far.as_ref().map(|law| transform(law, far)))
+        })
         .collect();
     let factors: Vec<Factor> = steps
         .climbs
@@ -155,7 +154,12 @@ fn compose(steps: &Steps<'_>, tilt: Tilt, floor: f64) -> Result<Composed, Accoun
     tilted.rotate_left(cyclic(first, length));
     #[expect(clippy::cast_precision_loss, reason = "at most MAX_LENGTH")]
     let scale = 1.0 / length as f64;
+    let total = scale * tilted.iter().sum::<f64>();
     tilted.iter_mut().for_each(|p| *p = (*p * scale).max(0.0));
+    // A tilted mass is 1 in all. Anything else, NaN above all, is a failure and must not be mistaken for an answer.
+    if !((total - 1.0).abs() <= 1e-6 + slack) {
+        return Err(out_of_reach(format!("its composed mass is {total} instead of 1")));
+    }
 
     let lost = steps.climbs.iter().map(|climb| {
         let rung = &steps.laws[climb.rung];
@@ -164,11 +168,23 @@ fn compose(steps: &Steps<'_>, tilt: Tilt, floor: f64) -> Result<Composed, Accoun
     });
     #[expect(clippy::cast_precision_loss, reason = "at most MAX_LENGTH")]
     let wrapped = (-lambda * (length - 2) as f64 * width).exp();
-    Ok(Composed { floor, width, offset, first, lambda, ln_scale, lost: lost.sum(), wrapped, slack, side, tilted })
+    Ok(Composed {
+        floor,
+        width,
+        offset,
+        first,
+        lambda,
+        ln_scale,
+        lost: lost.sum(),
+        wrapped,
+        slack,
+        side,
+        tilted,
+    })
 }
 
 /// A mark's place in a cyclic transform.
-#[expect(clippy::cast_possible_wrap, clippy::cast_sign_loss, clippy::cast_possible_truncation, reason = "a remainder")]
+#[expect(clippy::cast_possible_wrap, clippy::cast_possible_truncation, reason = "a remainder")]
 fn cyclic(mark: i64, length: usize) -> usize {
     mark.rem_euclid(length as i64) as usize
 }

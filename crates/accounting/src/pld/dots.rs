@@ -118,9 +118,11 @@ pub(super) fn below(at_middles: impl Iterator<Item = Point>, ruler: Ruler, first
     let mut left = Vec::with_capacity(tangents.len());
     for cells in tangents.windows(2) {
         let ((y0, before), (y1, after)) = (cells[0], cells[1]);
-        let rightwards = (difference(before.right, y0 * forth * before.above), after.right - y1 * back * after.above);
+        let rightwards =
+            (difference(before.right, y0 * forth * before.above), after.right - y1 * back * after.above);
         right.push(rightwards.0.min(rightwards.1));
-        let leftwards = (before.left + y0 * forth * before.below, difference(after.left, -y1 * back * after.below));
+        let leftwards =
+            (before.left + y0 * forth * before.below, difference(after.left, -y1 * back * after.below));
         left.push(leftwards.0.min(leftwards.1));
     }
     let mut corners = Corners { ruler, first, right, left };
@@ -155,7 +157,8 @@ impl Corners {
     fn close(&mut self) -> bool {
         let corners = 0..self.right.len();
         let positive = |i: &usize| self.left[*i] > 0.0 && self.right[*i] > 0.0;
-        let (Some(mut first), Some(mut last)) = (corners.clone().find(positive), corners.clone().rev().find(positive))
+        let (Some(mut first), Some(mut last)) =
+            (corners.clone().find(positive), corners.clone().rev().find(positive))
         else {
             return false;
         };
@@ -238,6 +241,14 @@ impl Polygon {
         Self { ruler, first: 0, mass: vec![1.0], lost_above: 0.0, lost_below: 0.0 }
     }
 
+    /// Whether both distributions have a total mass of 1, as they must: a polygon that went wrong numerically does not.
+    pub(super) fn is_whole(&self) -> bool {
+        [Direction::Remove, Direction::Add].into_iter().all(|direction| {
+            let law = self.law(direction);
+            (law.mass.iter().sum::<f64>() + law.lost - 1.0).abs() < 1e-9
+        })
+    }
+
     /// The privacy loss in one direction. Swapping the roles of `P` and `Q` turns a mass `p` at loss `l` into
     /// `p e^-l` at `-l`.
     pub(super) fn law(&self, direction: Direction) -> Law {
@@ -272,7 +283,8 @@ mod tests {
     /// The polygon's own curve at any loss, from its masses.
     fn curve(law: &Law, width: f64, at: f64) -> f64 {
         let ruler = Ruler { width, offset: law.offset };
-        let terms = (law.first..).zip(&law.mass).map(|(i, p)| p * (1.0 - (at - ruler.loss(i)).exp()).max(0.0));
+        let terms =
+            (law.first..).zip(&law.mass).map(|(i, p)| p * (1.0 - (at - ruler.loss(i)).exp()).max(0.0));
         terms.sum::<f64>() + law.lost
     }
 
@@ -303,8 +315,14 @@ mod tests {
                         let exact = if sign > 0.0 { point.right } else { point.left * at.exp() };
                         let (lower, upper) = (curve(&down, width, at), curve(&up, width, at));
                         let rounding = 1e-9 * exact + 1e-25;
-                        assert!(lower <= exact + rounding, "{pair:?} {cells} {direction:?} {at}: {lower} > {exact}");
-                        assert!(upper >= exact - rounding, "{pair:?} {cells} {direction:?} {at}: {upper} < {exact}");
+                        assert!(
+                            lower <= exact + rounding,
+                            "{pair:?} {cells} {direction:?} {at}: {lower} > {exact}"
+                        );
+                        assert!(
+                            upper >= exact - rounding,
+                            "{pair:?} {cells} {direction:?} {at}: {upper} < {exact}"
+                        );
                     }
                 }
             }
@@ -342,7 +360,9 @@ mod tests {
         let ruler = Ruler { width: 1.0, offset: 0.0 };
         let (up, _) = enclose(&pair, ruler, (-1, 2));
         let law = up.law(Direction::Remove);
-        for (got, expected) in law.mass.iter().zip([0.164_817_973, 0.398_104_072, 0.314_081_995, 0.112_267_164]) {
+        for (got, expected) in
+            law.mass.iter().zip([0.164_817_973, 0.398_104_072, 0.314_081_995, 0.112_267_164])
+        {
             assert!((got - expected).abs() < 1e-7, "{got} {expected}");
         }
         assert!((law.lost - 0.010_728_796).abs() < 1e-7);

@@ -122,8 +122,11 @@ fn rounded(blends: BTreeMap<u64, (f64, u64)>, rung: usize) -> Vec<Climb> {
         let level = ((blend * levels) as usize).min(LEVELS - 1);
         counts[level] += count;
     }
-    let climb = |(level, count)| {
-        Climb { rung, blend_low: f64::from(level) / levels, blend_high: f64::from(level + 1) / levels, count }
+    let climb = |(level, count)| Climb {
+        rung,
+        blend_low: f64::from(level) / levels,
+        blend_high: f64::from(level + 1) / levels,
+        count,
     };
     (0_u32..).zip(counts).filter(|(_, count)| *count > 0).map(climb).collect()
 }
@@ -133,7 +136,9 @@ mod tests {
     use super::*;
 
     fn family(n: u32) -> Vec<(Pair, u64)> {
-        (0..n).map(|i| (Pair { rate: 0.01, mu: 0.2 * 10_f64.powf(f64::from(i) / f64::from(n)), group: 1 }, 1)).collect()
+        (0..n)
+            .map(|i| (Pair { rate: 0.01, mu: 0.2 * 10_f64.powf(f64::from(i) / f64::from(n)), group: 1 }, 1))
+            .collect()
     }
 
     #[test]
@@ -151,7 +156,12 @@ mod tests {
             assert_eq!(ladder.climbs.iter().map(|c| c.count).sum::<u64>(), u64::from(n));
             assert!(ladder.rungs.len() < 200);
             assert!(ladder.climbs.len() <= (n as usize).min(LEVELS * ladder.rungs.len()));
-            assert!(ladder.climbs.iter().all(|c| 0.0 <= c.blend_low && c.blend_low <= c.blend_high && c.blend_high <= 1.0));
+            assert!(
+                ladder
+                    .climbs
+                    .iter()
+                    .all(|c| 0.0 <= c.blend_low && c.blend_low <= c.blend_high && c.blend_high <= 1.0)
+            );
         }
     }
 }

@@ -100,7 +100,11 @@ pub fn epsilon(plan: &Plan, delta: Delta) -> Result<Bracket<Epsilon>, Accounting
 ///
 /// # Errors
 /// As [`epsilon`].
-pub fn epsilon_for_group(plan: &Plan, group: GroupSize, delta: Delta) -> Result<Bracket<Epsilon>, AccountingError> {
+pub fn epsilon_for_group(
+    plan: &Plan,
+    group: GroupSize,
+    delta: Delta,
+) -> Result<Bracket<Epsilon>, AccountingError> {
     let steps = WorstCase::of(plan, group)?;
     plan.with_cap(delta, |bracket: &Bracket<Epsilon>| bracket.upper, |delta| steps.epsilon(delta))
         .map(|bracket| without_lower_end_if_capped(plan, bracket))
@@ -240,14 +244,21 @@ impl WorstCase {
         let (mut width, mut spacing) = (first_width(&pairs), FIRST_SPACING);
         let mut best: Option<Bracket<f64>> = None;
         for _ in 0..MAX_REFINEMENTS {
-            let bracket = match Grid::new(&pairs, width, spacing, target).and_then(|grid| grid.bracket(target)) {
-                Ok(bracket) => bracket,
-                // A bracket that is wider than wished for is better than none.
-                Err(error) => return best.ok_or(error),
-            };
+            let bracket =
+                match Grid::new(&pairs, width, spacing, target).and_then(|grid| grid.bracket(target)) {
+                    Ok(bracket) => bracket,
+                    // A bracket that is wider than wished for is better than none.
+                    Err(error) => return best.ok_or(error),
+                };
             // Every bracket holds the truth, so their intersection does.
             let (lower, upper) = best.map_or((0.0, f64::INFINITY), |b| (b.lower, b.upper));
             let bracket = Bracket { lower: bracket.lower.max(lower), upper: bracket.upper.min(upper) };
+            if bracket.lower > bracket.upper {
+                return Err(out_of_reach(format!(
+                    "its two ends {} and {} contradict",
+                    bracket.lower, bracket.upper
+                )));
+            }
             best = Some(bracket);
             let excess = (bracket.upper - bracket.lower) / (relative * bracket.upper).max(absolute);
             if excess <= 1.0 {
@@ -262,6 +273,11 @@ impl WorstCase {
     }
 }
 
+fn out_of_reach(reason: String) -> AccountingError {
+    let instead = "use --accountant rdp, which answers here with a looser bound, or more noise";
+    AccountingError::OutOfReach { accountant: NAME, reason, instead }
+}
+
 /// A first guess of the grid's width: a fraction of the steps' root mean square standard deviation.
 #[expect(clippy::cast_precision_loss, reason = "a count of steps")]
 fn first_width(pairs: &[(Pair, u64)]) -> f64 {
@@ -271,7 +287,8 @@ fn first_width(pairs: &[(Pair, u64)]) -> f64 {
         let reach = f64::from(pair.group) * pair.mu;
         (pair.rate.powi(2) * (reach * reach).exp_m1()).min(((high - low) / 8.0).powi(2))
     };
-    FIRST_WIDTH * (pairs.iter().map(|(pair, count)| *count as f64 * variance(pair)).sum::<f64>() / steps).sqrt()
+    FIRST_WIDTH
+        * (pairs.iter().map(|(pair, count)| *count as f64 * variance(pair)).sum::<f64>() / steps).sqrt()
 }
 
 /// All rungs of a ladder, discretised on one grid.
@@ -296,14 +313,10 @@ impl Grid {
         for Rung { pair, .. } in &ladder.rungs {
             let (low, high) = pair.support(tail);
             if !(high <= MAX_LOSS && (high - low) / width <= MAX_CORNERS) {
-                return Err(AccountingError::OutOfReach {
-                    accountant: NAME,
-                    reason: format!(
-                        "a single step with noise multiplier {:.4} may lose up to {high:.1}",
-                        1.0 / pair.mu
-                    ),
-                    instead: "use --accountant rdp, which answers here with a looser bound, or more noise",
-                });
+                return Err(out_of_reach(format!(
+                    "a single step with noise multiplier {:.4} may lose up to {high:.1}",
+                    1.0 / pair.mu
+                )));
             }
         }
         let polygons = |rung: &Rung| {
@@ -312,12 +325,14 @@ impl Grid {
             // The far end loses most: its support covers both.
             let (low, high) = rung.far.map_or(near, |far| far.pair).support(tail);
             let (first, last) = ruler.around(low.min(near.support(tail).0), high);
-            let at_marks = |pair: Pair| dots::above(ruler.marks(first, last).map(|loss| pair.at(loss)), ruler, first);
+            let at_marks =
+                |pair: Pair| dots::above(ruler.marks(first, last).map(|loss| pair.at(loss)), ruler, first);
             let upper = || RungPolygons { near: at_marks(near), far: rung.far.map(|far| at_marks(far.pair)) };
             let lower = || {
                 let points: Vec<_> = ruler.middles(first, last).map(|loss| (loss, near.at(loss))).collect();
                 let tangent = |far: Far| {
-                    let stretched = points.iter().map(|&(loss, point)| near.stretched(point, loss, far.stretch));
+                    let stretched =
+                        points.iter().map(|&(loss, point)| near.stretched(point, loss, far.stretch));
                     dots::below(stretched, ruler, first)
                 };
                 let near = dots::below(points.iter().map(|&(_, point)| point), ruler, first);
@@ -325,7 +340,12 @@ impl Grid {
             };
             rayon::join(upper, lower)
         };
-        let (upper, lower) = ladder.rungs.par_iter().map(polygons).unzip();
+        let (upper, lower): (Vec<_>, Vec<_>) = ladder.rungs.par_iter().map(polygons).unzip();
+        let polygons =
+            upper.iter().chain(&lower).flat_map(|rung| std::iter::once(&rung.near).chain(&rung.far));
+        if !polygons.into_iter().all(dots::Polygon::is_whole) {
+            return Err(out_of_reach("a step's discretised mass is not 1".to_owned()));
+        }
         Ok(Self { ladder, width, upper, lower })
     }
 

@@ -166,7 +166,10 @@ impl<'a> Steps<'a> {
             }
             Law { offset: law.offset, first, mass, lost: law.lost }
         };
-        let laws = self.laws.iter().map(|rung| RungLaws { near: merge(&rung.near), far: rung.far.as_ref().map(merge) });
+        let laws = self
+            .laws
+            .iter()
+            .map(|rung| RungLaws { near: merge(&rung.near), far: rung.far.as_ref().map(merge) });
         Self { laws: laws.collect(), climbs: self.climbs, side: self.side, width: self.width * float(MARKS) }
     }
 
@@ -198,8 +201,10 @@ impl<'a> Steps<'a> {
     }
 
     /// The tilt with which the window can be shortest, among Renyi's and a few below it. A larger tilt makes more of rare
-    /// large losses, which need room without mattering to delta.
+    /// large losses, which need room without mattering to delta; a smaller one makes more of all errors, and may not make
+    /// too much of them.
     pub(super) fn tilt(&self, target: Target, ln_wrapped: f64, outside: f64) -> Tilt {
+        const LN_AMPLIFIED: f64 = 5.0;
         let (lambda, renyi_bound) = self.renyi(target);
         let (ln_delta, epsilon) = match target {
             Target::Delta(delta) => (delta.ln(), renyi_bound),
@@ -208,12 +213,16 @@ impl<'a> Steps<'a> {
         let fall = -(ln_delta + ln_wrapped);
         let candidates = [1.0, 0.7, 0.5, 0.35].map(|factor| {
             let lambda = factor * lambda;
+            let ln_amplified = self.ln_moment(lambda) + ln_overshoot(lambda) - lambda * epsilon - ln_delta;
+            if factor < 1.0 && !(ln_amplified < LN_AMPLIFIED) {
+                return None;
+            }
             let reaching_tilt = self.reaching_tilt(lambda, outside);
             let extent = (self.reach(lambda, reaching_tilt, outside) - epsilon).max(fall / lambda);
-            (extent, Tilt { lambda, reaching_tilt, renyi_bound, fall })
+            Some((extent, Tilt { lambda, reaching_tilt, renyi_bound, fall }))
         });
-        let shortest = candidates.into_iter().min_by(|(a, _), (b, _)| a.total_cmp(b));
-        shortest.expect("there are candidates").1
+        let shortest = candidates.into_iter().flatten().min_by(|(a, _), (b, _)| a.total_cmp(b));
+        shortest.expect("the first candidate is always there").1
     }
 
     /// The tilt on top of `lambda` with which Chernoff's bound reaches least far.
@@ -221,7 +230,11 @@ impl<'a> Steps<'a> {
         let start = (-2.0 * outside.ln() / self.variance(lambda, 0.01 * lambda)).sqrt();
         let ln_scale = self.ln_moment(lambda);
         let reach = |t: f64| {
-            if t > self.steepest() { f64::INFINITY } else { (self.ln_moment(lambda + t) - ln_scale - outside.ln()) / t }
+            if t > self.steepest() {
+                f64::INFINITY
+            } else {
+                (self.ln_moment(lambda + t) - ln_scale - outside.ln()) / t
+            }
         };
         valley(reach, start.min(self.steepest()), 0.2).0
     }
@@ -241,8 +254,13 @@ mod tests {
     fn overshoot_is_the_largest_weight() {
         for lambda in [0.01, 0.7, 3.0, 500.0_f64] {
             let weight = |l: f64| -lambda * l + (-(-l).exp_m1()).ln();
-            let largest = (1..200_000).map(|i| weight(f64::from(i) * 1e-4 / lambda.min(1.0))).fold(f64::MIN, f64::max);
-            assert!((ln_overshoot(lambda) - largest).abs() < 1e-3, "{lambda}: {} {largest}", ln_overshoot(lambda));
+            let largest =
+                (1..200_000).map(|i| weight(f64::from(i) * 1e-4 / lambda.min(1.0))).fold(f64::MIN, f64::max);
+            assert!(
+                (ln_overshoot(lambda) - largest).abs() < 1e-3,
+                "{lambda}: {} {largest}",
+                ln_overshoot(lambda)
+            );
             assert!(ln_overshoot(lambda) >= largest - 1e-12);
         }
     }

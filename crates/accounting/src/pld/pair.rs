@@ -94,8 +94,9 @@ impl Pair {
 
     fn at_for_group(&self, loss: f64) -> Point {
         let y = loss.exp();
-        let weights: Vec<f64> =
-            (0..=self.group).map(|j| binomial::ln_pmf(self.group.into(), self.rate, j.into()).exp()).collect();
+        let weights: Vec<f64> = (0..=self.group)
+            .map(|j| binomial::ln_pmf(self.group.into(), self.rate, j.into()).exp())
+            .collect();
         if self.rate < 1.0 && loss <= weights[0].ln() {
             return Point { right: -loss.exp_m1(), left: 0.0, above: 1.0, below: 0.0 };
         }
@@ -239,11 +240,15 @@ mod tests {
                     let s = (tv(mid) - tv(ends[0])) / (tv(ends[1]) - tv(ends[0]));
                     for i in -20..60 {
                         let loss = f64::from(i) * 0.1;
-                        let [a, m, b] = [ends[0], mid, ends[1]].map(|mu| Pair { rate, mu, group: 1 }.at(loss).right);
+                        let [a, m, b] =
+                            [ends[0], mid, ends[1]].map(|mu| Pair { rate, mu, group: 1 }.at(loss).right);
                         assert!(m <= (1.0 - s) * a + s * b + 1e-15, "{rate} {mu} {mid} {loss}");
                         let pair = Pair { rate, mu: ends[0], group: 1 };
                         let stretch = (tv(mid) - tv(ends[0])) / gaussian::density(ends[0] / 2.0);
-                        assert!(pair.stretched(pair.at(loss), loss, stretch).right <= m + 1e-15, "{rate} {mu} {mid} {loss}");
+                        assert!(
+                            pair.stretched(pair.at(loss), loss, stretch).right <= m + 1e-15,
+                            "{rate} {mu} {mid} {loss}"
+                        );
                     }
                 }
             }

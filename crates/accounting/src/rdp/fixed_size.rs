@@ -57,7 +57,10 @@ impl FixedSize {
     fn ln_moment(&self, alpha: u64) -> f64 {
         let ln_terms = (2..=alpha).map(|j| {
             let simple = 2.0_f64.ln() + 0.5 * (j * (j - 1)) as f64 * self.mu * self.mu;
-            let moments = self.ln_even_moments.get((j / 2) as usize).zip(self.ln_even_moments.get(j.div_ceil(2) as usize));
+            let moments = self
+                .ln_even_moments
+                .get((j / 2) as usize)
+                .zip(self.ln_even_moments.get(j.div_ceil(2) as usize));
             let tight = moments.map_or(f64::INFINITY, |(low, high)| 4.0_f64.ln() + 0.5 * (low + high));
             binomial::ln_choose(alpha, j) + j as f64 * self.rate.ln() + simple.min(tight)
         });
@@ -70,14 +73,19 @@ impl FixedSize {
 fn ln_central_moment(mu: f64, order: u64) -> f64 {
     let step = (0.25_f64).min(0.3 / mu);
     let high = order as f64 * mu + 10.0;
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few hundred thousand at most")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a few hundred thousand at most"
+    )]
     let points = ((high + 10.0) / step).ceil().min(1e6) as u32;
     let terms: Vec<f64> = (0..=points)
         .map(|i| -10.0 + f64::from(i) * step)
         .map(|x| {
             let ln_w = mu * x - 0.5 * mu * mu;
             // ln |w - 1| without overflow.
-            let ln_distance = if ln_w > 0.0 { ln_w + (-(-ln_w).exp_m1()).ln() } else { (-ln_w.exp_m1()).ln() };
+            let ln_distance =
+                if ln_w > 0.0 { ln_w + (-(-ln_w).exp_m1()).ln() } else { (-ln_w.exp_m1()).ln() };
             let power = if order == 0 { 0.0 } else { order as f64 * ln_distance };
             power - 0.5 * x * x
         })

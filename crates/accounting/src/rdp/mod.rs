@@ -19,10 +19,7 @@
 mod fixed_size;
 mod sampled_gaussian;
 
-use crate::{
-    AccountingError, Delta, Epsilon, Plan, Relation, Sampling,
-    search::valley,
-};
+use crate::{AccountingError, Delta, Epsilon, Plan, Relation, Sampling, search::valley};
 
 pub use sampled_gaussian::sampled_gaussian;
 
@@ -135,7 +132,8 @@ impl Curve {
                     return Err(AccountingError::Unsupported {
                         accountant: NAME,
                         entry: entry.to_string(),
-                        reason: "the plan also has fixed-size batches, which are priced under replace-one".to_owned(),
+                        reason: "the plan also has fixed-size batches, which are priced under replace-one"
+                            .to_owned(),
                         instead: "use one kind of sampling throughout",
                     });
                 }

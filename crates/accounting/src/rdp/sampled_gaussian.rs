@@ -134,7 +134,10 @@ mod tests {
         }
         for &(rate, z, alpha, steps, above) in golden::RDP_SAMPLED_GAUSSIAN_FROM_ABOVE {
             let got = steps * divergence(rate, 1.0 / z, alpha);
-            assert!(got <= above * (1.0 + 1e-6) && got >= above * 0.9, "{rate} {z} {alpha}: {got} against {above}");
+            assert!(
+                got <= above * (1.0 + 1e-6) && got >= above * 0.9,
+                "{rate} {z} {alpha}: {got} against {above}"
+            );
         }
     }
 

@@ -31,7 +31,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     let plan = arguments.plan.plan()?;
     let group = GroupSize::new(arguments.group_size)?;
     let guarantee = price(&plan, group, arguments)?;
-    Ok(if arguments.json { json(&GuaranteeRecord::from(guarantee)) } else { statement(&plan, group, &guarantee) })
+    Ok(if arguments.json {
+        json(&GuaranteeRecord::from(guarantee))
+    } else {
+        statement(&plan, group, &guarantee)
+    })
 }
 
 fn price(plan: &Plan, group: GroupSize, arguments: &Arguments) -> Result<Guarantee, AccountingError> {

@@ -46,7 +46,8 @@ struct Record {
 pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     let Arguments { epsilon, delta, sample_rate, steps, accountant, json: as_json } = *arguments;
     let budget = Budget { epsilon, delta };
-    let Calibrated { value, guarantee } = calibrate::noise_multiplier(budget, sample_rate, steps, accountant)?;
+    let Calibrated { value, guarantee } =
+        calibrate::noise_multiplier(budget, sample_rate, steps, accountant)?;
     if as_json {
         let guarantee = GuaranteeRecord::from(guarantee);
         return Ok(json(&Record { noise_multiplier: value.get(), target_epsilon: epsilon.get(), guarantee }));

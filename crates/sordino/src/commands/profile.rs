@@ -81,7 +81,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     let profile = Profile::of(&plan, arguments.floor, POINTS)?;
     let trade_off = [0.001, 0.01, 0.05, 0.1, 0.2, 0.5].map(|alpha| (alpha, profile.type_two_error(alpha)));
     if arguments.json {
-        let point = |(epsilon, delta): &(Epsilon, f64)| ProfilePoint { epsilon: epsilon.get(), delta: *delta };
+        let point =
+            |(epsilon, delta): &(Epsilon, f64)| ProfilePoint { epsilon: epsilon.get(), delta: *delta };
         return Ok(json(&Curves {
             mu: profile.mu().get(),
             mu_down_to_delta: arguments.floor.get(),
@@ -96,7 +97,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     }
     let mut text = String::from("Privacy profile (PROVED upper bounds)\n\n  epsilon     delta, at most\n");
     for (epsilon, delta) in profile.points().iter().step_by(POINTS as usize / ROWS) {
-        writeln!(text, "  {:<11} {:.3e}", rounded_up(epsilon.get()), delta * (1.0 + 1e-3)).expect("writing to a string");
+        writeln!(text, "  {:<11} {:.3e}", rounded_up(epsilon.get()), delta * (1.0 + 1e-3))
+            .expect("writing to a string");
     }
     text += "\nA test of whether a record took part that wrongly accuses with probability a misses with at least:\n\n  a           miss\n";
     for (alpha, miss) in trade_off {

@@ -3,7 +3,8 @@
 use clap::Args;
 use serde::Serialize;
 use sordino_accounting::{
-    Accountant, AccountingError, ClipNorm, Delta, DynamicSchedule, Epsilon, Growth, Guarantee, SamplingRate, Steps,
+    Accountant, AccountingError, ClipNorm, Delta, DynamicSchedule, Epsilon, Growth, Guarantee, SamplingRate,
+    Steps,
     calibrate::{self, Budget, DynamicShape},
 };
 
@@ -73,7 +74,8 @@ struct Record {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
-    let Arguments { epsilon, delta, sample_rate: rate, steps, rho_mu, rho_c, clip, json: as_json } = *arguments;
+    let Arguments { epsilon, delta, sample_rate: rate, steps, rho_mu, rho_c, clip, json: as_json } =
+        *arguments;
     let budget = Budget { epsilon, delta };
     let shape = DynamicShape { mu_growth: rho_mu, clip, clip_decay: rho_c, rate, steps };
     let exact = calibrate::dynamic(shape, budget, Accountant::Pld)?;
@@ -113,14 +115,24 @@ fn text(
     table += &row("noise multiplier", arrow(exact_ends.noise_multiplier), arrow(clt_ends.noise_multiplier));
     table += &row("clip norm", arrow(exact_ends.clip_norm), arrow(clt_ends.clip_norm));
     table += &row("noise standard deviation", arrow(exact_ends.noise_std), arrow(clt_ends.noise_std));
-    table += &row("true epsilon, at most", rounded_up(guarantee.epsilon.get()), rounded_up(truth.epsilon.get()));
+    table +=
+        &row("true epsilon, at most", rounded_up(guarantee.epsilon.get()), rounded_up(truth.epsilon.get()));
     let about = rows(&[
         ("target", format!("epsilon {} at delta {}", budget.epsilon, budget.delta)),
         ("protects", format!("one record, relation {}", guarantee.relation)),
-        ("sampling", format!("Poisson at rate {}, fresh at each of {} steps", exact.rate, grouped(exact.steps.get()))),
-        ("schedule", "mu_t = mu_0 rho_mu^(t/T), C_t = C rho_c^(-t/T), noise C_t / mu_t on the sum".to_owned()),
+        (
+            "sampling",
+            format!("Poisson at rate {}, fresh at each of {} steps", exact.rate, grouped(exact.steps.get())),
+        ),
+        (
+            "schedule",
+            "mu_t = mu_0 rho_mu^(t/T), C_t = C rho_c^(-t/T), noise C_t / mu_t on the sum".to_owned(),
+        ),
         ("exact", status(guarantee)),
-        ("CLT", "APPROXIMATE, NOT A BOUND: its choice of mu_0 really costs the epsilon in its column".to_owned()),
+        (
+            "CLT",
+            "APPROXIMATE, NOT A BOUND: its choice of mu_0 really costs the epsilon in its column".to_owned(),
+        ),
     ]);
     format!("{table}\n{about}")
 }
