@@ -145,13 +145,12 @@ fn delta_at_epsilon_matches() {
 
 #[test]
 fn groups_match_mixtures_of_gaussians() {
-    // dp_accounting 0.6.0 at grid 0.001, and jax_privacy 2.0.0 at grid 0.01: from above, the second coarsely.
-    let group =
-        |plan: &Plan, k| pld::epsilon_for_group(plan, GroupSize::new(k).unwrap(), delta(1e-5)).unwrap();
+    // dp_accounting 0.6.0, from above: on a grid of 0.001, and of 0.0002 (jax_privacy 2.0.0 prints 5.00008 from one of 0.01).
+    let group = |plan: &Plan, k| pld::epsilon_for_group(plan, GroupSize::new(k).unwrap(), delta(1e-5)).unwrap();
     let three = group(&dp_sgd(2.0, 0.01, 500), 3);
-    assert!(three.lower.get() <= 1.4449 && three.upper.get() >= 1.4398, "{three:?}");
+    assert!(three.lower.get() <= 1.44482 && three.upper.get() >= 1.4398, "{three:?}");
     let two = group(&dp_sgd(4.0, 1024.0 / 50_000.0, 10_000), 2);
-    assert!(two.lower.get() <= 5.000_08 && two.upper.get() >= 4.9, "{two:?}");
+    assert!(two.lower.get() <= 4.604_67 && two.upper.get() >= 4.6037, "{two:?}");
     // Without sampling a group of k is k times the sensitivity.
     let full = group(&everybody(6.0, 4), 3);
     assert!(
@@ -178,15 +177,20 @@ fn renyi_values_match() {
         );
     }
     let epsilon = rdp::epsilon(&everybody(0.7, 2), delta(1e-5)).unwrap().get();
-    assert!((epsilon - 10.860_203_6).abs() < 2e-3, "{epsilon}");
+    assert!((epsilon - 10.860_203_6).abs() < 5e-3, "{epsilon}");
     // dp_accounting 0.6.0, rdp_privacy_accountant_test.py.
     assert!((rdp::epsilon(&everybody(4.530_877_117, 1), delta(1e-6)).unwrap().get() - 1.0).abs() < 1e-6);
     assert!((rdp::to_epsilon(Order::new(32.0).unwrap(), 1.1, delta(1e-5)) - 1.327_838_061_76).abs() < 1e-9);
     let rho = rdp::divergence(&everybody(std::f64::consts::E, 1), Order::new(3.25).unwrap()).unwrap();
     assert!((rho - 3.25 / (2.0 * std::f64::consts::E.powi(2))).abs() < 1e-12);
-    // tensorflow_privacy: almost no noise, a million steps; the optimum is near order 1.25, far from any usual grid.
-    let epsilon = rdp::epsilon(&dp_sgd(0.1, 1024.0 / 1e8, 976_563), delta(1e-7)).unwrap().get();
-    assert!(epsilon <= 5_907_982.4 && epsilon > 1e6, "{epsilon}");
+    // tensorflow_privacy: almost no noise and a million steps. Its grid ends at order 1.25, which says 5,907,982; the optimum
+    // lies far below, and the exact epsilon a little lower still.
+    let plan = dp_sgd(0.1, 1024.0 / 1e8, 976_563);
+    let (renyi, exact) = (rdp::epsilon(&plan, delta(1e-7)).unwrap(), pld::epsilon(&plan, delta(1e-7)).unwrap());
+    assert!(renyi.get() < 1300.0 && exact.upper < renyi && exact.lower.get() > 1000.0, "{renyi} {exact:?}");
+    let at_the_end = rdp::divergence(&plan, Order::new(1.25).unwrap()).unwrap();
+    let at_the_end = rdp::to_epsilon(Order::new(1.25).unwrap(), at_the_end, delta(1e-7));
+    assert!((at_the_end / 5_907_982.31 - 1.0).abs() < 1e-2, "{at_the_end}");
 }
 
 #[test]
