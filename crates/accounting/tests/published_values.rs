@@ -146,7 +146,8 @@ fn delta_at_epsilon_matches() {
 #[test]
 fn groups_match_mixtures_of_gaussians() {
     // dp_accounting 0.6.0, from above: on a grid of 0.001, and of 0.0002 (jax_privacy 2.0.0 prints 5.00008 from one of 0.01).
-    let group = |plan: &Plan, k| pld::epsilon_for_group(plan, GroupSize::new(k).unwrap(), delta(1e-5)).unwrap();
+    let group =
+        |plan: &Plan, k| pld::epsilon_for_group(plan, GroupSize::new(k).unwrap(), delta(1e-5)).unwrap();
     let three = group(&dp_sgd(2.0, 0.01, 500), 3);
     assert!(three.lower.get() <= 1.44482 && three.upper.get() >= 1.4398, "{three:?}");
     let two = group(&dp_sgd(4.0, 1024.0 / 50_000.0, 10_000), 2);
@@ -186,7 +187,8 @@ fn renyi_values_match() {
     // tensorflow_privacy: almost no noise and a million steps. Its grid ends at order 1.25, which says 5,907,982; the optimum
     // lies far below, and the exact epsilon a little lower still.
     let plan = dp_sgd(0.1, 1024.0 / 1e8, 976_563);
-    let (renyi, exact) = (rdp::epsilon(&plan, delta(1e-7)).unwrap(), pld::epsilon(&plan, delta(1e-7)).unwrap());
+    let (renyi, exact) =
+        (rdp::epsilon(&plan, delta(1e-7)).unwrap(), pld::epsilon(&plan, delta(1e-7)).unwrap());
     assert!(renyi.get() < 1300.0 && exact.upper < renyi && exact.lower.get() > 1000.0, "{renyi} {exact:?}");
     let at_the_end = rdp::divergence(&plan, Order::new(1.25).unwrap()).unwrap();
     let at_the_end = rdp::to_epsilon(Order::new(1.25).unwrap(), at_the_end, delta(1e-7));

@@ -19,7 +19,7 @@ use realfft::{RealFftPlanner, num_complex::Complex64};
 use super::{
     dots::{Direction, Law},
     ladder::Ladder,
-    moments::{RungPolygons, Side, Steps, Target, Tilt, float, ln_overshoot},
+    moments::{Polygons, Side, Steps, Target, Tilt, float, ln_overshoot},
     out_of_reach,
 };
 use crate::{AccountingError, Bracket};
@@ -40,12 +40,12 @@ const NEGLIGIBLE: f64 = 1e-60;
 /// Both sides' answers in one direction.
 pub(super) fn bracket(
     ladder: &Ladder,
-    (upper, lower): (&[RungPolygons], &[RungPolygons]),
-    width: f64,
+    upper: &Polygons,
+    lower: &Polygons,
     direction: Direction,
     target: Target,
 ) -> Result<Bracket<f64>, AccountingError> {
-    let steps = |polygons, side| Steps::new(polygons, &ladder.climbs, width, direction, side);
+    let steps = |polygons, side| Steps::new(polygons, &ladder.climbs, direction, side);
     let (upper, lower) = (steps(upper, Side::Upper), steps(lower, Side::Lower));
     let tilt = upper.sketch().tilt(target, LN_WRAPPED, OUTSIDE);
     let (lower, upper) = rayon::join(|| answer(&lower, tilt, target), || answer(&upper, tilt, target));
@@ -77,6 +77,8 @@ struct Composed {
     tilted: Vec<f64>,
     lambda: f64,
     ln_scale: f64,
+    /// The most that a unit of worth counts.
+    overshoot: f64,
     /// Mass at infinity.
     lost: f64,
     /// Mass from below the window, as a part of delta.
@@ -175,6 +177,7 @@ fn compose(steps: &Steps<'_>, tilt: Tilt, floor: f64) -> Result<Composed, Accoun
         first,
         lambda,
         ln_scale,
+        overshoot: ln_overshoot(lambda).exp(),
         lost: lost.sum(),
         wrapped,
         slack,
@@ -263,10 +266,10 @@ fn power(mut base: Complex64, mut exponent: u64) -> Complex64 {
     result
 }
 
-/// The smallest even length of at least `n` with no prime factor above 5.
+/// The smallest even length of at least `n` with no prime factor above 3.
 fn fast_length(n: usize) -> usize {
     let smooth = |mut m: usize| {
-        for p in [2, 3, 5] {
+        for p in [2, 3] {
             while m % p == 0 {
                 m /= p;
             }
@@ -282,47 +285,57 @@ impl Composed {
         self.offset + float(self.first + index as i64) * self.width
     }
 
-    /// What one unit of tilted mass at this loss weighs, as a logarithm.
-    fn ln_worth(&self, loss: f64) -> f64 {
-        self.ln_scale - self.lambda * loss
+    /// What one unit of tilted mass at this loss weighs.
+    fn worth(&self, loss: f64) -> f64 {
+        (self.ln_scale - self.lambda * loss).exp()
     }
 
-    /// Delta at `epsilon` from the mass above it, with every error charged.
-    fn charged(&self, epsilon: f64, tail: &Tail) -> f64 {
+    /// Delta at `epsilon` from the mass above it, with every error charged; `worth` is that at `epsilon`.
+    fn charged(&self, epsilon: f64, worth: f64, tail: &Tail) -> f64 {
         let plain = tail.delta(epsilon);
-        let errors = (self.ln_worth(epsilon) + ln_overshoot(self.lambda)).exp() * self.slack + self.wrapped;
+        let errors = worth * self.overshoot * self.slack + self.wrapped;
         match self.side {
             Side::Upper => (plain + errors) * (1.0 + MASS_ROUNDING) + self.lost,
             Side::Lower => (plain - errors) * (1.0 - MASS_ROUNDING),
         }
     }
 
+    /// All losses of the window from the largest to the smallest, each with its worth and its mass.
+    fn descending(&self) -> impl Iterator<Item = (f64, f64, f64)> {
+        // The worth grows by the same factor from mark to mark; now and then, and where it might have underflowed, it is
+        // computed afresh.
+        let factor = (self.lambda * self.width).exp();
+        let mut worth = 0.0;
+        self.tilted.iter().enumerate().rev().map(move |(i, tilted)| {
+            let loss = self.loss(i);
+            worth = if worth < 1e-200 || i % 256 == 0 { self.worth(loss) } else { worth * factor };
+            (loss, worth, tilted * worth)
+        })
+    }
+
     /// This side's bound on the delta at an epsilon of at least `floor`.
     fn delta(&self, epsilon: f64) -> f64 {
-        let mut tail = Tail::default();
-        for (i, p) in self.tilted.iter().enumerate().rev() {
-            let loss = self.loss(i);
-            if loss <= epsilon {
-                break;
-            }
-            tail.include(loss, p * self.ln_worth(loss).exp());
+        let mut tail = Tail::new(self.width);
+        for (loss, _, mass) in self.descending().take_while(|(loss, ..)| *loss > epsilon) {
+            tail.include(loss, mass);
         }
-        self.charged(epsilon, &tail).clamp(0.0, 1.0)
+        self.charged(epsilon, self.worth(epsilon), &tail).clamp(0.0, 1.0)
     }
 
     /// This side's bound on the epsilon at `delta`: the largest epsilon at which the bound on delta exceeds `delta`. None
     /// if that lies outside of the window.
     fn epsilon(&self, delta: f64) -> Option<f64> {
-        let mut tail = Tail::default();
+        let mut tail = Tail::new(self.width);
         let mut above = None;
-        for (i, p) in self.tilted.iter().enumerate().rev() {
-            let loss = self.loss(i).max(self.floor);
-            if self.charged(loss, &tail) > delta {
+        for (loss, worth, mass) in self.descending() {
+            let (epsilon, worth) =
+                if loss >= self.floor { (loss, worth) } else { (self.floor, self.worth(self.floor)) };
+            if self.charged(epsilon, worth, &tail) > delta {
                 // Even at the top of the window it may be exceeded; otherwise it is crossed just above this loss.
-                return above.map(|high| self.crossing(loss, high, &tail, delta));
+                return above.map(|high| self.crossing(epsilon, high, &tail, delta));
             }
-            above = Some(loss);
-            tail.include(self.loss(i), p * self.ln_worth(self.loss(i)).exp());
+            above = Some(epsilon);
+            tail.include(loss, mass);
         }
         // Not exceeded anywhere: the answer is 0 if the window reaches down to it.
         (self.floor <= 0.0).then_some(0.0)
@@ -332,7 +345,7 @@ impl Composed {
     fn crossing(&self, mut low: f64, mut high: f64, tail: &Tail, delta: f64) -> f64 {
         for _ in 0..60 {
             let mid = 0.5 * (low + high);
-            if self.charged(mid, tail) > delta { low = mid } else { high = mid }
+            if self.charged(mid, self.worth(mid), tail) > delta { low = mid } else { high = mid }
         }
         match self.side {
             Side::Upper => high,
@@ -341,9 +354,10 @@ impl Composed {
     }
 }
 
-/// All mass from some loss on upwards.
-#[derive(Default)]
+/// All mass from some loss on upwards, mark by mark.
 struct Tail {
+    /// `e^-width`.
+    decay: f64,
     lowest: f64,
     mass: f64,
     /// `sum p e^(lowest - l)`: relative to the lowest loss, since `e^-l` alone may underflow.
@@ -351,14 +365,15 @@ struct Tail {
 }
 
 impl Tail {
-    /// Adds mass at a loss below all others.
+    fn new(width: f64) -> Self {
+        Self { decay: (-width).exp(), lowest: 0.0, mass: 0.0, discounted: 0.0 }
+    }
+
+    /// Adds the mass one mark below all others.
     fn include(&mut self, loss: f64, mass: f64) {
-        if self.mass > 0.0 {
-            self.discounted *= (loss - self.lowest).exp();
-        }
         self.lowest = loss;
         self.mass += mass;
-        self.discounted += mass;
+        self.discounted = self.discounted * self.decay + mass;
     }
 
     /// `sum p (1 - e^(epsilon - l))` at an epsilon of at most the lowest loss.
@@ -375,13 +390,13 @@ mod tests {
 
     #[test]
     fn fast_lengths_are_even_and_smooth() {
-        assert_eq!([1, 2, 7, 11, 31, 1025].map(fast_length), [2, 2, 8, 12, 32, 1080]);
+        assert_eq!([1, 2, 7, 11, 31, 1025].map(fast_length), [2, 2, 8, 12, 32, 1152]);
     }
 
     #[test]
     fn tails_of_huge_losses_neither_over_nor_underflow() {
-        let (losses, masses) = ([5000.3, 5000.2, 5000.0], [0.1, 0.2, 0.3]);
-        let mut tail = Tail::default();
+        let (losses, masses) = ([5000.3, 5000.2, 5000.1], [0.1, 0.2, 0.3]);
+        let mut tail = Tail::new(0.1);
         for (loss, mass) in losses.iter().zip(masses) {
             tail.include(*loss, mass);
         }

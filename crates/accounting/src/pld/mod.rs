@@ -19,7 +19,7 @@ use rayon::prelude::*;
 use crate::{AccountingError, Bracket, Delta, Epsilon, Mu, Plan, Relation, Sampling, gaussian};
 use dots::{Direction, Ruler};
 use ladder::{Far, Ladder, Rung, ladder};
-use moments::{RungPolygons, Target};
+use moments::{Polygons, RungPolygons, Target};
 use pair::Pair;
 
 const NAME: &str = "pld";
@@ -30,7 +30,9 @@ const ABSOLUTE_WIDTH: f64 = 1e-6;
 /// How often the grid is refined before the bracket is returned as it is.
 const MAX_REFINEMENTS: usize = 5;
 /// The first grid's width, relative to the root mean square of a step's standard deviation.
-const FIRST_WIDTH: f64 = 0.08;
+const FIRST_WIDTH: f64 = 0.055;
+/// How much wider the cells of the lower end are: its polygons lie closer, and it is not what is printed.
+const LOWER_WIDTH: f64 = 2.0;
 /// The first ladder's spacing.
 const FIRST_SPACING: f64 = 0.02;
 /// Mass at the ends of the steps' grids, relative to delta, over all steps together.
@@ -291,12 +293,11 @@ fn first_width(pairs: &[(Pair, u64)]) -> f64 {
         * (pairs.iter().map(|(pair, count)| *count as f64 * variance(pair)).sum::<f64>() / steps).sqrt()
 }
 
-/// All rungs of a ladder, discretised on one grid.
+/// All rungs of a ladder, discretised from above and from below.
 struct Grid {
     ladder: Ladder,
-    width: f64,
-    upper: Vec<RungPolygons>,
-    lower: Vec<RungPolygons>,
+    upper: Polygons,
+    lower: Polygons,
 }
 
 impl Grid {
@@ -319,40 +320,46 @@ impl Grid {
                 )));
             }
         }
-        let polygons = |rung: &Rung| {
-            let near = rung.pair;
-            let ruler = Ruler::fitted(|loss| near.at(loss), width);
+        let ruler_around = |rung: &Rung, width: f64| {
+            let ruler = Ruler::fitted(|loss| rung.pair.at(loss), width);
             // The far end loses most: its support covers both.
-            let (low, high) = rung.far.map_or(near, |far| far.pair).support(tail);
-            let (first, last) = ruler.around(low.min(near.support(tail).0), high);
-            let at_marks =
-                |pair: Pair| dots::above(ruler.marks(first, last).map(|loss| pair.at(loss)), ruler, first);
-            let upper = || RungPolygons { near: at_marks(near), far: rung.far.map(|far| at_marks(far.pair)) };
-            let lower = || {
-                let points: Vec<_> = ruler.middles(first, last).map(|loss| (loss, near.at(loss))).collect();
-                let tangent = |far: Far| {
-                    let stretched =
-                        points.iter().map(|&(loss, point)| near.stretched(point, loss, far.stretch));
-                    dots::below(stretched, ruler, first)
-                };
-                let near = dots::below(points.iter().map(|&(_, point)| point), ruler, first);
-                RungPolygons { near, far: rung.far.map(tangent) }
-            };
-            rayon::join(upper, lower)
+            let (low, high) = rung.far.map_or(rung.pair, |far| far.pair).support(tail);
+            let (first, last) = ruler.around(low.min(rung.pair.support(tail).0), high);
+            (ruler, first, last)
         };
-        let (upper, lower): (Vec<_>, Vec<_>) = ladder.rungs.par_iter().map(polygons).unzip();
+        let upper = |rung: &Rung| {
+            let (ruler, first, last) = ruler_around(rung, width);
+            let above =
+                |pair: Pair| dots::above(ruler.marks(first, last).map(|loss| pair.at(loss)), ruler, first);
+            RungPolygons { near: above(rung.pair), far: rung.far.map(|far| above(far.pair)) }
+        };
+        let lower = |rung: &Rung| {
+            let near = rung.pair;
+            let (ruler, first, last) = ruler_around(rung, LOWER_WIDTH * width);
+            let points: Vec<_> = ruler.middles(first, last).map(|loss| (loss, near.at(loss))).collect();
+            let tangent = |far: Far| {
+                let stretched = points.iter().map(|&(loss, point)| near.stretched(point, loss, far.stretch));
+                dots::below(stretched, ruler, first)
+            };
+            let below = dots::below(points.iter().map(|&(_, point)| point), ruler, first);
+            RungPolygons { near: below, far: rung.far.map(tangent) }
+        };
+        let (upper, lower) = rayon::join(
+            || ladder.rungs.par_iter().map(upper).collect::<Vec<_>>(),
+            || ladder.rungs.par_iter().map(lower).collect::<Vec<_>>(),
+        );
         let polygons =
             upper.iter().chain(&lower).flat_map(|rung| std::iter::once(&rung.near).chain(&rung.far));
         if !polygons.into_iter().all(dots::Polygon::is_whole) {
             return Err(out_of_reach("a step's discretised mass is not 1".to_owned()));
         }
-        Ok(Self { ladder, width, upper, lower })
+        let lower = Polygons { width: LOWER_WIDTH * width, rungs: lower };
+        Ok(Self { ladder, upper: Polygons { width, rungs: upper }, lower })
     }
 
     /// The larger answer of both directions, at both ends.
     fn bracket(&self, target: Target) -> Result<Bracket<f64>, AccountingError> {
-        let polygons = (&self.upper[..], &self.lower[..]);
-        let one = |direction| compose::bracket(&self.ladder, polygons, self.width, direction, target);
+        let one = |direction| compose::bracket(&self.ladder, &self.upper, &self.lower, direction, target);
         let (remove, add) = rayon::join(|| one(Direction::Remove), || one(Direction::Add));
         let (remove, add) = (remove?, add?);
         Ok(Bracket { lower: remove.lower.max(add.lower), upper: remove.upper.max(add.upper) })

@@ -28,6 +28,12 @@ pub(super) struct RungPolygons {
     pub far: Option<Polygon>,
 }
 
+/// All rungs' polygons on grids of one width.
+pub(super) struct Polygons {
+    pub width: f64,
+    pub rungs: Vec<RungPolygons>,
+}
+
 /// One rung's privacy losses in one direction.
 pub(super) struct RungLaws {
     pub near: Law,
@@ -108,18 +114,12 @@ impl Law {
 }
 
 impl<'a> Steps<'a> {
-    pub(super) fn new(
-        polygons: &[RungPolygons],
-        climbs: &'a [Climb],
-        width: f64,
-        direction: Direction,
-        side: Side,
-    ) -> Self {
+    pub(super) fn new(polygons: &Polygons, climbs: &'a [Climb], direction: Direction, side: Side) -> Self {
         let laws = |rung: &RungPolygons| RungLaws {
             near: rung.near.law(direction),
             far: rung.far.as_ref().map(|far| far.law(direction)),
         };
-        Self { laws: polygons.iter().map(laws).collect(), climbs, side, width }
+        Self { laws: polygons.rungs.iter().map(laws).collect(), climbs, side, width: polygons.width }
     }
 
     /// The logarithms of all laws' moments, rung by rung, near and far.
