@@ -139,7 +139,7 @@ mod tests {
         ln_delta(epsilon, mu_).exp()
     }
 
-    /// Values of the closed form in 50-digit arithmetic (mpmath), see `bench/oracles.py`.
+    /// Values of the closed form in 50-digit arithmetic (mpmath), see `bench/multiprecision.py`.
     #[test]
     fn delta_matches_multiprecision() {
         for (epsilon, mu_, ln_expected) in crate::golden::LN_DELTA_GAUSSIAN {

@@ -13,6 +13,10 @@
 //! - from above by the chord, `(1-s) h_a + s h_b`;
 //! - from below by the tangent, `(1-s) h_a + s (h_a + (u(mu_b) - u(mu_a)) dh_a/du)`.
 //!
+//! The tangent is itself the curve of a pair: the density of the loss changes with `mu` by a factor of
+//! `1 - (1/mu + t - t^2/mu) stretch` at `t` standard deviations, which is positive everywhere as long as
+//! `stretch < mu / (1 + mu^2/4)`; rungs are far closer than that.
+//!
 //! The error is of the second order in the distance of the rungs. Only the rungs are discretised and transformed; a
 //! step costs one weighted sum of two spectra.
 
@@ -155,6 +159,12 @@ mod tests {
             let ladder = ladder(&steps, 0.03);
             assert_eq!(ladder.climbs.iter().map(|c| c.count).sum::<u64>(), u64::from(n));
             assert!(ladder.rungs.len() < 200);
+            // Tangents that are curves of pairs.
+            let convex = |rung: &Rung| {
+                rung.far
+                    .is_none_or(|far| far.stretch < 0.1 * rung.pair.mu / (1.0 + rung.pair.mu.powi(2) / 4.0))
+            };
+            assert!(ladder.rungs.iter().all(convex));
             assert!(ladder.climbs.len() <= (n as usize).min(LEVELS * ladder.rungs.len()));
             assert!(
                 ladder
