@@ -1,5 +1,6 @@
 //! `sordino`: training with differential privacy, and guarantees that hold.
 
+mod budget_arguments;
 mod commands;
 mod plan_arguments;
 mod problem;

@@ -17,6 +17,7 @@ use rayon::prelude::*;
 use realfft::{RealFftPlanner, num_complex::Complex64};
 
 use super::{
+    composed::Composed,
     dots::{Direction, Law},
     ladder::Ladder,
     moments::{Polygons, Side, Steps, Target, Tilt, float, ln_overshoot},
@@ -28,8 +29,6 @@ use crate::{AccountingError, Bracket};
 const OUTSIDE: f64 = 1e-9;
 /// What mass from below the window may add to delta, relative to delta, as a logarithm.
 const LN_WRAPPED: f64 = -18.0;
-/// Covers the rounding of the masses themselves, relative to delta.
-const MASS_ROUNDING: f64 = 1e-7;
 /// Longer transforms are refused.
 const MAX_LENGTH: f64 = 8.0 * 1024.0 * 1024.0;
 /// A generous constant in front of the textbook bound on a transform's relative error, `c u log2(n)`.
@@ -66,26 +65,6 @@ fn answer(steps: &Steps<'_>, tilt: Tilt, target: Target) -> Result<f64, Accounti
             Err(out_of_reach(format!("delta = {delta} is below what its grid leaves out")))
         }
     }
-}
-
-/// A composed privacy loss from `floor` on: `tilted[i]` belongs to loss `offset + (first + i) width`.
-struct Composed {
-    floor: f64,
-    width: f64,
-    offset: f64,
-    first: i64,
-    tilted: Vec<f64>,
-    lambda: f64,
-    ln_scale: f64,
-    /// The most that a unit of worth counts.
-    overshoot: f64,
-    /// Mass at infinity.
-    lost: f64,
-    /// Mass from below the window, as a part of delta.
-    wrapped: f64,
-    /// The bound on all other errors of the tilted masses together.
-    slack: f64,
-    side: Side,
 }
 
 fn compose(steps: &Steps<'_>, tilt: Tilt, floor: f64) -> Result<Composed, AccountingError> {
@@ -279,111 +258,6 @@ fn fast_length(n: usize) -> usize {
     (n.max(2)..).find(|&m| m % 2 == 0 && smooth(m)).expect("powers of two are smooth")
 }
 
-impl Composed {
-    #[expect(clippy::cast_possible_wrap, reason = "an index of a vector")]
-    fn loss(&self, index: usize) -> f64 {
-        self.offset + float(self.first + index as i64) * self.width
-    }
-
-    /// What one unit of tilted mass at this loss weighs.
-    fn worth(&self, loss: f64) -> f64 {
-        (self.ln_scale - self.lambda * loss).exp()
-    }
-
-    /// Delta at `epsilon` from the mass above it, with every error charged; `worth` is that at `epsilon`.
-    fn charged(&self, epsilon: f64, worth: f64, tail: &Tail) -> f64 {
-        let plain = tail.delta(epsilon);
-        let errors = worth * self.overshoot * self.slack + self.wrapped;
-        match self.side {
-            Side::Upper => (plain + errors) * (1.0 + MASS_ROUNDING) + self.lost,
-            Side::Lower => (plain - errors) * (1.0 - MASS_ROUNDING),
-        }
-    }
-
-    /// All losses of the window from the largest to the smallest, each with its worth and its mass.
-    fn descending(&self) -> impl Iterator<Item = (f64, f64, f64)> {
-        // The worth grows by the same factor from mark to mark; now and then, and where it might have underflowed, it is
-        // computed afresh.
-        let factor = (self.lambda * self.width).exp();
-        let mut worth = 0.0;
-        self.tilted.iter().enumerate().rev().map(move |(i, tilted)| {
-            let loss = self.loss(i);
-            worth = if worth < 1e-200 || i % 256 == 0 { self.worth(loss) } else { worth * factor };
-            (loss, worth, tilted * worth)
-        })
-    }
-
-    /// This side's bound on the delta at an epsilon of at least `floor`.
-    fn delta(&self, epsilon: f64) -> f64 {
-        let mut tail = Tail::new(self.width);
-        for (loss, _, mass) in self.descending().take_while(|(loss, ..)| *loss > epsilon) {
-            tail.include(loss, mass);
-        }
-        self.charged(epsilon, self.worth(epsilon), &tail).clamp(0.0, 1.0)
-    }
-
-    /// This side's bound on the epsilon at `delta`: the largest epsilon at which the bound on delta exceeds `delta`. None
-    /// if that lies outside of the window.
-    fn epsilon(&self, delta: f64) -> Option<f64> {
-        let mut tail = Tail::new(self.width);
-        let mut above = None;
-        for (loss, worth, mass) in self.descending() {
-            let (epsilon, worth) =
-                if loss >= self.floor { (loss, worth) } else { (self.floor, self.worth(self.floor)) };
-            if self.charged(epsilon, worth, &tail) > delta {
-                // Even at the top of the window it may be exceeded; otherwise it is crossed just above this loss.
-                return above.map(|high| self.crossing(epsilon, high, &tail, delta));
-            }
-            above = Some(epsilon);
-            tail.include(loss, mass);
-        }
-        // Not exceeded anywhere: the answer is 0 if the window reaches down to it.
-        (self.floor <= 0.0).then_some(0.0)
-    }
-
-    /// The epsilon in `[low, high]` at which the bound falls to `delta`, to the safe side.
-    fn crossing(&self, mut low: f64, mut high: f64, tail: &Tail, delta: f64) -> f64 {
-        for _ in 0..60 {
-            let mid = 0.5 * (low + high);
-            if self.charged(mid, self.worth(mid), tail) > delta { low = mid } else { high = mid }
-        }
-        match self.side {
-            Side::Upper => high,
-            Side::Lower => low,
-        }
-    }
-}
-
-/// All mass from some loss on upwards, mark by mark.
-struct Tail {
-    /// `e^-width`.
-    decay: f64,
-    lowest: f64,
-    mass: f64,
-    /// `sum p e^(lowest - l)`: relative to the lowest loss, since `e^-l` alone may underflow.
-    discounted: f64,
-}
-
-impl Tail {
-    fn new(width: f64) -> Self {
-        Self { decay: (-width).exp(), lowest: 0.0, mass: 0.0, discounted: 0.0 }
-    }
-
-    /// Adds the mass one mark below all others.
-    fn include(&mut self, loss: f64, mass: f64) {
-        self.lowest = loss;
-        self.mass += mass;
-        self.discounted = self.discounted * self.decay + mass;
-    }
-
-    /// `sum p (1 - e^(epsilon - l))` at an epsilon of at most the lowest loss.
-    fn delta(&self, epsilon: f64) -> f64 {
-        let delta = self.mass - (epsilon - self.lowest).exp() * self.discounted;
-        // Not f64::max, which would turn a NaN into nothing at all.
-        if delta < 0.0 { 0.0 } else { delta }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -391,18 +265,6 @@ mod tests {
     #[test]
     fn fast_lengths_are_even_and_smooth() {
         assert_eq!([1, 2, 7, 11, 31, 1025].map(fast_length), [2, 2, 8, 12, 32, 1152]);
-    }
-
-    #[test]
-    fn tails_of_huge_losses_neither_over_nor_underflow() {
-        let (losses, masses) = ([5000.3, 5000.2, 5000.1], [0.1, 0.2, 0.3]);
-        let mut tail = Tail::new(0.1);
-        for (loss, mass) in losses.iter().zip(masses) {
-            tail.include(*loss, mass);
-        }
-        let epsilon = 4999.9_f64;
-        let naive: f64 = losses.iter().zip(masses).map(|(l, p)| p * (1.0 - (epsilon - l).exp())).sum();
-        assert!((tail.delta(epsilon) - naive).abs() < 1e-12);
     }
 
     #[test]

@@ -241,6 +241,11 @@ impl Polygon {
         Self { ruler, first: 0, mass: vec![1.0], lost_above: 0.0, lost_below: 0.0 }
     }
 
+    /// Whether all mass is at loss 0, on a ruler of its own.
+    pub(super) fn is_indistinguishable(&self) -> bool {
+        self.mass.len() == 1
+    }
+
     /// Whether both distributions have a total mass of 1, as they must: a polygon that went wrong numerically does not.
     pub(super) fn is_whole(&self) -> bool {
         [Direction::Remove, Direction::Add].into_iter().all(|direction| {

@@ -9,6 +9,7 @@
 //! `docs/accounting.md` has the proofs.
 
 mod compose;
+mod composed;
 mod dots;
 mod ladder;
 mod moments;
@@ -342,7 +343,7 @@ impl Grid {
                 dots::below(stretched, ruler, first)
             };
             let below = dots::below(points.iter().map(|&(_, point)| point), ruler, first);
-            RungPolygons { near: below, far: rung.far.map(tangent) }
+            RungPolygons { near: below, far: rung.far.map(tangent) }.on_one_ruler()
         };
         let (upper, lower) = rayon::join(
             || ladder.rungs.par_iter().map(upper).collect::<Vec<_>>(),

@@ -28,6 +28,21 @@ pub(super) struct RungPolygons {
     pub far: Option<Polygon>,
 }
 
+impl RungPolygons {
+    /// Blending needs both polygons on the same marks. One that has collapsed to loss 0 is not, and takes the other one with
+    /// it: from below, that is always permitted.
+    pub(super) fn on_one_ruler(mut self) -> Self {
+        if let Some(far) = &mut self.far {
+            if self.near.is_indistinguishable() {
+                *far = self.near.clone();
+            } else if far.is_indistinguishable() {
+                self.near = far.clone();
+            }
+        }
+        self
+    }
+}
+
 /// All rungs' polygons on grids of one width.
 pub(super) struct Polygons {
     pub width: f64,

@@ -3,30 +3,21 @@
 use clap::Args;
 use serde::Serialize;
 use sordino_accounting::{
-    Accountant, Delta, Epsilon, Plan, SamplingRate, Steps,
-    calibrate::{self, Budget, Calibrated},
+    Accountant, Plan,
+    calibrate::{self, Calibrated},
     pld::GroupSize,
 };
 
 use crate::{
+    budget_arguments::BudgetArguments,
     problem::Problem,
     statement::{GuaranteeRecord, json, rounded_up, statement},
 };
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// The epsilon not to exceed
-    #[arg(long, value_name = "E", allow_hyphen_values = true)]
-    epsilon: Epsilon,
-    /// The delta that goes with it
-    #[arg(long, value_name = "D", allow_hyphen_values = true)]
-    delta: Delta,
-    /// Probability with which each record joins a batch
-    #[arg(long, value_name = "Q", allow_hyphen_values = true)]
-    sample_rate: SamplingRate,
-    /// Number of steps
-    #[arg(long, value_name = "T", allow_hyphen_values = true)]
-    steps: Steps,
+    #[command(flatten)]
+    budget: BudgetArguments,
     /// Who prices the plan: pld, rdp, gdp-clt, zcdp or tcdp
     #[arg(long, value_name = "NAME", default_value_t)]
     accountant: Accountant,
@@ -44,11 +35,12 @@ struct Record {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
-    let Arguments { epsilon, delta, sample_rate, steps, accountant, json: as_json } = *arguments;
-    let budget = Budget { epsilon, delta };
+    let BudgetArguments { sample_rate, steps, .. } = arguments.budget;
+    let (budget, accountant) = (arguments.budget.budget(), arguments.accountant);
+    let epsilon = budget.epsilon;
     let Calibrated { value, guarantee } =
         calibrate::noise_multiplier(budget, sample_rate, steps, accountant)?;
-    if as_json {
+    if arguments.json {
         let guarantee = GuaranteeRecord::from(guarantee);
         return Ok(json(&Record { noise_multiplier: value.get(), target_epsilon: epsilon.get(), guarantee }));
     }

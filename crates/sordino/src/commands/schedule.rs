@@ -3,30 +3,20 @@
 use clap::Args;
 use serde::Serialize;
 use sordino_accounting::{
-    Accountant, AccountingError, ClipNorm, Delta, DynamicSchedule, Epsilon, Growth, Guarantee, SamplingRate,
-    Steps,
+    Accountant, AccountingError, ClipNorm, DynamicSchedule, Growth, Guarantee,
     calibrate::{self, Budget, DynamicShape},
 };
 
 use crate::{
+    budget_arguments::BudgetArguments,
     problem::Problem,
     statement::{GuaranteeRecord, grouped, json, rounded_down, rounded_up, rows, status},
 };
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// The epsilon not to exceed
-    #[arg(long, value_name = "E", allow_hyphen_values = true)]
-    epsilon: Epsilon,
-    /// The delta that goes with it
-    #[arg(long, value_name = "D", allow_hyphen_values = true)]
-    delta: Delta,
-    /// Probability with which each record joins a batch
-    #[arg(long, value_name = "Q", allow_hyphen_values = true)]
-    sample_rate: SamplingRate,
-    /// Number of steps
-    #[arg(long, value_name = "T", allow_hyphen_values = true)]
-    steps: Steps,
+    #[command(flatten)]
+    budget: BudgetArguments,
     /// How many times larger mu (less noise) is at the end than at the start
     #[arg(long, value_name = "R", allow_hyphen_values = true)]
     rho_mu: Growth,
@@ -74,9 +64,9 @@ struct Record {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
-    let Arguments { epsilon, delta, sample_rate: rate, steps, rho_mu, rho_c, clip, json: as_json } =
-        *arguments;
-    let budget = Budget { epsilon, delta };
+    let BudgetArguments { sample_rate: rate, steps, .. } = arguments.budget;
+    let Arguments { rho_mu, rho_c, clip, .. } = *arguments;
+    let budget = arguments.budget.budget();
     let shape = DynamicShape { mu_growth: rho_mu, clip, clip_decay: rho_c, rate, steps };
     let exact = calibrate::dynamic(shape, budget, Accountant::Pld)?;
     let clt = calibrate::dynamic(shape, budget, Accountant::GdpClt)?.value;
@@ -84,15 +74,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
         what: "schedule",
         reason: "the central limit theorem's noise is not a number".to_owned(),
     })?;
-    let truth = Accountant::Pld.price(&clt_plan, delta)?;
-    if as_json {
+    let truth = Accountant::Pld.price(&clt_plan, budget.delta)?;
+    if arguments.json {
         return Ok(json(&Record {
             mu_0: exact.value.mu_0.get(),
             mu_0_clt: clt.mu_0.get(),
             guarantee: exact.guarantee.into(),
             epsilon_of_clt: truth.epsilon.get(),
             epsilon_of_clt_lower: truth.epsilon_lower.map(f64::from),
-            target_epsilon: epsilon.get(),
+            target_epsilon: budget.epsilon.get(),
             first_and_last: Ends::of(&exact.value),
             first_and_last_clt: Ends::of(&clt),
         }));

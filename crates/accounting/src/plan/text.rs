@@ -1,0 +1,153 @@
+//! Plans as text: the keys of a plan file, and what they mean together.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Cap, Entry, Sampling};
+use crate::{AccountingError, NoiseMultiplier, SamplingRate, Steps};
+
+/// An entry as it is written in a plan file.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EntryText {
+    #[serde(default, skip_serializing_if = "SamplingKind::is_default")]
+    sampling: SamplingKind,
+    noise_multiplier: OneOrMany,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sample_rate: Option<SamplingRate>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    batch_size: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    max_batch_size: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    population: Option<u64>,
+    steps: Steps,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum SamplingKind {
+    #[default]
+    Poisson,
+    FixedSize,
+    Everybody,
+}
+
+impl SamplingKind {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if passes a reference")]
+    fn is_default(&self) -> bool {
+        *self == Self::Poisson
+    }
+}
+
+/// `1.1` or `[1.1, 5.0]`.
+struct OneOrMany(Vec<NoiseMultiplier>);
+
+impl Serialize for OneOrMany {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0[..] {
+            [only] => only.serialize(serializer),
+            _ => self.0.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for OneOrMany {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl<'de> serde::de::Visitor<'de> for Visitor {
+            type Value = OneOrMany;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a noise multiplier or a list of them")
+            }
+            fn visit_f64<E: serde::de::Error>(self, v: f64) -> Result<OneOrMany, E> {
+                NoiseMultiplier::new(v).map(|z| OneOrMany(vec![z])).map_err(E::custom)
+            }
+            #[expect(clippy::cast_precision_loss, reason = "whole multipliers are small")]
+            fn visit_u64<E: serde::de::Error>(self, v: u64) -> Result<OneOrMany, E> {
+                self.visit_f64(v as f64)
+            }
+            #[expect(clippy::cast_precision_loss, reason = "whole multipliers are small")]
+            fn visit_i64<E: serde::de::Error>(self, v: i64) -> Result<OneOrMany, E> {
+                self.visit_f64(v as f64)
+            }
+            fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut seq: A) -> Result<OneOrMany, A::Error> {
+                let mut releases = Vec::new();
+                while let Some(z) = seq.next_element()? {
+                    releases.push(z);
+                }
+                Ok(OneOrMany(releases))
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+impl TryFrom<EntryText> for Entry {
+    type Error = AccountingError;
+
+    fn try_from(text: EntryText) -> Result<Self, AccountingError> {
+        let bad = |problem: &str| AccountingError::BadEntry { problem: problem.to_owned() };
+        let EntryText {
+            sampling,
+            noise_multiplier,
+            sample_rate,
+            batch_size,
+            max_batch_size,
+            population,
+            steps,
+        } = text;
+        let sampling = match (sampling, sample_rate, batch_size, max_batch_size, population) {
+            (SamplingKind::Poisson, Some(rate), None, None, None) => Sampling::Poisson { rate, cap: None },
+            (SamplingKind::Poisson, Some(rate), None, Some(max_batch_size), Some(population)) => {
+                Sampling::Poisson { rate, cap: Some(Cap { max_batch_size, population }) }
+            }
+            (SamplingKind::Poisson, Some(_), ..) => {
+                return Err(bad(
+                    "a Poisson entry takes sample_rate and, for a cap, max_batch_size with population",
+                ));
+            }
+            (SamplingKind::Poisson, None, ..) => return Err(bad("a Poisson entry needs sample_rate")),
+            (SamplingKind::FixedSize, None, Some(batch_size), None, Some(population)) => {
+                Sampling::FixedSize { batch_size, population }
+            }
+            (SamplingKind::FixedSize, ..) => {
+                return Err(bad("a fixed-size entry takes batch_size and population, and no sample_rate"));
+            }
+            (SamplingKind::Everybody, None, None, None, None) => Sampling::Everybody,
+            (SamplingKind::Everybody, ..) => {
+                return Err(bad("an entry over everybody takes only noise_multiplier and steps"));
+            }
+        };
+        Entry::new(sampling, noise_multiplier.0, steps)
+    }
+}
+
+impl From<Entry> for EntryText {
+    fn from(Entry { sampling, releases, steps }: Entry) -> Self {
+        let mut text = EntryText {
+            sampling: SamplingKind::Poisson,
+            noise_multiplier: OneOrMany(releases),
+            sample_rate: None,
+            batch_size: None,
+            max_batch_size: None,
+            population: None,
+            steps,
+        };
+        match sampling {
+            Sampling::Poisson { rate, cap } => {
+                text.sample_rate = Some(rate);
+                text.max_batch_size = cap.map(|c| c.max_batch_size);
+                text.population = cap.map(|c| c.population);
+            }
+            Sampling::FixedSize { batch_size, population } => {
+                text.sampling = SamplingKind::FixedSize;
+                text.batch_size = Some(batch_size);
+                text.population = Some(population);
+            }
+            Sampling::Everybody => text.sampling = SamplingKind::Everybody,
+        }
+        text
+    }
+}
