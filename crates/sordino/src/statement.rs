@@ -116,8 +116,10 @@ fn noise(plan: &Plan) -> String {
     }
     let range = if least < most {
         format!("multipliers from {} to {}", rounded_down(least), rounded_up(most))
-    } else {
+    } else if least.to_string().len() <= 8 {
         format!("multiplier {least}")
+    } else {
+        format!("multiplier {}", rounded_down(least))
     };
     format!("Gaussian, {range} (standard deviation / sensitivity of a step's releases)")
 }
