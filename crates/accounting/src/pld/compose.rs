@@ -123,7 +123,9 @@ fn compose(steps: &Steps<'_>, tilt: Tilt, floor: f64) -> Result<Composed, Accoun
         .collect();
     let mut product = multiply(&spectra, &factors, length / 2 + 1);
     let norms = spectra.iter().flat_map(|(near, far)| std::iter::once(near).chain(far)).map(|s| s.norm);
-    let count = steps.climbs.iter().map(super::ladder::Climb::steps).sum();
+    let count: f64 = steps.climbs.iter().map(super::ladder::Climb::steps).sum();
+    // Each step's moment is a sum of rounded masses: its relative error is at most their number times the unit round-off.
+    let rounding = 1e-7 + count * (steps.longest() + 1000.0) * f64::EPSILON;
     let slack = round_off(length, count, norms.fold(0.0, f64::max), &product) + OUTSIDE;
 
     // The spectrum of a real signal is real at its two ends; rounding must not say otherwise.
@@ -157,6 +159,7 @@ fn compose(steps: &Steps<'_>, tilt: Tilt, floor: f64) -> Result<Composed, Accoun
         lambda,
         ln_scale,
         overshoot: ln_overshoot(lambda).exp(),
+        rounding,
         lost: lost.sum(),
         wrapped,
         slack,

@@ -2,9 +2,6 @@
 
 use super::moments::{Side, float};
 
-/// Covers the rounding of the masses themselves, relative to delta.
-const MASS_ROUNDING: f64 = 1e-7;
-
 /// A composed privacy loss from `floor` on: `tilted[i]` belongs to loss `offset + (first + i) width`.
 pub(super) struct Composed {
     pub floor: f64,
@@ -16,6 +13,8 @@ pub(super) struct Composed {
     pub ln_scale: f64,
     /// The most that a unit of worth counts.
     pub overshoot: f64,
+    /// The relative rounding of the masses and of their moments.
+    pub rounding: f64,
     /// Mass at infinity.
     pub lost: f64,
     /// Mass from below the window, as a part of delta.
@@ -41,8 +40,8 @@ impl Composed {
         let plain = tail.delta(epsilon);
         let errors = worth * self.overshoot * self.slack + self.wrapped;
         match self.side {
-            Side::Upper => (plain + errors) * (1.0 + MASS_ROUNDING) + self.lost,
-            Side::Lower => (plain - errors) * (1.0 - MASS_ROUNDING),
+            Side::Upper => (plain + errors) * (1.0 + self.rounding) + self.lost,
+            Side::Lower => (plain - errors) * (1.0 - self.rounding),
         }
     }
 

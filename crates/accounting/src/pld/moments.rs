@@ -137,11 +137,17 @@ impl<'a> Steps<'a> {
         Self { laws: polygons.rungs.iter().map(laws).collect(), climbs, side, width: polygons.width }
     }
 
+    /// The number of marks of the longest law.
+    pub(super) fn longest(&self) -> f64 {
+        let all = self.laws.iter().flat_map(|rung| std::iter::once(&rung.near).chain(&rung.far));
+        float(all.map(length).max().unwrap_or(0))
+    }
+
     /// The logarithms of all laws' moments, rung by rung, near and far.
     pub(super) fn ln_moments(&self, lambda: f64) -> Vec<(f64, f64)> {
-        let all = self.laws.iter().flat_map(|rung| std::iter::once(&rung.near).chain(&rung.far));
-        let longest = all.map(length).max().unwrap_or(0);
-        let powers = (0..longest).map(|k| (-lambda.abs() * float(k) * self.width).exp()).collect();
+        #[expect(clippy::cast_possible_truncation, reason = "the length of a vector")]
+        let powers =
+            (0..self.longest() as i64).map(|k| (-lambda.abs() * float(k) * self.width).exp()).collect();
         let decay = Decay { lambda, width: self.width, powers };
         let far = |rung: &RungLaws| rung.far.as_ref().map_or(f64::NEG_INFINITY, |law| law.ln_moment(&decay));
         self.laws.iter().map(|rung| (rung.near.ln_moment(&decay), far(rung))).collect()
