@@ -40,7 +40,8 @@ pub(crate) fn upper_tail(n: u64, p: f64, k: u64) -> f64 {
         term *= ratio;
     }
     // lgamma(n) is about n ln n and good to an ulp or two, which is an error of the probability's exponent.
-    (sum * (1.0 + 1e-9 + 2e-14 * n as f64)).min(1.0)
+    let n = n as f64;
+    (sum * (1e-9 + 1e-15 * n * n.ln()).exp()).min(1.0)
 }
 
 #[cfg(test)]

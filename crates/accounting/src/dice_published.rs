@@ -32,27 +32,34 @@ pub struct DicePublished {
 
 impl DicePublished {
     /// The proved bound on delta at epsilon.
-    pub fn delta(&self, epsilon: Epsilon) -> f64 {
-        self.ln_delta(epsilon.get()).exp().min(1.0)
+    ///
+    /// # Errors
+    /// As [`epsilon`](Self::epsilon).
+    pub fn delta(&self, epsilon: Epsilon) -> Result<f64, AccountingError> {
+        self.check()?;
+        Ok(self.ln_delta(epsilon.get()).exp().min(1.0))
+    }
+
+    fn check(&self) -> Result<(), AccountingError> {
+        let numbers =
+            [("expected batch size", self.expected_batch_size), ("noise standard deviation", self.noise_std)];
+        match numbers.into_iter().find(|(_, value)| !(1e-100..1e100).contains(value)) {
+            None => Ok(()),
+            Some((what, value)) => Err(AccountingError::OutOfRange {
+                what,
+                range: "between 1e-100 and 1e100",
+                got: value.to_string(),
+                hint: "without noise there is no guarantee",
+            }),
+        }
     }
 
     /// The proved epsilon at delta: often enormous, because the algorithm's privacy is poor.
     ///
     /// # Errors
-    /// Parameters that are not positive, or that make epsilon overflow.
+    /// A batch size or noise that is not a positive number, or an epsilon that overflows.
     pub fn epsilon(&self, delta: Delta) -> Result<Epsilon, AccountingError> {
-        for (what, value) in
-            [("expected batch size", self.expected_batch_size), ("noise standard deviation", self.noise_std)]
-        {
-            if !(value.is_finite() && value > 0.0) {
-                return Err(AccountingError::OutOfRange {
-                    what,
-                    range: "a finite number above 0",
-                    got: value.to_string(),
-                    hint: "without noise there is no guarantee",
-                });
-            }
-        }
+        self.check()?;
         let exceeds = |epsilon: f64| self.ln_delta(epsilon) > delta.get().ln();
         let (mut low, mut high) = (0.0, 1.0);
         if !exceeds(low) {
@@ -61,6 +68,10 @@ impl DicePublished {
         while exceeds(high) {
             low = high;
             high *= 2.0;
+            // An epsilon beyond all numbers is refused below.
+            if high.is_infinite() {
+                return Epsilon::new(high);
+            }
         }
         while high - low > 1e-9 * high {
             let mid = 0.5 * (low + high);
@@ -79,10 +90,12 @@ impl DicePublished {
             let waiting = if tau == 0 { 0.0 } else { tau as f64 * (-p).ln_1p() };
             p.ln() + waiting + gaussian::ln_delta(epsilon, mu)
         };
-        let add = |a: f64, b: f64| if b.is_finite() { a.max(b) + (-(a - b).abs()).exp().ln_1p() } else { a };
-        (0..self.steps.get())
-            .map(term)
-            .fold(f64::NEG_INFINITY, |sum, t| if sum.is_finite() { add(sum, t) } else { t })
+        let terms: Vec<f64> = (0..self.steps.get()).map(term).collect();
+        if terms.iter().any(|t| t.is_nan()) {
+            return f64::INFINITY;
+        }
+        let top = terms.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        if top.is_infinite() { top } else { top + terms.iter().map(|t| (t - top).exp()).sum::<f64>().ln() }
     }
 }
 

@@ -67,6 +67,7 @@ impl AccountingError {
                  docs/plans.md lists the other kinds of sampling"
                 .to_owned(),
             Self::Unsupported { instead, .. } | Self::OutOfReach { instead, .. } => (*instead).to_owned(),
+            Self::NoSolution { what: "epsilon", .. } => "raise delta, or the limit that costs it".to_owned(),
             Self::NoSolution { .. } => "raise epsilon or delta, or take fewer steps".to_owned(),
         }
     }

@@ -84,9 +84,9 @@ quantity!(
 );
 quantity!(
     /// The standard deviation of the noise on a sum, divided by the sum's L2 sensitivity to one record.
-    NoiseMultiplier, "noise multiplier", "a finite number above 0",
+    NoiseMultiplier, "noise multiplier", "between 1e-6 and 1e12",
     "typical noise multipliers lie between 0.5 and 10; without noise there is no guarantee",
-    |v| v.is_finite() && v > 0.0
+    |v| (1e-6..=1e12).contains(&v)
 );
 quantity!(
     /// The L2 norm to which each record's contribution is clipped.
@@ -102,23 +102,26 @@ quantity!(
 );
 quantity!(
     /// How many times larger a schedule's last value is than its first (or, for a decay, the other way round).
-    Growth, "growth factor", "a finite number above 0",
+    Growth, "growth factor", "between 0.001 and 1000",
     "1 keeps the schedule constant; the dynamic schedules use values from 1 to 10",
-    |v| v.is_finite() && v > 0.0
+    |v| (1e-3..=1e3).contains(&v)
 );
 
-/// A number of steps, at least one.
+/// A number of steps, from 1 to 2^40.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "i64", into = "u64")]
 pub struct Steps(u64);
 
 impl Steps {
-    /// Checks that there is at least one step.
+    /// The largest number of steps: sums of steps stay far from overflow.
+    pub const MAX: u64 = 1 << 40;
+
+    /// Checks that there is at least one step, and at most [`Steps::MAX`].
     ///
     /// # Errors
-    /// Zero.
+    /// Anything else.
     pub fn new(steps: u64) -> Result<Self, AccountingError> {
-        if steps >= 1 { Ok(Self(steps)) } else { Err(Self::refused(steps)) }
+        if (1..=Self::MAX).contains(&steps) { Ok(Self(steps)) } else { Err(Self::refused(steps)) }
     }
 
     /// The number itself.
@@ -129,7 +132,7 @@ impl Steps {
     fn refused(got: impl ToString) -> AccountingError {
         AccountingError::OutOfRange {
             what: "number of steps",
-            range: "a whole number of at least 1",
+            range: "a whole number of at least 1 (and at most 2^40)",
             got: got.to_string(),
             hint: "steps = epochs / sampling rate",
         }
@@ -197,6 +200,9 @@ mod tests {
         let message = SamplingRate::new(1.7).unwrap_err().to_string();
         assert_eq!(message, "sampling rate must be in (0, 1], got 1.7");
         let message = "many".parse::<Steps>().unwrap_err().to_string();
-        assert_eq!(message, "number of steps must be a whole number of at least 1, got many");
+        assert_eq!(
+            message,
+            "number of steps must be a whole number of at least 1 (and at most 2^40), got many"
+        );
     }
 }

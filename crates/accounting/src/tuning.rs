@@ -114,6 +114,20 @@ pub fn epsilon(candidates: &[Plan], runs: Runs, delta: Delta) -> Result<Epsilon,
             reason: "there are no candidates".to_owned(),
         });
     }
+    for candidate in candidates {
+        let refused = |reason: &str| AccountingError::Unsupported {
+            accountant: "tuning",
+            entry: format!("a candidate of {} steps", candidate.steps()),
+            reason: reason.to_owned(),
+            instead: "use candidates without caps, with one kind of sampling",
+        };
+        if candidate.relation() != candidates[0].relation() {
+            return Err(refused("the candidates are priced under different relations"));
+        }
+        if candidate.is_capped() {
+            return Err(refused("what a cap on the batch adds to delta is not part of a Renyi divergence"));
+        }
+    }
     let curves = candidates.iter().map(rdp::Curve::of).collect::<Result<Vec<_>, _>>()?;
     let worst = |order: f64| largest(curves.iter().map(|curve| curve.at(order)));
     let worst_delta = |epsilon: Epsilon| -> Result<f64, AccountingError> {

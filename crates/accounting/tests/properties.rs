@@ -294,3 +294,70 @@ fn sampled_and_fixed_size_batches_do_not_mix() {
     let plan = Plan::new(vec![fixed, entry(1.0, 0.01, 5)]);
     assert!(matches!(rdp::epsilon(&plan, delta(1e-5)), Err(AccountingError::Unsupported { .. })));
 }
+
+/// One step has a closed form, down to losses of a billionth.
+#[test]
+fn tiny_losses_keep_both_ends() {
+    for (z, q, d) in [
+        (1_611.145_453_546_135_7, 1.276_613_808_402_877_8e-8, 5.550_003_241_575_792e-13),
+        (20_591.19, 1.0125e-8, 4.62e-14),
+        (1e4, 1e-3, 1e-9),
+        (1e6, 0.1, 1e-9),
+    ] {
+        let exact = |epsilon: f64| q * gaussian_delta((epsilon.exp_m1() / q).ln_1p(), 1.0 / z);
+        match pld::epsilon(&dp_sgd(z, q, 1), delta(d)) {
+            Ok(bracket) => {
+                let (lower, upper) = (bracket.lower.get(), bracket.upper.get());
+                assert!(exact(upper) <= d * (1.0 + 1e-9), "{z} {q}: {upper} {}", exact(upper));
+                assert!(
+                    lower <= 0.0 || exact(lower) >= d * (1.0 - 1e-9),
+                    "{z} {q}: {lower} {}",
+                    exact(lower)
+                );
+            }
+            Err(refused) => assert!(matches!(refused, AccountingError::OutOfReach { .. }), "{refused}"),
+        }
+    }
+}
+
+fn gaussian_delta(epsilon: f64, mu: f64) -> f64 {
+    gaussian::delta(Epsilon::new(epsilon).unwrap(), Mu::new(mu).unwrap())
+}
+
+/// Numbers at the end of their range must not overflow into a small epsilon.
+#[test]
+fn extreme_entries_are_dear_or_refused() {
+    let read = |text: &str| serde_json::from_str::<Plan>(text);
+    for refused in [
+        r#"[{"noise_multiplier":[1e-170,1.0],"sample_rate":0.01,"steps":100}]"#,
+        r#"[{"noise_multiplier":1e-310,"sample_rate":0.5,"steps":1}]"#,
+        r#"[{"noise_multiplier":1,"sample_rate":0.01,"steps":6148914691236517206}]"#,
+        r#"[{"noise_multiplier":1,"sample_rate":0.01,"max_batch_size":5,"population":18446744073709551615,"steps":1}]"#,
+    ] {
+        assert!(read(refused).is_err(), "{refused}");
+    }
+    let fixed = |z: f64| {
+        let text = format!(
+            r#"[{{"sampling":"fixed-size","noise_multiplier":{z},"batch_size":100,"population":10000,"steps":1}}]"#
+        );
+        rdp::epsilon(&read(&text).unwrap(), delta(1e-5)).unwrap().get()
+    };
+    assert!(fixed(0.01) > 3e4 && fixed(0.005) > 1.5e5 && fixed(0.001) > 3.9e6 && fixed(1e-6) > 1e12);
+    for z in [1e-6, 1e-5, 1e-3, 0.02] {
+        assert!(
+            matches!(pld::epsilon(&dp_sgd(z, 0.5, 1), delta(1e-5)), Err(AccountingError::OutOfReach { .. })),
+            "{z}"
+        );
+    }
+    // Steep multipliers on the ladder agree with rungs of their own.
+    let steep: Plan = (0..30).map(|i| entry(0.065 * (1.0 - 1e-3 * f64::from(i)), 0.01, 1)).collect();
+    let (lower, upper) = bracket(&steep, 1e-5);
+    let apart: Plan = (0..30)
+        .map(|i| entry(0.065 * (1.0 - 1e-3 * f64::from(i)), 0.01 + 1e-13 * f64::from(i % 2), 1))
+        .collect();
+    let (exact_lower, exact_upper) = bracket(&apart, 1e-5);
+    assert!(
+        lower <= exact_upper && exact_lower <= upper && upper - lower < 0.002 * upper,
+        "[{lower}, {upper}] [{exact_lower}, {exact_upper}]"
+    );
+}

@@ -13,12 +13,14 @@ pub(crate) struct GuaranteeRecord {
     delta: f64,
     accountant: &'static str,
     relation: String,
+    group_size: u32,
     proved: bool,
 }
 
-impl From<Guarantee> for GuaranteeRecord {
-    fn from(guarantee: Guarantee) -> Self {
+impl GuaranteeRecord {
+    pub(crate) fn new(guarantee: Guarantee, group: GroupSize) -> Self {
         Self {
+            group_size: group.get(),
             epsilon: guarantee.epsilon.get(),
             epsilon_lower: guarantee.epsilon_lower.map(f64::from),
             delta: guarantee.delta.get(),
@@ -92,11 +94,14 @@ pub(crate) fn status(guarantee: &Guarantee) -> String {
 fn sampling(plan: &Plan) -> String {
     let steps = grouped(plan.steps());
     let mut kinds: Vec<String> = plan.entries().iter().map(|entry| kind(entry.sampling())).collect();
+    kinds.sort();
     kinds.dedup();
     match &kinds[..] {
-        [] => "nothing is released".to_owned(),
+        [] => "nothing is released: the plan is empty".to_owned(),
+        [only] if plan.steps() == 1 => format!("{only}, in a single step"),
         [only] => format!("{only}, fresh at each of {steps} steps"),
-        [first, .., last] => format!("{} kinds over {steps} steps, from {first} to {last}", kinds.len()),
+        few if few.len() <= 4 => format!("over {steps} steps: {}", few.join("; ")),
+        [first, .., last] => format!("{} kinds over {steps} steps, such as {first} and {last}", kinds.len()),
     }
 }
 
@@ -116,10 +121,8 @@ fn noise(plan: &Plan) -> String {
     }
     let range = if least < most {
         format!("multipliers from {} to {}", rounded_down(least), rounded_up(most))
-    } else if least.to_string().len() <= 8 {
-        format!("multiplier {least}")
     } else {
-        format!("multiplier {}", rounded_down(least))
+        format!("multiplier {least}")
     };
     format!("Gaussian, {range} (standard deviation / sensitivity of a step's releases)")
 }
@@ -138,12 +141,25 @@ fn rounded(value: f64, round: impl Fn(f64) -> f64) -> String {
     if value <= 0.0 || !value.is_finite() {
         return value.to_string();
     }
+    if !(1e-6..1e7).contains(&value) {
+        return scientific(value, round);
+    }
     #[expect(clippy::cast_possible_truncation, reason = "the exponent of a finite number")]
     let decimals = 4.max(3 - value.log10().floor() as i32);
     #[expect(clippy::cast_sign_loss, reason = "at least four")]
     let digits = decimals as usize;
     let scale = 10_f64.powi(decimals);
     format!("{:.digits$}", round(value * scale) / scale)
+}
+
+/// Four significant digits and an exponent, rounded as told.
+pub(crate) fn scientific(value: f64, round: impl Fn(f64) -> f64) -> String {
+    if value <= 0.0 || !value.is_finite() {
+        return value.to_string();
+    }
+    let exponent = value.log10().floor();
+    let digits = round(value / 10_f64.powf(exponent) * 1e3) / 1e3;
+    format!("{digits:.3}e{exponent}")
 }
 
 /// A whole number with separators.
@@ -169,6 +185,8 @@ mod tests {
         assert_eq!(rounded_down(1.234_59), "1.2345");
         assert_eq!(rounded_up(0.000_123_412), "0.0001235");
         assert_eq!(rounded_up(0.0), "0");
+        assert_eq!(rounded_up(1.234_56e-9), "1.235e-9");
+        assert_eq!(rounded_down(3.225_999e42), "3.225e42");
     }
 
     #[test]

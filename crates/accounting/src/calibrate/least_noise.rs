@@ -12,9 +12,9 @@ const MAX_EVALUATIONS: usize = 80;
 /// The factors of noise between which solutions are sought.
 const RANGE: (f64, f64) = (1e-4, 1e9);
 
-/// A plan of a few dozen entries that costs about the same: a guide for searches, never a price.
-fn sketch(plan: &Plan) -> Plan {
-    const ENTRIES: usize = 24;
+/// A plan of a dozen entries that costs about the same: a guide for searches, never a price.
+pub(super) fn sketch(plan: &Plan) -> Plan {
+    const ENTRIES: usize = 12;
     let stride = plan.entries().len().div_ceil(ENTRIES).max(1);
     let middle = |run: &[Entry]| {
         let steps = run.iter().map(|entry| entry.steps().get()).sum();
@@ -55,20 +55,21 @@ impl Known {
 /// the guide fails, halving goes on.
 pub(super) fn least_noise(
     plan: impl Fn(f64) -> Result<Plan, AccountingError>,
+    sketch: impl Fn(f64) -> Result<Plan, AccountingError>,
     budget: Budget,
     accountant: Accountant,
 ) -> Result<Calibrated<f64>, AccountingError> {
     let target = budget.epsilon.get();
     if target <= 0.0 {
-        return Err(no_noise("an epsilon of 0 would need infinite noise"));
+        return Err(no_noise("an epsilon of 0 is not calibrated for; give a small positive epsilon"));
     }
     let guide = |ln_noise: f64| -> f64 {
-        let epsilon =
-            plan(ln_noise.exp()).and_then(|plan| Accountant::Rdp.price(&sketch(&plan), budget.delta));
+        let epsilon = sketch(ln_noise.exp()).and_then(|plan| Accountant::Rdp.price(&plan, budget.delta));
         epsilon.map_or(f64::INFINITY, |guarantee| guarantee.epsilon.get())
     };
     let mut known = Known::default();
     let (mut law, mut start) = (PowerLaw::default(), 0.0);
+    let mut refusal = None;
     for evaluation in 0..MAX_EVALUATIONS {
         let guided = (evaluation < 12).then(|| crossing(guide, law.guide_for(AIM * target), start));
         let next = guided.filter(|next| known.admits(*next)).unwrap_or_else(|| known.middle());
@@ -89,19 +90,33 @@ pub(super) fn least_noise(
                 known.short = Some(next);
             }
             // Too little noise for this accountant: more is needed in any case.
-            Err(AccountingError::OutOfReach { .. } | AccountingError::Unsupported { .. })
+            Err(error @ (AccountingError::OutOfReach { .. } | AccountingError::Unsupported { .. }))
                 if known.enough.is_some() || next < 3.0 =>
             {
                 known.short = Some(next);
+                refusal = Some(error);
+                // Between "enough" and what the accountant refuses, the target is not to be had.
+                if known.enough.is_some_and(|(enough, _)| enough - next < 0.05) {
+                    break;
+                }
+                continue;
             }
             Err(error) => return Err(error),
         }
+        refusal = refusal.filter(|_| known.enough.is_some_and(|(enough, _)| enough.total_cmp(&next).is_eq()));
         if let (Some(short), Some((enough, found))) = (known.short, known.enough) {
             // An accountant with a jump: nothing lies between "too much" and "enough".
             if enough - short < 1e-9 {
                 return Ok(Calibrated { value: enough.exp(), guarantee: found });
             }
         }
+    }
+    if let Some(refusal) = refusal {
+        return Err(refusal);
+    }
+    // Less and less noise was always enough.
+    if let (None, Some((enough, guarantee))) = (known.short, known.enough) {
+        return Ok(Calibrated { value: enough.exp(), guarantee });
     }
     Err(no_noise(&format!("none between {:e} and {:e} reaches epsilon = {target}", RANGE.0, RANGE.1)))
 }
@@ -149,7 +164,7 @@ fn crossing(f: impl Fn(f64) -> f64, value: f64, start: f64) -> f64 {
         (near, far) = (far, far + direction * stride);
     }
     let (mut low, mut high) = if direction > 0.0 { (near, far) } else { (far, near) };
-    while high - low > 1e-5 {
+    while high - low > 1e-4 {
         let mid = 0.5 * (low + high);
         if too_little(mid) { low = mid } else { high = mid }
     }

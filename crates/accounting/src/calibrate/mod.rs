@@ -7,11 +7,11 @@ mod algorithms;
 mod least_noise;
 
 use crate::{
-    Accountant, AccountingError, ClipNorm, Delta, DynamicSchedule, Epsilon, Growth, Guarantee, Mu,
+    Accountant, AccountingError, ClipNorm, Delta, DynamicSchedule, Entry, Epsilon, Growth, Guarantee, Mu,
     NoiseMultiplier, Plan, SamplingRate, Steps, gaussian,
 };
 
-use least_noise::least_noise;
+use least_noise::{least_noise, sketch};
 
 pub use algorithms::{Coupled, DiceC, Phase, dice_c, dp_c4, remaining_noise_multiplier};
 
@@ -70,7 +70,8 @@ pub fn noise_scale(
     if plan.entries().is_empty() {
         return Err(no_noise("the plan is empty"));
     }
-    least_noise(|factor| plan.scaled(factor), budget, accountant)
+    let small = sketch(plan);
+    least_noise(|factor| plan.scaled(factor), |factor| small.scaled(factor), budget, accountant)
 }
 
 /// The largest number of DP-SGD steps within a budget.
@@ -140,15 +141,40 @@ pub struct DynamicShape {
 }
 
 impl DynamicShape {
+    /// A schedule has an entry for every step; more than this would not be worth their memory.
+    const MAX_STEPS: u64 = 5_000_000;
+
     fn at(&self, mu_0: f64) -> Result<DynamicSchedule, AccountingError> {
         let Self { mu_growth, clip, clip_decay, rate, steps } = *self;
         Ok(DynamicSchedule { mu_0: Mu::new(mu_0)?, mu_growth, clip, clip_decay, rate, steps })
     }
 
     fn plan(&self, mu_0: f64) -> Result<Plan, AccountingError> {
+        if self.steps.get() > Self::MAX_STEPS {
+            return Err(AccountingError::NoSolution {
+                what: "schedule",
+                reason: format!("it may have at most {} steps, got {}", Self::MAX_STEPS, self.steps),
+            });
+        }
         self.at(mu_0)?
             .plan()
             .ok_or_else(|| no_noise(&format!("mu_0 = {mu_0} leaves the range of noise multipliers")))
+    }
+}
+
+impl DynamicShape {
+    /// A few steps that stand for many: a guide for searches, never a price.
+    fn sketch(&self, mu_0: f64) -> Result<Plan, AccountingError> {
+        let parts = self.steps.get().min(12);
+        let few = Self { steps: Steps::new(parts)?, ..*self };
+        let each = Steps::new(self.steps.get().div_ceil(parts))?;
+        let entries = few
+            .plan(mu_0)?
+            .entries()
+            .iter()
+            .map(|entry| Entry::new(entry.sampling(), entry.releases().to_vec(), each))
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(Plan::new(entries))
     }
 }
 
@@ -161,7 +187,8 @@ pub fn dynamic(
     budget: Budget,
     accountant: Accountant,
 ) -> Result<Calibrated<DynamicSchedule>, AccountingError> {
-    let Calibrated { value, guarantee } = least_noise(|noise| shape.plan(1.0 / noise), budget, accountant)?;
+    let (plan, sketch) = (|noise: f64| shape.plan(1.0 / noise), |noise: f64| shape.sketch(1.0 / noise));
+    let Calibrated { value, guarantee } = least_noise(plan, sketch, budget, accountant)?;
     Ok(Calibrated { value: shape.at(1.0 / value)?, guarantee })
 }
 

@@ -98,6 +98,8 @@ pub struct Entry {
 }
 
 impl Entry {
+    const MAX_POPULATION: u64 = 1 << 40;
+
     /// An entry with any sampling and any number of releases per step.
     ///
     /// # Errors
@@ -119,6 +121,9 @@ impl Entry {
             }
             Sampling::Poisson { cap: None, .. } | Sampling::Everybody => (1, 1, ""),
         };
+        if population > Self::MAX_POPULATION {
+            return bad(format!("population must be at most 2^40, got {population}"));
+        }
         if size == 0 || size > population {
             return bad(format!("{name} must be between 1 and the population of {population}, got {size}"));
         }
@@ -208,6 +213,11 @@ impl Plan {
     pub fn relation(&self) -> Relation {
         let fixed = self.entries.iter().any(|e| matches!(e.sampling, Sampling::FixedSize { .. }));
         if fixed { Relation::ReplaceOne } else { Relation::ZeroOut }
+    }
+
+    /// Whether some batches are cut to a maximal size.
+    pub(crate) fn is_capped(&self) -> bool {
+        self.entries.iter().any(|e| matches!(e.sampling, Sampling::Poisson { cap: Some(_), .. }))
     }
 
     /// The same plan with all multipliers times `factor`.
@@ -313,9 +323,9 @@ mod tests {
             (r#"[{"noise":1,"sample_rate":0.1,"steps":1}]"#, "unknown field `noise`"),
             (r#"[{"noise_multiplier":1,"steps":1}]"#, "needs sample_rate"),
             (r#"[{"noise_multiplier":1,"sample_rate":1.7,"steps":1}]"#, "in (0, 1], got 1.7"),
-            (r#"[{"noise_multiplier":-1,"sample_rate":0.1,"steps":1}]"#, "above 0, got -1"),
+            (r#"[{"noise_multiplier":-1,"sample_rate":0.1,"steps":1}]"#, "got -1"),
             (r#"[{"noise_multiplier":[],"sample_rate":0.1,"steps":1}]"#, "at least one"),
-            (r#"[{"noise_multiplier":1,"sample_rate":0.1,"steps":-4}]"#, "at least 1, got -4"),
+            (r#"[{"noise_multiplier":1,"sample_rate":0.1,"steps":-4}]"#, "got -4"),
             (r#"[{"noise_multiplier":1,"sample_rate":0.1,"batch_size":3,"steps":1}]"#, "takes sample_rate"),
             (
                 r#"[{"sampling":"fixed-size","noise_multiplier":1,"batch_size":9,"population":8,"steps":1}]"#,

@@ -29,8 +29,8 @@ use crate::{AccountingError, Bracket};
 const OUTSIDE: f64 = 1e-9;
 /// What mass from below the window may add to delta, relative to delta, as a logarithm.
 const LN_WRAPPED: f64 = -18.0;
-/// Longer transforms are refused.
-const MAX_LENGTH: f64 = 8.0 * 1024.0 * 1024.0;
+/// Longer transforms, over all rungs together, are refused.
+const MAX_LENGTH: f64 = 16.0 * 1024.0 * 1024.0;
 /// A generous constant in front of the textbook bound on a transform's relative error, `c u log2(n)`.
 const FFT_ERROR: f64 = 4.0 * f64::EPSILON;
 /// Spectral values below this are zero for all purposes.
@@ -75,10 +75,13 @@ fn compose(steps: &Steps<'_>, tilt: Tilt, floor: f64) -> Result<Composed, Accoun
         steps.climbs.iter().map(|climb| climb.steps() * steps.ln_blended(climb, &ln_moments)).sum();
     let high = steps.reach(lambda, tilt.reaching_tilt, OUTSIDE);
     let extent = (high - floor).max(tilt.fall / lambda);
+    #[expect(clippy::cast_precision_loss, reason = "a number of rungs")]
+    let rungs = steps.laws.len() as f64;
     let points = extent / width + 3.0;
-    if !(points <= MAX_LENGTH && ln_scale.is_finite()) {
+    if !(high.is_finite() && points * rungs <= MAX_LENGTH && ln_scale.is_finite()) {
         return Err(out_of_reach(format!(
-            "it would need a grid of {points:.1e} points, and has at most {MAX_LENGTH:.1e}"
+            "it would need to compose {:.1e} grid points, and has at most {MAX_LENGTH:.1e}",
+            points * rungs
         )));
     }
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most MAX_LENGTH")]

@@ -99,33 +99,36 @@ impl Composed {
     }
 }
 
-/// All mass from some loss on upwards, mark by mark.
+/// All mass from some loss on upwards, mark by mark, and the delta it makes. Only positive numbers are added, so that
+/// nothing cancels however narrow the marks are.
 struct Tail {
-    /// `e^-width`.
-    decay: f64,
+    width: f64,
     lowest: f64,
     mass: f64,
-    /// `sum p e^(lowest - l)`: relative to the lowest loss, since `e^-l` alone may underflow.
-    discounted: f64,
+    /// `sum p (1 - e^(lowest - l))`.
+    delta_at_lowest: f64,
 }
 
 impl Tail {
     fn new(width: f64) -> Self {
-        Self { decay: (-width).exp(), lowest: 0.0, mass: 0.0, discounted: 0.0 }
+        Self { width, lowest: 0.0, mass: 0.0, delta_at_lowest: 0.0 }
     }
 
     /// Adds the mass one mark below all others.
     fn include(&mut self, loss: f64, mass: f64) {
+        self.delta_at_lowest = self.delta_below(self.width);
         self.lowest = loss;
         self.mass += mass;
-        self.discounted = self.discounted * self.decay + mass;
     }
 
     /// `sum p (1 - e^(epsilon - l))` at an epsilon of at most the lowest loss.
     fn delta(&self, epsilon: f64) -> f64 {
-        let delta = self.mass - (epsilon - self.lowest).exp() * self.discounted;
-        // Not f64::max, which would turn a NaN into nothing at all.
-        if delta < 0.0 { 0.0 } else { delta }
+        self.delta_below(self.lowest - epsilon)
+    }
+
+    /// The same at `distance` below the lowest loss.
+    fn delta_below(&self, distance: f64) -> f64 {
+        -(-distance).exp_m1() * self.mass + (-distance).exp() * self.delta_at_lowest
     }
 }
 

@@ -17,6 +17,7 @@
 //! Loss Distributions" (2022), for the polygon above and the meaning of corners.
 
 use super::pair::Point;
+use crate::gaussian::positive_part;
 
 /// Which two hypotheses are compared: both must be, because neither is always the worse one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,7 +104,8 @@ struct Corners {
 
 /// The polygon above the curve, given the curve at the marks from `first` on.
 pub(super) fn above(at_marks: impl Iterator<Item = Point>, ruler: Ruler, first: i64) -> Polygon {
-    let (right, left) = at_marks.map(|Point { right, left, .. }| (right.max(0.0), left.max(0.0))).unzip();
+    let (right, left) =
+        at_marks.map(|Point { right, left, .. }| (positive_part(right), positive_part(left))).unzip();
     let corners = Corners { ruler, first, right, left };
     let all = (0..corners.right.len()).collect();
     corners.polygon(all)
@@ -222,7 +224,7 @@ impl Corners {
         for (i, &corner) in kept.iter().enumerate() {
             let before = i.checked_sub(1).map(|i| kept[i]);
             // Rounding may leave a mass of -1e-17 where there is none.
-            mass[corner] = self.mass(before, corner, kept.get(i + 1).copied()).max(0.0);
+            mass[corner] = positive_part(self.mass(before, corner, kept.get(i + 1).copied()));
         }
         Polygon {
             ruler: self.ruler,

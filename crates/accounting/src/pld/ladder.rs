@@ -95,11 +95,11 @@ impl Ladder {
         while let Some(&&(base, _)) = steps.peek() {
             // Each rung stands on the first step that the last one does not reach.
             let next = base.mu * (1.0 + spacing / (1.0 + base.mu * base.mu));
-            let u = Pair::gaussian_total_variation;
-            let reach = u(next) - u(base.mu);
+            let distance = |mu: f64| Pair::total_variation_between(base.mu, mu);
+            let reach = distance(next);
             let mut blends: BTreeMap<u64, (f64, u64)> = BTreeMap::new();
             while let Some((pair, count)) = steps.next_if(|(pair, _)| pair.mu < next) {
-                let blend = ((u(pair.mu) - u(base.mu)) / reach).clamp(0.0, 1.0);
+                let blend = (distance(pair.mu) / reach).clamp(0.0, 1.0);
                 let entry = blends.entry(blend.to_bits()).or_insert((blend, 0));
                 entry.1 += count;
             }
@@ -115,7 +115,13 @@ impl Ladder {
 /// Climbs at these positions; many are gathered on [`LEVELS`] levels, rounded outwards.
 fn rounded(blends: BTreeMap<u64, (f64, u64)>, rung: usize) -> Vec<Climb> {
     if blends.len() <= LEVELS {
-        let climb = |(blend, count)| Climb { rung, blend_low: blend, blend_high: blend, count };
+        // The last digits of a position are rounded outwards too.
+        let climb = |(blend, count): (f64, u64)| Climb {
+            rung,
+            blend_low: blend * (1.0 - 1e-9),
+            blend_high: (blend * (1.0 + 1e-9)).min(1.0),
+            count,
+        };
         return blends.into_values().map(climb).collect();
     }
     #[expect(clippy::cast_precision_loss, reason = "a small constant")]

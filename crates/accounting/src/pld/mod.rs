@@ -40,8 +40,10 @@ const FIRST_SPACING: f64 = 0.02;
 const TRUNCATED: f64 = 1e-6;
 /// A step may not have a larger loss than this, lest its likelihood ratio overflow.
 const MAX_LOSS: f64 = 600.0;
-/// The most grid points of a single step.
-const MAX_CORNERS: f64 = 4e6;
+/// The most grid points of all rungs together: about a second of work.
+const MAX_CORNERS: f64 = 6e6;
+/// Narrower cells than this cannot be told apart from a loss of 0 in floating point.
+const MIN_WIDTH: f64 = 1e-12;
 
 /// How many records are protected together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -171,7 +173,7 @@ impl WorstCase {
                         accountant: NAME,
                         entry: entry.to_string(),
                         reason: format!("it is priced under {}", Relation::ReplaceOne),
-                        instead: "use --accountant rdp, which bounds fixed-size batches, or Poisson sampling",
+                        instead: "the rdp accountant bounds fixed-size batches: sordino epsilon --accountant rdp",
                     });
                 }
             }
@@ -180,7 +182,7 @@ impl WorstCase {
         sampled.dedup_by(|(later, count), (kept, total)| {
             let same = later == kept;
             if same {
-                *total += *count;
+                *total = total.saturating_add(*count);
             }
             same
         });
@@ -210,6 +212,10 @@ impl WorstCase {
             return Ok(Bracket { lower, upper });
         }
         if self.total_variation() * (1.0 + 1e-9) <= delta.get() {
+            return Ok(Bracket { lower: zero, upper: zero });
+        }
+        // A delta of this size is often more than what is ever spent, which is quicker to see at epsilon 0.
+        if delta.get() > 0.1 && self.delta(zero)?.upper <= delta.get() {
             return Ok(Bracket { lower: zero, upper: zero });
         }
         let bracket = self.refine(Target::Delta(delta.get()), RELATIVE_WIDTH, ABSOLUTE_WIDTH)?;
@@ -244,7 +250,9 @@ impl WorstCase {
     /// Composes on finer and finer grids until the answer's bracket is narrow enough.
     fn refine(&self, target: Target, relative: f64, absolute: f64) -> Result<Bracket<f64>, AccountingError> {
         let pairs = self.pairs();
-        let (mut width, mut spacing) = (first_width(&pairs), FIRST_SPACING);
+        let rungs = ladder(&pairs, FIRST_SPACING).rungs;
+        let narrowest = rungs.iter().map(|rung| rung.work(tail(&pairs, target))).sum::<f64>() / MAX_CORNERS;
+        let (mut width, mut spacing) = (first_width(&pairs).max(narrowest), FIRST_SPACING);
         let mut best: Option<Bracket<f64>> = None;
         for _ in 0..MAX_REFINEMENTS {
             let bracket =
@@ -277,8 +285,30 @@ impl WorstCase {
 }
 
 fn out_of_reach(reason: String) -> AccountingError {
-    let instead = "use --accountant rdp, which answers here with a looser bound, or more noise";
+    let instead = "the rdp accountant answers here with a looser bound: sordino epsilon --accountant rdp";
     AccountingError::OutOfReach { accountant: NAME, reason, instead }
+}
+
+/// The mass that may be left out at each end of a step's grid.
+#[expect(clippy::cast_precision_loss, reason = "a count of steps")]
+fn tail(pairs: &[(Pair, u64)], target: Target) -> f64 {
+    let steps: f64 = pairs.iter().map(|(_, count)| *count as f64).sum();
+    let delta = match target {
+        Target::Delta(delta) => delta,
+        // The answer is not known yet; this floor lies below every delta that matters.
+        Target::Epsilon(_) => 1e-20,
+    };
+    TRUNCATED * delta / steps
+}
+
+impl Rung {
+    /// The grid points of this rung times the width of their cells, weighted by their effort.
+    fn work(&self, tail: f64) -> f64 {
+        let (low, high) = self.far.map_or(self.pair, |far| far.pair).support(tail);
+        // Groups invert their loss numerically at every point.
+        let effort = if self.pair.group > 1 { 20.0 * f64::from(self.pair.group) } else { 1.0 };
+        (high - low) * effort * if self.far.is_some() { 3.0 } else { 1.5 }
+    }
 }
 
 /// A first guess of the grid's width: a fraction of the steps' root mean square standard deviation.
@@ -302,24 +332,24 @@ struct Grid {
 }
 
 impl Grid {
-    #[expect(clippy::cast_precision_loss, reason = "a count of steps")]
     fn new(pairs: &[(Pair, u64)], width: f64, spacing: f64, target: Target) -> Result<Self, AccountingError> {
         let ladder = ladder(pairs, spacing);
-        let steps: f64 = pairs.iter().map(|(_, count)| *count as f64).sum();
-        let delta = match target {
-            Target::Delta(delta) => delta,
-            // The answer is not known yet; this floor lies below every delta that matters.
-            Target::Epsilon(_) => 1e-20,
-        };
-        let tail = TRUNCATED * delta / steps;
+        let tail = tail(pairs, target);
         for Rung { pair, .. } in &ladder.rungs {
-            let (low, high) = pair.support(tail);
-            if !(high <= MAX_LOSS && (high - low) / width <= MAX_CORNERS) {
+            let (_, high) = pair.support(tail);
+            if !(high <= MAX_LOSS) {
                 return Err(out_of_reach(format!(
-                    "a single step with noise multiplier {:.4} may lose up to {high:.1}",
+                    "a single step with noise multiplier {:.4} may lose up to {high:.1}, and {MAX_LOSS} is the limit",
                     1.0 / pair.mu
                 )));
             }
+        }
+        let corners = ladder.rungs.iter().map(|rung| rung.work(tail)).sum::<f64>() / width;
+        if !(corners <= 1.01 * MAX_CORNERS && width >= MIN_WIDTH) {
+            return Err(out_of_reach(format!(
+                "it would need {corners:.1e} grid points of width {width:.1e}, and has at most {MAX_CORNERS:.1e} of \
+                 at least {MIN_WIDTH:.1e}"
+            )));
         }
         let ruler_around = |rung: &Rung, width: f64| {
             let ruler = Ruler::fitted(|loss| rung.pair.at(loss), width);

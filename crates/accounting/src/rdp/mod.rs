@@ -55,8 +55,17 @@ impl Order {
 /// `rho(alpha)` of a plan; infinite where no finite bound is known.
 ///
 /// # Errors
-/// A plan that mixes fixed-size batches, which are priced under replace-one, with Poisson batches, which are not.
+/// A plan that mixes fixed-size batches, which are priced under replace-one, with Poisson batches, which are not; capped
+/// batches, whose cost is a delta.
 pub fn divergence(plan: &Plan, order: Order) -> Result<f64, AccountingError> {
+    if plan.is_capped() {
+        return Err(AccountingError::Unsupported {
+            accountant: NAME,
+            entry: "capped batches".to_owned(),
+            reason: "what a cap adds to delta is not part of a Renyi divergence".to_owned(),
+            instead: "ask for epsilon, which charges it",
+        });
+    }
     Ok(Curve::of(plan)?.at(order.0))
 }
 

@@ -20,10 +20,10 @@ use std::f64::consts::PI;
 use super::Order;
 use crate::{NoiseMultiplier, SamplingRate};
 
-/// More points than this mean an order of no use to any plan: its divergence is reported as infinite.
-const MAX_POINTS: f64 = 2e5;
+/// Where more points would be needed, noise is so small that sampling hardly helps: the bound without it is used.
+const MAX_POINTS: f64 = 1e5;
 /// Covers the rounding of a sum of positive terms and the tails that are left out.
-const ROUNDING: f64 = 1.0 + 1e-11;
+const ROUNDING: f64 = 1.0 + 1e-9;
 
 /// `rho(alpha)` of one release with Poisson sampling.
 pub fn sampled_gaussian(rate: SamplingRate, noise_multiplier: NoiseMultiplier, order: Order) -> f64 {
@@ -39,12 +39,13 @@ pub(super) fn divergence(rate: f64, mu: f64, alpha: f64) -> f64 {
 
 /// `ln A(alpha)`.
 fn ln_moment(rate: f64, mu: f64, alpha: f64) -> f64 {
-    let step = (0.25_f64).min(0.3 / mu);
+    let step = (0.25_f64).min(0.45 / mu);
     // Within ten standard deviations of both ends lie all but 1e-22 of the mass of every power of w involved.
     let (low, high) = (-10.0, alpha.max(2.0) * mu + 10.0);
     let points = ((high - low) / step).ceil();
-    if points > MAX_POINTS {
-        return f64::INFINITY;
+    if !(points <= MAX_POINTS) {
+        // P is a mixture of Q and N(mu, 1), and divergences are convex.
+        return 0.5 * alpha * (alpha - 1.0) * mu * mu;
     }
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most MAX_POINTS")]
     let points = points as u32;
@@ -111,7 +112,7 @@ mod tests {
                 for alpha in [2_u32, 3, 8, 64, 300] {
                     let (got, expected) =
                         (divergence(rate, 1.0 / z, f64::from(alpha)), binomial_sum(rate, 1.0 / z, alpha));
-                    let tolerance = 1e-10 * expected + 1e-12;
+                    let tolerance = 2e-9 * expected + 1e-12;
                     assert!((got - expected).abs() < tolerance, "{rate} {z} {alpha}: {got} {expected}");
                 }
             }
@@ -122,7 +123,7 @@ mod tests {
     fn fractional_orders_match_multiprecision() {
         for &(rate, z, alpha, ln_a) in golden::LN_MOMENT {
             let got = ln_moment(rate, 1.0 / z, alpha);
-            assert!((got / ln_a - 1.0).abs() < 1e-9, "{rate} {z} {alpha}: {got:e} against {ln_a:e}");
+            assert!((got / ln_a - 1.0).abs() < 1e-10, "{rate} {z} {alpha}: {got:e} against {ln_a:e}");
         }
     }
 
@@ -142,7 +143,9 @@ mod tests {
     }
 
     #[test]
-    fn absurd_orders_are_infinite_rather_than_wrong() {
-        assert!(divergence(0.01, 10.0, 1e9).is_infinite());
+    fn absurd_orders_fall_back_to_no_sampling() {
+        let unsampled = 0.5 * 1e9 * 100.0;
+        assert!((divergence(0.01, 10.0, 1e9) / unsampled - 1.0).abs() < 1e-8);
+        assert!(divergence(0.01, 10.0, 50.0) < 0.5 * 50.0 * 100.0);
     }
 }

@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     let group = GroupSize::new(arguments.group_size)?;
     let guarantee = price(&plan, group, arguments)?;
     Ok(if arguments.json {
-        json(&GuaranteeRecord::from(guarantee))
+        json(&GuaranteeRecord::new(guarantee, group))
     } else {
         statement(&plan, group, &guarantee)
     })

@@ -2,16 +2,12 @@
 
 use clap::Args;
 use serde::Serialize;
-use sordino_accounting::{
-    Accountant, Plan,
-    calibrate::{self, Calibrated},
-    pld::GroupSize,
-};
+use sordino_accounting::{Accountant, NoiseMultiplier, Plan, calibrate, pld::GroupSize};
 
 use crate::{
     budget_arguments::BudgetArguments,
     problem::Problem,
-    statement::{GuaranteeRecord, json, rounded_up, statement},
+    statement::{GuaranteeRecord, json, statement},
 };
 
 #[derive(Args)]
@@ -38,13 +34,24 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     let BudgetArguments { sample_rate, steps, .. } = arguments.budget;
     let (budget, accountant) = (arguments.budget.budget(), arguments.accountant);
     let epsilon = budget.epsilon;
-    let Calibrated { value, guarantee } =
-        calibrate::noise_multiplier(budget, sample_rate, steps, accountant)?;
+    let least = calibrate::noise_multiplier(budget, sample_rate, steps, accountant)?.value;
+    // A number short enough to be copied, rounded up, and then priced itself.
+    let value = NoiseMultiplier::new(short(least.get()))?;
+    let plan = Plan::dp_sgd(value, sample_rate, steps);
+    let guarantee = accountant.price(&plan, budget.delta)?;
     if arguments.json {
-        let guarantee = GuaranteeRecord::from(guarantee);
+        let guarantee = GuaranteeRecord::new(guarantee, GroupSize::ONE);
         return Ok(json(&Record { noise_multiplier: value.get(), target_epsilon: epsilon.get(), guarantee }));
     }
-    let plan = Plan::dp_sgd(value, sample_rate, steps);
     let text = statement(&plan, GroupSize::ONE, &guarantee);
-    Ok(format!("A noise multiplier of {} meets epsilon <= {epsilon}.\n\n{text}", rounded_up(value.get())))
+    let meets = if guarantee.proved() { "meets" } else { "is estimated to meet (APPROXIMATE, NOT A BOUND)" };
+    Ok(format!("A noise multiplier of {value} {meets} epsilon <= {epsilon}.\n\n{text}"))
+}
+
+/// Six significant digits, rounded up.
+fn short(value: f64) -> f64 {
+    #[expect(clippy::cast_possible_truncation, reason = "the exponent of a finite number")]
+    let decimals = 5 - value.log10().floor() as i32;
+    let scale = 10_f64.powi(decimals);
+    (value * scale).ceil() / scale
 }

@@ -9,7 +9,7 @@ use sordino_accounting::{Delta, Epsilon, curve::Profile, pld};
 use crate::{
     plan_arguments::PlanArguments,
     problem::Problem,
-    statement::{json, rounded_down, rounded_up},
+    statement::{json, rounded_down, rounded_up, scientific},
 };
 
 #[derive(Args)]
@@ -20,7 +20,13 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "E", allow_hyphen_values = true)]
     epsilon: Option<Epsilon>,
     /// The delta down to which the profile goes
-    #[arg(long, value_name = "D", default_value = "1e-9", allow_hyphen_values = true)]
+    #[arg(
+        long,
+        value_name = "D",
+        default_value = "1e-9",
+        allow_hyphen_values = true,
+        conflicts_with = "epsilon"
+    )]
     floor: Delta,
     /// Print one JSON object
     #[arg(long)]
@@ -36,6 +42,9 @@ struct AtEpsilon {
     epsilon: f64,
     delta: f64,
     delta_lower: f64,
+    accountant: &'static str,
+    relation: String,
+    proved: bool,
 }
 
 #[derive(Serialize)]
@@ -69,12 +78,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
                 epsilon: epsilon.get(),
                 delta: bracket.upper,
                 delta_lower: bracket.lower,
+                accountant: "pld",
+                relation: plan.relation().to_string(),
+                proved: true,
             }));
         }
         return Ok(format!(
-            "At epsilon = {epsilon}, delta is at most {:.4e} (PROVED; the exact value is at least {:.4e}).\nRelation: {}.\n",
-            bracket.upper * (1.0 + 1e-4),
-            bracket.lower,
+            "At epsilon = {epsilon}, delta is at most {} (PROVED; the exact value is at least {}).\nRelation: {}.\n",
+            scientific(bracket.upper, f64::ceil),
+            scientific(bracket.lower, f64::floor),
             plan.relation()
         ));
     }
@@ -84,7 +96,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
         let point =
             |(epsilon, delta): &(Epsilon, f64)| ProfilePoint { epsilon: epsilon.get(), delta: *delta };
         return Ok(json(&Curves {
-            mu: profile.mu().get(),
+            mu: profile.mu()?.get(),
             mu_down_to_delta: arguments.floor.get(),
             profile: profile.points().iter().map(point).collect(),
             trade_off: trade_off
@@ -97,7 +109,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     }
     let mut text = String::from("Privacy profile (PROVED upper bounds)\n\n  epsilon     delta, at most\n");
     for (epsilon, delta) in profile.points().iter().step_by(POINTS as usize / ROWS) {
-        writeln!(text, "  {:<11} {:.3e}", rounded_up(epsilon.get()), delta * (1.0 + 1e-3))
+        writeln!(text, "  {:<11} {}", rounded_up(epsilon.get()), scientific(*delta, f64::ceil))
             .expect("writing to a string");
     }
     text += "\nA test of whether a record took part that wrongly accuses with probability a misses with at least:\n\n  a           miss\n";
@@ -108,7 +120,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
         text,
         "\nDown to delta = {}, the plan is {}-GDP: no easier to attack than telling N(0, 1) from N({1}, 1).\nRelation: {2}.\n",
         arguments.floor,
-        rounded_up(profile.mu().get()),
+        rounded_up(profile.mu()?.get()),
         plan.relation()
     )
     .expect("writing to a string");

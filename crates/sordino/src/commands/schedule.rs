@@ -5,6 +5,7 @@ use serde::Serialize;
 use sordino_accounting::{
     Accountant, AccountingError, ClipNorm, DynamicSchedule, Growth, Guarantee,
     calibrate::{self, Budget, DynamicShape},
+    pld::GroupSize,
 };
 
 use crate::{
@@ -79,7 +80,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
         return Ok(json(&Record {
             mu_0: exact.value.mu_0.get(),
             mu_0_clt: clt.mu_0.get(),
-            guarantee: exact.guarantee.into(),
+            guarantee: GuaranteeRecord::new(exact.guarantee, GroupSize::ONE),
             epsilon_of_clt: truth.epsilon.get(),
             epsilon_of_clt_lower: truth.epsilon_lower.map(f64::from),
             target_epsilon: budget.epsilon.get(),
@@ -116,7 +117,8 @@ fn text(
         ),
         (
             "schedule",
-            "mu_t = mu_0 rho_mu^(t/T), C_t = C rho_c^(-t/T), noise C_t / mu_t on the sum".to_owned(),
+            "mu_t = mu_0 rho_mu^(t/T), C_t = C rho_c^(-t/T), noise C_t / mu_t on the sum, t = 1..T"
+                .to_owned(),
         ),
         ("exact", status(guarantee)),
         (
