@@ -84,8 +84,10 @@ pub(crate) fn status(guarantee: &Guarantee) -> String {
     let proved = "PROVED upper bound, for noise and sums in real arithmetic";
     match guarantee.epsilon_lower {
         Some(lower) if lower.get() > 0.0 => {
-            let (lower, upper) = (rounded_down(lower.get()), rounded_up(guarantee.epsilon.get()));
-            format!("{proved}; the exact value lies in [{lower}, {upper}]")
+            let (low, high) = (lower.get(), guarantee.epsilon.get());
+            let wide =
+                if high > 1.01 * low + 1e-3 { " (wide: at the edge of its reach; compare rdp)" } else { "" };
+            format!("{proved}; the exact value lies in [{}, {}]{wide}", rounded_down(low), rounded_up(high))
         }
         _ => proved.to_owned(),
     }

@@ -254,11 +254,16 @@ impl WorstCase {
         let narrowest = rungs.iter().map(|rung| rung.work(tail(&pairs, target))).sum::<f64>() / MAX_CORNERS;
         let (mut width, mut spacing) = (first_width(&pairs).max(narrowest), FIRST_SPACING);
         let mut best: Option<Bracket<f64>> = None;
-        for _ in 0..MAX_REFINEMENTS {
+        for attempt in 0..MAX_REFINEMENTS {
             let bracket =
                 match Grid::new(&pairs, width, spacing, target).and_then(|grid| grid.bracket(target)) {
                     Ok(bracket) => bracket,
-                    // A bracket that is wider than wished for is better than none.
+                    // A bracket that is wider than wished for is better than none: first, or as the last resort.
+                    Err(_) if best.is_none() && attempt + 1 < MAX_REFINEMENTS => {
+                        width *= 2.0;
+                        spacing *= 1.5;
+                        continue;
+                    }
                     Err(error) => return best.ok_or(error),
                 };
             // Every bracket holds the truth, so their intersection does.
@@ -306,7 +311,7 @@ impl Rung {
     fn work(&self, tail: f64) -> f64 {
         let (low, high) = self.far.map_or(self.pair, |far| far.pair).support(tail);
         // Groups invert their loss numerically at every point.
-        let effort = if self.pair.group > 1 { 20.0 * f64::from(self.pair.group) } else { 1.0 };
+        let effort = if self.pair.group > 1 { 5.0 * f64::from(self.pair.group) } else { 1.0 };
         (high - low) * effort * if self.far.is_some() { 3.0 } else { 1.5 }
     }
 }
