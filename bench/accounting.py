@@ -168,9 +168,9 @@ def many_multipliers(table, folder, limit):
     steps, theirs, epsilon = dp_accounting_prefix(multipliers, limit)
     what = f"the first {steps:,} of them"
     prefix, answer = sordino("epsilon", "--plan", plan_file(folder, multipliers[:steps]), "--delta", repr(DELTA))
-    bracket = f"[{answer['epsilon_lower']:.5f}, {answer['epsilon']:.5f}]"
+    bracket = f"[{answer['epsilon_lower']:.6f}, {answer['epsilon']:.6f}]"
     table.append((what, "Sordino pld", prefix, 1.0, bracket))
-    table.append((what, "dp-accounting PLD", theirs, theirs / prefix, f"{epsilon:.5f}"))
+    table.append((what, "dp-accounting PLD", theirs, theirs / prefix, f"{epsilon:.6f}"))
 
 
 def main():
