@@ -8,7 +8,7 @@ mod least_noise;
 
 use crate::{
     Accountant, AccountingError, ClipNorm, Delta, DynamicSchedule, Entry, Epsilon, Growth, Guarantee, Mu,
-    NoiseMultiplier, Plan, SamplingRate, Steps, gaussian,
+    NoiseMultiplier, Plan, SamplingRate, Steps,
 };
 
 use least_noise::{least_noise, sketch};
@@ -190,11 +190,6 @@ pub fn dynamic(
     let (plan, sketch) = (|noise: f64| shape.plan(1.0 / noise), |noise: f64| shape.sketch(1.0 / noise));
     let Calibrated { value, guarantee } = least_noise(plan, sketch, budget, accountant)?;
     Ok(Calibrated { value: shape.at(1.0 / value)?, guarantee })
-}
-
-/// The `mu` that a budget allows a single Gaussian: where the central limit theorem starts from.
-pub fn gaussian_mu(budget: Budget) -> Mu {
-    gaussian::mu(budget.epsilon, budget.delta)
 }
 
 fn no_noise(reason: &str) -> AccountingError {
