@@ -86,12 +86,7 @@ fn to_epsilon(rho: f64, omega: f64, delta: Delta) -> Result<Epsilon, AccountingE
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{NoiseMultiplier, SamplingRate, Steps, rdp::Order};
-
-    fn plan(z: f64, rate: f64, steps: u64) -> Plan {
-        let (z, rate) = (NoiseMultiplier::new(z).unwrap(), SamplingRate::new(rate).unwrap());
-        Plan::dp_sgd(z, rate, Steps::new(steps).unwrap())
-    }
+    use crate::rdp::Order;
 
     #[test]
     fn zcdp_is_at_least_as_tight_as_its_textbook_conversion() {
@@ -99,7 +94,7 @@ mod tests {
         for (z, steps) in [(10.0, 100), (1.0, 1), (50.0, 10_000)] {
             let rho = 0.5 * steps as f64 / (z * z);
             let textbook = rho + 2.0 * (rho * 1e5_f64.ln()).sqrt();
-            let epsilon = zcdp_epsilon(&plan(z, 0.01, steps), delta).unwrap().get();
+            let epsilon = zcdp_epsilon(&Plan::of_numbers(z, 0.01, steps), delta).unwrap().get();
             assert!(epsilon <= textbook && epsilon > 0.8 * textbook, "{epsilon} {textbook}");
         }
     }
@@ -109,7 +104,7 @@ mod tests {
     fn tcdp_lies_above_the_exact_divergence() {
         for rate in [0.1, 0.03, 0.004, 1e-4] {
             for z in [2.3, 3.0, 5.0, 20.0] {
-                let one = plan(z, rate, 1);
+                let one = Plan::of_numbers(z, rate, 1);
                 let Ok((rho, omega)) = tcdp_step(&one.entries()[0], Relation::ZeroOut) else { continue };
                 for part in [0.001, 0.1, 0.5, 0.9, 1.0] {
                     let order = Order::new(1.0 + part * (omega.min(1e4) - 1.0)).unwrap();
@@ -128,10 +123,13 @@ mod tests {
     fn tcdp_refuses_outside_of_its_conditions() {
         let delta = Delta::new(1e-5).unwrap();
         assert!(matches!(
-            tcdp_epsilon(&plan(1.0, 0.01, 10), delta),
+            tcdp_epsilon(&Plan::of_numbers(1.0, 0.01, 10), delta),
             Err(AccountingError::Unsupported { .. })
         ));
-        assert!(matches!(tcdp_epsilon(&plan(4.0, 0.2, 10), delta), Err(AccountingError::Unsupported { .. })));
-        assert!(tcdp_epsilon(&plan(4.0, 0.01, 10), delta).is_ok());
+        assert!(matches!(
+            tcdp_epsilon(&Plan::of_numbers(4.0, 0.2, 10), delta),
+            Err(AccountingError::Unsupported { .. })
+        ));
+        assert!(tcdp_epsilon(&Plan::of_numbers(4.0, 0.01, 10), delta).is_ok());
     }
 }

@@ -62,22 +62,18 @@ pub fn epsilon(plan: &Plan, delta: Delta) -> Result<Epsilon, AccountingError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{NoiseMultiplier, SamplingRate, Steps};
-
-    fn plan(z: f64, rate: f64, steps: u64) -> Plan {
-        let (z, rate) = (NoiseMultiplier::new(z).unwrap(), SamplingRate::new(rate).unwrap());
-        Plan::dp_sgd(z, rate, Steps::new(steps).unwrap())
-    }
 
     #[test]
     fn matches_published_values() {
         // Bu et al. 2020, figure 4, MNIST with batch 256: mu and epsilon to two decimals.
         let rate = 256.0 / 60_000.0;
-        assert!((mu(&plan(0.638, rate, 16_406)).unwrap().get() - 1.78).abs() < 0.005);
+        assert!((mu(&Plan::of_numbers(0.638, rate, 16_406)).unwrap().get() - 1.78).abs() < 0.005);
         let delta = Delta::new(1e-5).unwrap();
-        assert!((epsilon(&plan(1.06, rate, 4_687), delta).unwrap().get() - 1.34).abs() < 0.005);
+        assert!((epsilon(&Plan::of_numbers(1.06, rate, 4_687), delta).unwrap().get() - 1.34).abs() < 0.005);
         // Opacus 1.6.0, accountants_test.py.
-        assert!((epsilon(&plan(1.5, 0.04, 2249), delta).unwrap().get() - 6.599_820_769).abs() < 1e-6);
+        assert!(
+            (epsilon(&Plan::of_numbers(1.5, 0.04, 2249), delta).unwrap().get() - 6.599_820_769).abs() < 1e-6
+        );
     }
 
     #[test]
@@ -86,6 +82,6 @@ mod tests {
             r#"[{"sampling":"fixed-size","noise_multiplier":1,"batch_size":1,"population":8,"steps":1}]"#;
         let plan: Plan = serde_json::from_str(text).unwrap();
         assert!(matches!(mu(&plan), Err(AccountingError::Unsupported { .. })));
-        assert!(matches!(mu(&self::plan(1e-3, 0.1, 1)), Err(AccountingError::OutOfReach { .. })));
+        assert!(matches!(mu(&Plan::of_numbers(1e-3, 0.1, 1)), Err(AccountingError::OutOfReach { .. })));
     }
 }

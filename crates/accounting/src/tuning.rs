@@ -210,12 +210,6 @@ pub fn liu_talwar_epsilon(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{NoiseMultiplier, SamplingRate, Steps};
-
-    fn plan(z: f64, rate: f64, steps: u64) -> Plan {
-        let (z, rate) = (NoiseMultiplier::new(z).unwrap(), SamplingRate::new(rate).unwrap());
-        Plan::dp_sgd(z, rate, Steps::new(steps).unwrap())
-    }
 
     fn delta(d: f64) -> Delta {
         Delta::new(d).unwrap()
@@ -224,7 +218,7 @@ mod tests {
     /// The example of the soundness notes: E[K] = 20, one run 1.742.
     #[test]
     fn matches_the_worked_example() {
-        let base = plan(1.0, 256.0 / 50_000.0, 3900);
+        let base = Plan::of_numbers(1.0, 256.0 / 50_000.0, 3900);
         let d = delta(1e-5);
         for (eta, expected) in [(-0.5, 3.11), (0.0, 3.52), (1.0, 4.23)] {
             let runs = Runs::negative_binomial(eta, 20.0).unwrap();
@@ -246,7 +240,7 @@ mod tests {
     /// dp_accounting 0.6.0, computed with its default orders and a profile from Renyi divergences too.
     #[test]
     fn matches_repeat_and_select() {
-        let base = plan(1.0, 0.01, 1000);
+        let base = Plan::of_numbers(1.0, 0.01, 1000);
         let curve = rdp::Curve::of(&base).unwrap();
         let profile = |e: Epsilon| {
             let ln_delta = |excess: f64| {
@@ -277,7 +271,7 @@ mod tests {
     #[test]
     fn the_worst_candidate_counts() {
         let runs = Runs::negative_binomial(0.0, 10.0).unwrap();
-        let (cheap, dear) = (plan(2.0, 0.01, 100), plan(1.0, 0.01, 1000));
+        let (cheap, dear) = (Plan::of_numbers(2.0, 0.01, 100), Plan::of_numbers(1.0, 0.01, 1000));
         let both = epsilon(&[cheap, dear.clone()], runs, delta(1e-5)).unwrap();
         assert_eq!(both, epsilon(&[dear], runs, delta(1e-5)).unwrap());
     }

@@ -297,6 +297,15 @@ impl FromIterator<Entry> for Plan {
 }
 
 #[cfg(test)]
+impl Plan {
+    /// DP-SGD from plain numbers, for tests.
+    pub(crate) fn of_numbers(noise_multiplier: f64, rate: f64, steps: u64) -> Self {
+        let (z, rate) = (NoiseMultiplier::new(noise_multiplier).unwrap(), SamplingRate::new(rate).unwrap());
+        Self::dp_sgd(z, rate, Steps::new(steps).unwrap())
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
