@@ -2,6 +2,8 @@
 //!
 //! A [`Plan`] is public data: how records are sampled, and how much noise each release carries. Accountants are pure
 //! functions of a plan; an entry that an accountant cannot bound is refused by name, never approximated in silence.
+#![forbid(unsafe_code)]
+
 mod accountant;
 mod binomial;
 pub mod calibrate;

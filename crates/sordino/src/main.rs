@@ -1,4 +1,5 @@
 //! `sordino`: training with differential privacy, and guarantees that hold.
+#![forbid(unsafe_code)]
 
 mod budget_arguments;
 mod commands;

@@ -1,0 +1,110 @@
+//! Times training steps for `bench/engine.py`: `engine_steps MODEL MODE SECONDS [BATCH]`, or `engine_steps gemm-ceiling`.
+#![expect(clippy::unwrap_used, reason = "a benchmark stops at the first surprise")]
+
+use std::time::{Duration, Instant};
+
+use sordino_nn::{Engine, Inputs, Loss, Network, Query, RecordNorms, RecordWeights, Shape, Targets, models};
+
+fn model(name: &str) -> (Network, Loss, usize) {
+    let (network, batch) = match name {
+        "mnist" => (models::mnist_cnn(), 256),
+        "resnet20" => (models::resnet20(10), 128),
+        "lstm" => (models::lstm_classifier(1000, 32, 2), 128),
+        "gru" => (models::gru_classifier(1000, 32, 2), 128),
+        "transformer" => (models::transformer(1000, 64, 10), 32),
+        "mlp" => (models::mlp(784, &[512, 256], 10), 512),
+        "logistic" => (models::linear(117), 256),
+        "lenet5" => (models::lenet5(10), 256),
+        "embedding_mlp" => (models::embedding_mlp(1000, 64, 2), 256),
+        _ => panic!("no model is called {name}"),
+    };
+    let network = network.unwrap();
+    let loss = if network.outputs() == 1 { Loss::Logistic } else { Loss::cross_entropy() };
+    (network, loss, batch)
+}
+
+/// Reproducible numbers in (-1, 1).
+fn numbers(count: usize) -> Vec<f32> {
+    let mut state = 1u64;
+    (0..count)
+        .map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            ((state >> 40) as f32) / (1u64 << 23) as f32 - 1.0
+        })
+        .collect()
+}
+
+fn peak_memory() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok()).map_or(0.0, |kib| kib / 1024.0)
+}
+
+/// The fastest product of the engine: forward through a wide linear layer, on one worker and on all.
+fn ceiling() {
+    let measure = |workers: usize| {
+        let network = models::mlp(512, &[], 1024).unwrap();
+        let mut engine = Engine::with_workers(network, Loss::cross_entropy(), workers).unwrap();
+        let params = engine.network().init(1);
+        let values = numbers(4096 * 512);
+        let inputs = engine.unlabelled(Inputs::Dense(&values)).unwrap();
+        let all: Vec<usize> = (0..4096).collect();
+        let best = (0..20)
+            .map(|_| {
+                let start = Instant::now();
+                std::hint::black_box(engine.outputs(&params, &inputs, &all).unwrap());
+                start.elapsed().as_secs_f64()
+            })
+            .fold(f64::INFINITY, f64::min);
+        2.0 * 4096.0 * 512.0 * 1024.0 / best / 1e9
+    };
+    println!("{{\"gflops_per_core\":{:.1},\"gflops_two_cores\":{:.1}}}", measure(1), measure(2));
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [name, mode, seconds, rest @ ..] = &arguments[..] else {
+        return ceiling();
+    };
+    let (network, loss, batch) = model(name);
+    let batch = rest.first().map_or(batch, |text| text.parse().unwrap());
+    let gflop = network.operations() * batch as f64 / 1e9;
+    let shape = network.input();
+    let outputs = network.outputs();
+    let mut engine = Engine::new(network, loss).unwrap();
+    let params = engine.network().init(1);
+    // A pool of records of its own size, so that memory does not grow because the data does.
+    let pool = batch.min(256);
+    let values = numbers(pool * shape.len());
+    let tokens: Vec<u32> = values.iter().map(|value| ((value + 1.0) * 499.9) as u32).collect();
+    let starts: Vec<usize> = (0..=pool).map(|record| record * shape.steps()).collect();
+    let inputs = match shape {
+        Shape::Tokens { .. } => Inputs::Tokens { tokens: &tokens, starts: &starts },
+        _ => Inputs::Dense(&values),
+    };
+    let classes: Vec<u32> = (0..pool as u32).map(|record| record * 7 % outputs.max(2) as u32).collect();
+    let records = engine.records(inputs, Targets::Classes(&classes)).unwrap();
+    let chosen: Vec<usize> = (0..batch).map(|record| record % pool).collect();
+    let clip = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| {
+        weights.set(0, (1.0 / norms.total()).min(1.0) as f32);
+    };
+    let mut sums = [vec![0.0; params.values().len()]];
+    let mut step = || {
+        let query = Query::new(&params, &records, &chosen);
+        let query = if mode == "private" { query.weighed_by(&clip) } else { query };
+        std::hint::black_box(engine.pass(&query, &mut sums).unwrap());
+    };
+    (0..3).for_each(|_| step());
+    let (begun, time) = (Instant::now(), Duration::from_secs_f64(seconds.parse().unwrap()));
+    let mut times = Vec::new();
+    while begun.elapsed() < time || times.len() < 3 {
+        let start = Instant::now();
+        step();
+        times.push(format!("{:.4}", start.elapsed().as_secs_f64() * 1e3));
+    }
+    println!(
+        "{{\"model\":\"{name}\",\"mode\":\"{mode}\",\"batch\":{batch},\"ms\":[{}],\"gflop\":{gflop:.6},\"peak_mib\":{:.1}}}",
+        times.join(","),
+        peak_memory()
+    );
+}

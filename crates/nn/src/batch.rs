@@ -1,0 +1,203 @@
+//! Records as the engine reads them: borrowed, checked once, used at every step.
+
+use crate::error::NetworkError;
+use crate::loss::{Loss, Target};
+use crate::shape::Shape;
+
+/// What a network reads, for all records of a data set.
+#[derive(Debug, Clone, Copy)]
+pub enum Inputs<'a> {
+    /// Records of equal size, one after another: vectors, images channel by channel, or sequences of greatest length.
+    Dense(&'a [f32]),
+    /// Sequences of vectors; record `i` is the steps `starts[i] .. starts[i + 1]`.
+    Sequences {
+        /// All steps of all records, one after another.
+        values: &'a [f32],
+        /// Where each record starts, in steps; one more entry than records.
+        starts: &'a [usize],
+    },
+    /// Sequences of tokens; record `i` is `tokens[starts[i] .. starts[i + 1]]`.
+    Tokens {
+        /// All tokens of all records, one after another.
+        tokens: &'a [u32],
+        /// Where each record starts; one more entry than records.
+        starts: &'a [usize],
+    },
+}
+
+/// What a network should say, for all records of a data set.
+#[derive(Debug, Clone, Copy)]
+pub enum Targets<'a> {
+    /// A class for each record.
+    Classes(&'a [u32]),
+    /// `width` values for each record, one record after another.
+    Values {
+        /// All values.
+        values: &'a [f32],
+        /// Values of each record.
+        width: usize,
+    },
+}
+
+impl Targets<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Targets::Classes(classes) => classes.len(),
+            Targets::Values { values, width } => values.len() / (*width).max(1),
+        }
+    }
+}
+
+/// Inputs that fit a network; [`Engine::unlabelled`](crate::Engine::unlabelled) makes them.
+#[derive(Debug, Clone, Copy)]
+pub struct Unlabelled<'a> {
+    inputs: Inputs<'a>,
+    shape: Shape,
+    count: usize,
+}
+
+impl<'a> Unlabelled<'a> {
+    pub(crate) fn new(shape: Shape, inputs: Inputs<'a>) -> Result<Unlabelled<'a>, NetworkError> {
+        let refuse = |problem: String| Err(NetworkError::Records(problem));
+        let count = match (inputs, shape) {
+            (Inputs::Tokens { tokens, starts }, Shape::Tokens { steps, vocabulary }) => {
+                if let Some(place) = tokens.iter().position(|&token| token as usize >= vocabulary) {
+                    return refuse(format!(
+                        "token {} at place {place} is not in the vocabulary of {vocabulary}: permitted are 0 to {}",
+                        tokens[place],
+                        vocabulary - 1
+                    ));
+                }
+                check_starts(starts, steps, tokens.len())?
+            }
+            (Inputs::Sequences { values, starts }, Shape::Sequence { steps, width }) => {
+                check_starts(starts, steps, values.len() / width)?
+            }
+            (Inputs::Dense(values), Shape::Features(_) | Shape::Image { .. } | Shape::Sequence { .. }) => {
+                if values.len() % shape.len() != 0 {
+                    return refuse(format!(
+                        "{} input values are no whole number of records: a record of {shape} has {}",
+                        values.len(),
+                        shape.len()
+                    ));
+                }
+                values.len() / shape.len()
+            }
+            _ => return refuse(format!("the network reads records of {shape}; these are given in another form")),
+        };
+        Ok(Unlabelled { inputs, shape, count })
+    }
+
+    /// The number of records.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The shape of a record of greatest length.
+    pub(crate) fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// The steps of a record; 1 if it is no sequence.
+    pub(crate) fn steps(&self, record: usize) -> usize {
+        match self.inputs {
+            Inputs::Dense(_) => self.shape.steps(),
+            Inputs::Sequences { starts, .. } | Inputs::Tokens { starts, .. } => starts[record + 1] - starts[record],
+        }
+    }
+
+    /// The values of a record.
+    pub(crate) fn values(&self, record: usize) -> &'a [f32] {
+        match (self.inputs, self.shape) {
+            (Inputs::Dense(values), shape) => &values[record * shape.len()..][..shape.len()],
+            (Inputs::Sequences { values, starts }, Shape::Sequence { width, .. }) => {
+                &values[starts[record] * width..starts[record + 1] * width]
+            }
+            _ => &[],
+        }
+    }
+
+    /// The tokens of a record.
+    pub(crate) fn tokens(&self, record: usize) -> &'a [u32] {
+        match self.inputs {
+            Inputs::Tokens { tokens, starts } => &tokens[starts[record]..starts[record + 1]],
+            _ => &[],
+        }
+    }
+}
+
+/// Records that fit a network and a loss; [`Engine::records`](crate::Engine::records) makes them.
+#[derive(Debug, Clone, Copy)]
+pub struct Records<'a> {
+    pub(crate) inputs: Unlabelled<'a>,
+    targets: Targets<'a>,
+}
+
+impl<'a> Records<'a> {
+    pub(crate) fn new(
+        inputs: Unlabelled<'a>,
+        outputs: usize,
+        loss: &Loss,
+        targets: Targets<'a>,
+    ) -> Result<Records<'a>, NetworkError> {
+        let refuse = |problem: String| Err(NetworkError::Records(problem));
+        if let Targets::Values { values, width } = targets {
+            if width == 0 || values.len() % width != 0 {
+                return refuse(format!("{} target values are no whole number of records of {width}", values.len()));
+            }
+        }
+        if inputs.len() != targets.len() {
+            return refuse(format!("{} records have {} targets; every record needs one", inputs.len(), targets.len()));
+        }
+        loss.check(outputs, &targets)?;
+        Ok(Records { inputs, targets })
+    }
+
+    /// The number of records.
+    pub fn len(&self) -> usize {
+        self.inputs.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.inputs.is_empty()
+    }
+
+    /// The target of a record.
+    pub(crate) fn target(&self, record: usize) -> Target<'a> {
+        match self.targets {
+            Targets::Classes(classes) => Target::Class(classes[record]),
+            Targets::Values { values, width } => Target::Values(&values[record * width..][..width]),
+        }
+    }
+}
+
+/// Checks that records lie one after another, none empty, none too long; returns how many there are.
+fn check_starts(starts: &[usize], steps: usize, available: usize) -> Result<usize, NetworkError> {
+    let refuse = |problem: String| Err(NetworkError::Records(problem));
+    if starts.is_empty() {
+        return refuse("starts must have one more entry than there are records, got none".to_owned());
+    }
+    for (record, pair) in starts.windows(2).enumerate() {
+        if pair[1] <= pair[0] {
+            return refuse(format!("record {record} is empty: a sequence needs at least 1 step"));
+        }
+        if pair[1] - pair[0] > steps {
+            return refuse(format!(
+                "record {record} has {} steps, the network reads at most {steps}; cut it or describe a longer input",
+                pair[1] - pair[0]
+            ));
+        }
+    }
+    match starts.last() {
+        Some(&end) if end > available => {
+            refuse(format!("the last record ends at step {end}, but there are only {available}"))
+        }
+        _ => Ok(starts.len() - 1),
+    }
+}

@@ -1,0 +1,36 @@
+//! Everything that can go wrong when a network is described, loaded or fed.
+
+use thiserror::Error;
+
+/// Why a network, its parameters or its records were refused.
+#[derive(Debug, Clone, PartialEq, Error)]
+#[non_exhaustive]
+pub enum NetworkError {
+    /// A layer does not fit what comes before it.
+    #[error("layer {layer} ({kind}): {problem}")]
+    Layer {
+        /// The layer's place: `3`, or `4.body.1` inside a residual block.
+        layer: String,
+        /// The layer's type.
+        kind: &'static str,
+        /// What is wrong, with the value, what is permitted, and the cure.
+        problem: String,
+    },
+    /// The description as a whole is wrong.
+    #[error("{0}")]
+    Description(String),
+    /// Parameters do not fit the network.
+    #[error("{0}")]
+    Parameters(String),
+    /// Records do not fit the network or the loss.
+    #[error("{0}")]
+    Records(String),
+    /// A file of weights could not be read or written.
+    #[error("{path}: {problem}")]
+    File {
+        /// The file.
+        path: String,
+        /// What happened.
+        problem: String,
+    },
+}

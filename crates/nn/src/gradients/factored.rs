@@ -1,0 +1,235 @@
+//! Gradients of weight matrices, kept as their factors.
+
+use super::direct;
+use crate::kernels::{Matrix, Runs, dots, dots_against, outer_sum, vector};
+use crate::layers::{Room, Scratch};
+
+/// A weight matrix `outputs x inputs`, perhaps stored as several matrices side by side, with its biases.
+///
+/// The gradient of a record is `sum_t b_t a_t^T` for the matrix and `sum_t b_t` for every bias.
+#[derive(Debug, Clone)]
+pub(crate) struct Factored {
+    pub(crate) outputs: usize,
+    /// Each stored matrix: its columns among the inputs, and where it begins in the layer's slice.
+    pub(crate) blocks: Vec<Block>,
+    /// Where each bias begins in the layer's slice.
+    pub(crate) biases: Vec<usize>,
+    /// Which of the layer's buffers for written-out gradients is its own.
+    pub(crate) site: usize,
+}
+
+/// A stored matrix: columns `first .. first + width` of the inputs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Block {
+    pub(crate) first: usize,
+    pub(crate) width: usize,
+    pub(crate) offset: usize,
+}
+
+/// The two factors of a term: `rows` rows for each record, one record after another.
+#[derive(Clone, Copy)]
+pub(crate) struct Factor<'a> {
+    pub(crate) a: &'a [f32],
+    pub(crate) a_stride: usize,
+    pub(crate) b: &'a [f32],
+    pub(crate) b_stride: usize,
+    pub(crate) rows: usize,
+}
+
+/// Whether norms are cheaper by dot products between positions than by writing out the gradient.
+///
+/// `rows^2 (inputs + outputs)` multiply-adds stand against writing, reading and adding `inputs * outputs` floats, each of
+/// which costs about 32 of them (measured: equal near 64 rows for 256 x 256).
+pub(crate) fn gram_is_cheaper(rows: usize, inputs: usize, outputs: usize) -> bool {
+    rows * rows * (inputs + outputs) <= 32 * inputs * outputs
+}
+
+impl Factored {
+    fn inputs(&self) -> usize {
+        self.blocks.iter().map(|block| block.width).sum()
+    }
+
+    fn first_input(&self) -> usize {
+        self.blocks.first().map_or(0, |block| block.first)
+    }
+
+    /// The number of parameters: matrices, then biases, without gaps.
+    pub(crate) fn len(&self) -> usize {
+        self.inputs() * self.outputs + self.biases.len() * self.outputs
+    }
+
+    /// Where the first of its parameters lies in the layer's slice.
+    fn offset(&self) -> usize {
+        self.blocks.iter().map(|block| block.offset).chain(self.biases.iter().copied()).min().unwrap_or(0)
+    }
+
+    /// Floats for each record in [`Room::kept`].
+    pub(crate) fn kept(&self, rows: usize) -> usize {
+        if gram_is_cheaper(rows, self.inputs(), self.outputs) { 0 } else { self.len().next_multiple_of(16) }
+    }
+
+    /// Adds each record's squared gradient norm to `out`.
+    pub(crate) fn squared_norms(&self, terms: &[Factor<'_>], room: &mut Room<'_>, out: &mut [f64]) {
+        let (inputs, rows) = (self.inputs(), terms[0].rows);
+        let kept = self.kept(rows);
+        room.kept[self.site].reserve(kept * out.len());
+        for (record, out) in out.iter_mut().enumerate() {
+            if kept > 0 {
+                let gradient = &mut room.kept[self.site][record * kept..][..self.len()];
+                gradient.fill(0.0);
+                self.add_matrices(terms, record * rows, rows, gradient);
+                let bias = last(terms).record(record);
+                for &offset in &self.biases {
+                    let gradient = &mut gradient[offset - self.offset()..][..self.outputs];
+                    for row in 0..rows {
+                        vector::add(gradient, bias.b(self.outputs, row));
+                    }
+                }
+                *out += vector::squared_norm(gradient);
+                continue;
+            }
+            *out += norm_by_gram(terms, record, (self.first_input(), inputs), self.outputs, room.scratch);
+            if !self.biases.is_empty() {
+                let norm = last(terms).record(record).row_sum_norm(self.outputs, room.scratch);
+                *out += self.biases.len() as f64 * norm;
+            }
+        }
+    }
+
+    /// Adds the weighted sum of all records' gradients to the layer's slice of a sum.
+    pub(crate) fn weighted_sum(
+        &self,
+        terms: &[Factor<'_>],
+        records: usize,
+        weights: Option<&[f32]>,
+        room: &mut Room<'_>,
+        sum: &mut [f32],
+    ) {
+        let rows = terms[0].rows;
+        let kept = self.kept(rows);
+        if let (Some(weights), true) = (weights, kept > 0) {
+            let sum = &mut sum[self.offset()..][..self.len()];
+            return direct::weighted_sum(&room.kept[self.site], kept, records, Some(weights), sum);
+        }
+        let bias = last(terms);
+        for row in 0..records * rows {
+            for &offset in &self.biases {
+                let sum = &mut sum[offset..][..self.outputs];
+                match weights {
+                    None => vector::add(sum, bias.b(self.outputs, row)),
+                    Some(weights) => vector::add_scaled(sum, weights[row / rows], bias.b(self.outputs, row)),
+                }
+            }
+        }
+        for term in terms {
+            let Some(weights) = weights else {
+                self.add_matrices(&[*term], 0, records * rows, &mut sum[self.offset()..]);
+                continue;
+            };
+            // Scaling one factor scales the product: the narrow one is copied.
+            let mut scaled = *term;
+            let (first, inputs) = (self.first_input(), self.inputs());
+            let (source, stride, from, width) = match self.outputs <= inputs {
+                true => (term.b, term.b_stride, 0, self.outputs),
+                false => (term.a, term.a_stride, first, inputs),
+            };
+            room.scratch.first.reserve(records * rows * stride);
+            for row in 0..records * rows {
+                let at = row * stride + from;
+                vector::scaled(&mut room.scratch.first[at..][..width], weights[row / rows], &source[at..][..width]);
+            }
+            match self.outputs <= inputs {
+                true => scaled.b = &room.scratch.first,
+                false => scaled.a = &room.scratch.first,
+            }
+            self.add_matrices(&[scaled], 0, records * rows, &mut sum[self.offset()..]);
+        }
+    }
+
+    /// Adds `sum b a^T` over `count` rows from `first` on to every matrix in `sum`, which begins at [`offset`](Self::offset).
+    fn add_matrices(&self, terms: &[Factor<'_>], first: usize, count: usize, sum: &mut [f32]) {
+        for term in terms {
+            for block in &self.blocks {
+                let starts = [(first * term.b_stride, first * term.a_stride + block.first)];
+                let runs = Runs {
+                    starts: &starts,
+                    len: count,
+                    left_step: term.b_stride,
+                    right_step: term.a_stride,
+                };
+                let sum = &mut sum[block.offset - self.offset()..];
+                outer_sum((self.outputs, block.width), term.b, term.a, runs, sum, block.width, true);
+            }
+        }
+    }
+}
+
+/// The term that holds the difference of output gradients, or the gradient itself.
+fn last<'a>(terms: &[Factor<'a>]) -> Factor<'a> {
+    terms[terms.len() - 1]
+}
+
+impl<'a> Factor<'a> {
+    /// The part of one record.
+    fn record(self, record: usize) -> Factor<'a> {
+        let first = record * self.rows;
+        Factor { a: &self.a[first * self.a_stride..], b: &self.b[first * self.b_stride..], ..self }
+    }
+
+    fn b(&self, outputs: usize, row: usize) -> &'a [f32] {
+        &self.b[row * self.b_stride..][..outputs]
+    }
+
+    /// `|sum_t b_t|^2` of the first record.
+    fn row_sum_norm(&self, outputs: usize, scratch: &mut Scratch) -> f64 {
+        if self.rows == 1 {
+            return vector::squared_norm(self.b(outputs, 0));
+        }
+        scratch.second.reserve(outputs);
+        let sum = &mut scratch.second[..outputs];
+        sum.fill(0.0);
+        for row in 0..self.rows {
+            vector::add(sum, self.b(outputs, row));
+        }
+        vector::squared_norm(sum)
+    }
+}
+
+/// `|sum_terms sum_t b_t a_t^T|^2 = sum over pairs of positions of (a_t . a_s)(b_t . b_s)`, for one record.
+fn norm_by_gram(
+    terms: &[Factor<'_>],
+    record: usize,
+    (first, inputs): (usize, usize),
+    outputs: usize,
+    scratch: &mut Scratch,
+) -> f64 {
+    let parts: Vec<(Matrix<'_>, Matrix<'_>)> = terms
+        .iter()
+        .map(|term| {
+            let term = term.record(record);
+            let a = Matrix { data: &term.a[first..], count: term.rows, width: inputs, stride: term.a_stride };
+            let b = Matrix { data: term.b, count: term.rows, width: outputs, stride: term.b_stride };
+            (a, b)
+        })
+        .collect();
+    norm_of_outer(&parts, scratch)
+}
+
+/// The same for factors given as matrices.
+pub(crate) fn norm_of_outer(parts: &[(Matrix<'_>, Matrix<'_>)], scratch: &mut Scratch) -> f64 {
+    let mut total = 0.0;
+    for (p, (a, b)) in parts.iter().enumerate() {
+        for (q, (c, d)) in parts.iter().enumerate().skip(p) {
+            let twice = if p == q { 1.0 } else { 2.0 };
+            if a.count == 1 && c.count == 1 {
+                total += twice * vector::dot(a.row(0), c.row(0)) * vector::dot(b.row(0), d.row(0));
+                continue;
+            }
+            scratch.third.reserve(a.count * c.count);
+            dots(*a, *c, &mut scratch.third);
+            total += twice * dots_against(*b, *d, &scratch.third);
+        }
+    }
+    // A sum of squares; rounding may leave a tiny negative number, but a NaN must stay.
+    if total < 0.0 { 0.0 } else { total }
+}

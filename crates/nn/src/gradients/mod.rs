@@ -1,0 +1,10 @@
+//! Norms and weighted sums of per-record gradients, for the three ways in which parameters meet records.
+//!
+//! - [`Factored`]: a weight matrix; the gradient of a record is `sum_t b_t a_t^T` over its positions.
+//! - [`direct`]: few parameters (norms); the gradient of each record is written out.
+//! - Convolutions and embeddings have their own, beside their layers, built on these.
+
+pub(crate) mod direct;
+mod factored;
+
+pub(crate) use factored::{Block, Factor, Factored, gram_is_cheaper, norm_of_outer};

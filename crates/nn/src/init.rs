@@ -1,0 +1,59 @@
+//! How parameters begin.
+
+use rand_chacha::ChaCha12Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+/// How a parameter begins.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Init {
+    /// Every value the same.
+    Constant(f32),
+    /// Uniform in `(-bound, bound)`.
+    Uniform(f32),
+    /// Normal with mean 0.
+    Normal(f32),
+}
+
+impl Init {
+    /// Uniform in `(-1, 1) / sqrt(fan_in)`: Kaiming's rule as PyTorch sets it for linear layers, convolutions and,
+    /// with the hidden size, recurrent layers.
+    pub(crate) fn uniform_fan_in(fan_in: usize) -> Init {
+        Init::Uniform(1.0 / (fan_in as f32).sqrt())
+    }
+
+    /// Xavier's uniform rule: `sqrt(6 / (fan_in + fan_out))`.
+    pub(crate) fn xavier(fan_in: usize, fan_out: usize) -> Init {
+        Init::Uniform((6.0 / (fan_in + fan_out) as f32).sqrt())
+    }
+
+    /// Fills a parameter.
+    pub(crate) fn fill(self, values: &mut [f32], random: &mut Random) {
+        for value in values {
+            *value = match self {
+                Init::Constant(constant) => constant,
+                Init::Uniform(bound) => (2.0 * random.uniform() - 1.0) * bound,
+                Init::Normal(deviation) => random.normal() * deviation,
+            };
+        }
+    }
+}
+
+/// Public randomness for initialisation. It protects nothing and is reproducible.
+pub(crate) struct Random(ChaCha12Rng);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Random {
+        Random(ChaCha12Rng::seed_from_u64(seed))
+    }
+
+    /// Uniform in (0, 1).
+    fn uniform(&mut self) -> f32 {
+        ((self.0.next_u32() >> 8) as f32 + 0.5) / (1u32 << 24) as f32
+    }
+
+    /// Standard normal, by Box and Muller's method.
+    fn normal(&mut self) -> f32 {
+        let radius = (-2.0 * self.uniform().ln()).sqrt();
+        radius * (std::f32::consts::TAU * self.uniform()).cos()
+    }
+}

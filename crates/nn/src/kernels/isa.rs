@@ -1,0 +1,83 @@
+//! Which instructions this processor has, found out once.
+
+use std::sync::OnceLock;
+
+/// An instruction set that kernels are compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Isa {
+    /// What the compilation target guarantees.
+    Portable,
+    /// AVX2 and FMA.
+    Avx2,
+    /// AVX-512 F, VL, DQ and BW.
+    Avx512,
+}
+
+/// Whether a multiply-add is one instruction on every processor of the compilation target.
+pub(crate) const FUSED: bool = cfg!(any(target_arch = "aarch64", target_feature = "fma"));
+
+impl Isa {
+    /// The best set of this processor, or the lesser one that `SORDINO_ISA` (`avx2`, `portable`) asks for.
+    pub(crate) fn current() -> Isa {
+        static CURRENT: OnceLock<Isa> = OnceLock::new();
+        *CURRENT.get_or_init(|| {
+            let asked = match std::env::var("SORDINO_ISA").as_deref() {
+                Ok("portable") => Isa::Portable,
+                Ok("avx2") => Isa::Avx2,
+                _ => Isa::Avx512,
+            };
+            asked.min(Isa::detected())
+        })
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn detected() -> Isa {
+        let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+        let avx512 = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512bw");
+        match (avx2, avx512) {
+            (true, true) => Isa::Avx512,
+            (true, false) => Isa::Avx2,
+            _ => Isa::Portable,
+        }
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn detected() -> Isa {
+        Isa::Portable
+    }
+}
+
+/// Compiles `body::<FMA>` for each instruction set and dispatches to the best one.
+///
+/// `body` must be `#[inline(always)]`, so that it is compiled with the features of the function around it.
+macro_rules! multiversion {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $out:ty)? = $body:ident) => {
+        $(#[$meta])*
+        #[inline]
+        $vis fn $name($($arg: $type),*) $(-> $out)? {
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]
+                fn avx512($($arg: $type),*) $(-> $out)? {
+                    $body::<true>($($arg),*)
+                }
+                #[target_feature(enable = "avx2,fma")]
+                fn avx2($($arg: $type),*) $(-> $out)? {
+                    $body::<true>($($arg),*)
+                }
+                match $crate::kernels::isa::Isa::current() {
+                    // SAFETY: `current` names a set only if this processor has it.
+                    $crate::kernels::isa::Isa::Avx512 => return unsafe { avx512($($arg),*) },
+                    // SAFETY: as above.
+                    $crate::kernels::isa::Isa::Avx2 => return unsafe { avx2($($arg),*) },
+                    $crate::kernels::isa::Isa::Portable => {}
+                }
+            }
+            $body::<{ $crate::kernels::isa::FUSED }>($($arg),*)
+        }
+    };
+}
+pub(crate) use multiversion;

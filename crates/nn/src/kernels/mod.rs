@@ -1,0 +1,24 @@
+//! The arithmetic: products, outer sums, Gram sums and elementwise functions on slices.
+//!
+//! This is the only module of Sordino with `unsafe` code. Every function that the rest of the crate sees is safe: it
+//! checks the reach of its slices before a pointer is formed. Each kernel is written once, in plain Rust on lanes of
+//! sixteen floats, and compiled three times ([`isa`]): for AVX-512, for AVX2 with FMA, and for any processor.
+#![expect(unsafe_code, reason = "vector kernels; each block states why it is sound")]
+
+mod aligned;
+mod gram;
+pub(crate) mod isa;
+mod lanes;
+pub(crate) mod math;
+pub(crate) mod norm;
+mod outer;
+mod packed;
+pub(crate) mod pool;
+mod product;
+pub(crate) mod vector;
+
+pub(crate) use aligned::Aligned;
+pub(crate) use gram::{Matrix, dots, dots_against};
+pub(crate) use outer::{Runs, outer_sum};
+pub(crate) use packed::Packed;
+pub(crate) use product::{Rows, Segment, Starts, Store, product};

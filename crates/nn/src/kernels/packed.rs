@@ -1,0 +1,115 @@
+//! A right operand packed once and used for many products.
+
+use super::aligned::Aligned;
+use super::lanes::WIDTH;
+
+/// A matrix `k x n` as panels of sixteen columns, each `k` rows of sixteen floats; missing columns are zero.
+#[derive(Default)]
+pub(crate) struct Packed {
+    panels: Aligned,
+    k: usize,
+    n: usize,
+}
+
+impl Packed {
+    /// Replaces the contents by the matrix whose entry `(row, j)` is `source[start(row) + j * step]`.
+    pub(crate) fn fill(&mut self, k: usize, n: usize, source: &[f32], start: impl Fn(usize) -> usize, step: usize) {
+        self.resize(k, n);
+        for row in 0..k {
+            let source = &source[start(row)..];
+            for panel in 0..n.div_ceil(WIDTH) {
+                let out = &mut self.panels[(panel * k + row) * WIDTH..][..WIDTH];
+                let (first, width) = (panel * WIDTH, (n - panel * WIDTH).min(WIDTH));
+                for (j, out) in out[..width].iter_mut().enumerate() {
+                    *out = source[(first + j) * step];
+                }
+                out[width..].fill(0.0);
+            }
+        }
+    }
+
+    /// Replaces the contents by rows `row * stride ..` of `source`, each of which holds `n` columns.
+    pub(crate) fn fill_rows(&mut self, k: usize, n: usize, source: &[f32], stride: usize) {
+        self.resize(k, n);
+        for panel in 0..n.div_ceil(WIDTH) {
+            let (first, width) = (panel * WIDTH, (n - panel * WIDTH).min(WIDTH));
+            let out = &mut self.panels[panel * k * WIDTH..][..k * WIDTH];
+            for (row, out) in out.chunks_exact_mut(WIDTH).enumerate() {
+                let (filled, missing) = out.split_at_mut(width);
+                filled.copy_from_slice(&source[row * stride + first..][..width]);
+                missing.fill(0.0);
+            }
+        }
+    }
+
+    /// Replaces the contents by the transpose of `n` rows of `source`, each of which holds `k` floats.
+    pub(crate) fn fill_columns(&mut self, k: usize, n: usize, source: &[f32], stride: usize) {
+        self.resize(k, n);
+        for panel in 0..n.div_ceil(WIDTH) {
+            let (first, width) = (panel * WIDTH, (n - panel * WIDTH).min(WIDTH));
+            let out = &mut self.panels[panel * k * WIDTH..][..k * WIDTH];
+            if width < WIDTH {
+                out.fill(0.0);
+            }
+            // Eight rows of the source at a time, so that each line of the panel is visited twice, not sixteen times.
+            for half in (0..width).step_by(8) {
+                let columns = (width - half).min(8);
+                let source = &source[(first + half) * stride..];
+                if columns == 8 {
+                    let rows: [&[f32]; 8] = std::array::from_fn(|j| &source[j * stride..][..k]);
+                    for (i, out) in out.chunks_exact_mut(WIDTH).enumerate() {
+                        for (j, row) in rows.iter().enumerate() {
+                            out[half + j] = row[i];
+                        }
+                    }
+                } else {
+                    for j in 0..columns {
+                        for (out, value) in out.chunks_exact_mut(WIDTH).zip(&source[j * stride..][..k]) {
+                            out[half + j] = *value;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn resize(&mut self, k: usize, n: usize) {
+        self.panels.reserve(n.div_ceil(WIDTH) * k * WIDTH);
+        (self.k, self.n) = (k, n);
+    }
+
+    /// The number of rows.
+    pub(crate) fn k(&self) -> usize {
+        self.k
+    }
+
+    /// The number of columns.
+    pub(crate) fn n(&self) -> usize {
+        self.n
+    }
+
+    /// All panels: `n / 16` rounded up, each of `16 k` floats.
+    pub(super) fn panels(&self) -> &[f32] {
+        &self.panels
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_three_ways_of_packing_agree() {
+        for (k, n) in [(1, 1), (3, 16), (8, 17), (5, 40), (20, 31)] {
+            let matrix: Vec<f32> = (0..k * n).map(|i| i as f32).collect();
+            let transposed: Vec<f32> = (0..k * n).map(|i| matrix[(i % k) * n + i / k]).collect();
+            let [mut entries, mut rows, mut columns] = [Packed::default(), Packed::default(), Packed::default()];
+            entries.fill(k, n, &matrix, |row| row * n, 1);
+            rows.fill_rows(k, n, &matrix, n);
+            columns.fill_columns(k, n, &transposed, k);
+            assert_eq!(entries.panels(), rows.panels());
+            assert_eq!(entries.panels(), columns.panels());
+            assert_eq!(entries.panels()[..n.min(16)], matrix[..n.min(16)]);
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Normalises groups of channels of an image.
+
+use super::{Memory, Operation, Parameter, Pass, Room, Sizes, Term};
+use crate::gradients::direct;
+use crate::init::Init;
+use crate::kernels::norm;
+use crate::shape::Image;
+
+const EPSILON: f64 = 1e-5;
+
+/// `y = gamma (x - mean) / sqrt(variance + 1e-5) + beta`; mean and variance are those of a group of channels in a record,
+/// gamma and beta those of a channel.
+///
+/// Work is done on whole rows of pixels, against rows in which the channels' coefficients repeat.
+pub(crate) struct GroupNorm {
+    pub(crate) input: Image,
+    pub(crate) output: Image,
+    pub(crate) groups: usize,
+}
+
+impl GroupNorm {
+    fn row(&self) -> usize {
+        self.input.width * self.input.channels
+    }
+
+    /// Floats from one record's gradient to the next.
+    fn gradient(&self) -> usize {
+        (2 * self.input.channels).next_multiple_of(16)
+    }
+
+    fn each_row(&self, image: &Image, record: usize) -> impl Iterator<Item = std::ops::Range<usize>> + use<> {
+        let (image, row) = (*image, self.row());
+        (0..image.height).map(move |y| {
+            let start = record * image.record() + image.at(y, 0);
+            start..start + row
+        })
+    }
+
+    /// Sums over the pixels of a row and the channels of a group, in double precision.
+    fn by_group(&self, row: &[f32]) -> Vec<f64> {
+        let (channels, size) = (self.input.channels, self.input.channels / self.groups);
+        let mut sums = vec![0.0; self.groups];
+        for pixel in row.chunks_exact(channels) {
+            for (sum, group) in sums.iter_mut().zip(pixel.chunks_exact(size)) {
+                *sum += group.iter().map(|value| f64::from(*value)).sum::<f64>();
+            }
+        }
+        sums
+    }
+
+    fn values_in_group(&self) -> f64 {
+        (self.input.pixels() * (self.input.channels / self.groups)) as f64
+    }
+
+    /// A row in which every pixel is `of(channel)`.
+    fn repeat(&self, out: &mut [f32], of: impl Fn(usize) -> f32) {
+        let channels = self.input.channels;
+        for (channel, out) in out[..channels].iter_mut().enumerate() {
+            *out = of(channel);
+        }
+        for pixel in 1..self.input.width {
+            out.copy_within(..channels, pixel * channels);
+        }
+    }
+}
+
+impl Operation for GroupNorm {
+    fn parameters(&self) -> Vec<Parameter> {
+        let shape = [self.input.channels];
+        vec![
+            Parameter::new("weight", &shape, Init::Constant(1.0)),
+            Parameter::new("bias", &shape, Init::Constant(0.0)),
+        ]
+    }
+
+    fn memory(&self, _: usize) -> Sizes {
+        // Mean and inverse deviation of each group, then three rows for the duration of a call.
+        Sizes { gradients: self.gradient(), scratch: 2 * self.groups + 3 * self.row(), ..Sizes::default() }
+    }
+
+    fn forward(&self, pass: &Pass<'_>, x: &[f32], y: &mut [f32], memory: &mut Memory) {
+        let (channels, row, groups) = (self.input.channels, self.row(), self.groups);
+        let size = channels / groups;
+        let (gamma, beta) = pass.params.split_at(channels);
+        for (record, scratch) in
+            memory.scratch.chunks_mut(2 * groups + 3 * row).take(pass.records).enumerate()
+        {
+            let (moments, rows) = scratch.split_at_mut(2 * groups);
+            let (first, rest) = rows.split_at_mut(row);
+            let (second, third) = rest.split_at_mut(row);
+            first.fill(0.0);
+            for range in self.each_row(&self.input, record) {
+                crate::kernels::vector::add(first, &x[range]);
+            }
+            let mean: Vec<f64> = self.by_group(first).iter().map(|sum| sum / self.values_in_group()).collect();
+            self.repeat(second, |channel| mean[channel / size] as f32);
+            third.fill(0.0);
+            for range in self.each_row(&self.input, record) {
+                norm::add_squared_deviations(third, &x[range], second);
+            }
+            let inverse: Vec<f32> = self
+                .by_group(third)
+                .iter()
+                .map(|sum| (1.0 / (sum / self.values_in_group() + EPSILON).sqrt()) as f32)
+                .collect();
+            for group in 0..groups {
+                (moments[group], moments[groups + group]) = (mean[group] as f32, inverse[group]);
+            }
+            self.repeat(first, |channel| gamma[channel] * inverse[channel / size]);
+            self.repeat(second, |channel| {
+                beta[channel] - mean[channel / size] as f32 * gamma[channel] * inverse[channel / size]
+            });
+            for (from, to) in self.each_row(&self.input, record).zip(self.each_row(&self.output, record)) {
+                norm::scale_and_offset(&mut y[to], &x[from], first, second);
+            }
+        }
+    }
+
+    fn backward(
+        &self,
+        pass: &Pass<'_>,
+        x: &[f32],
+        _: &[f32],
+        dy: &mut [f32],
+        mut dx: Option<&mut [f32]>,
+        memory: &mut Memory,
+    ) {
+        let (channels, row, groups) = (self.input.channels, self.row(), self.groups);
+        let size = channels / groups;
+        let gamma = &pass.params[..channels];
+        let gradients = memory.gradients.chunks_mut(self.gradient());
+        let scratches = memory.scratch.chunks_mut(2 * groups + 3 * row);
+        for (record, (gradient, scratch)) in gradients.zip(scratches).take(pass.records).enumerate() {
+            let (moments, rows) = scratch.split_at_mut(2 * groups);
+            let (mean, inverse) = moments.split_at(groups);
+            let (first, rest) = rows.split_at_mut(row);
+            let (second, third) = rest.split_at_mut(row);
+            first.fill(0.0);
+            second.fill(0.0);
+            for (from, to) in self.each_row(&self.input, record).zip(self.each_row(&self.output, record)) {
+                norm::add_moments(first, second, &dy[to], &x[from]);
+            }
+            // dgamma = inverse (sum dy x - mean sum dy), dbeta = sum dy.
+            let (dgamma, dbeta) = gradient.split_at_mut(channels);
+            for channel in 0..channels {
+                let total = |row: &[f32]| -> f64 {
+                    row[channel..].iter().step_by(channels).map(|value| f64::from(*value)).sum()
+                };
+                let (sum, product, group) = (total(first), total(second), channel / size);
+                dbeta[channel] = sum as f32;
+                dgamma[channel] =
+                    (f64::from(inverse[group]) * (product - f64::from(mean[group]) * sum)) as f32;
+            }
+            let Some(dx) = &mut dx else { continue };
+            // dx = inverse (gamma dy - m1 - normal m2), where m1 and m2 are the group's means of gamma dy and of
+            // gamma dy times normal, and normal = (x - mean) inverse.
+            let in_group = |group: usize, of: &[f32]| -> f32 {
+                let sum: f64 = (group * size..(group + 1) * size)
+                    .map(|channel| f64::from(gamma[channel]) * f64::from(of[channel]))
+                    .sum();
+                (sum / self.values_in_group()) as f32
+            };
+            let means: Vec<(f32, f32)> =
+                (0..groups).map(|group| (in_group(group, dbeta), in_group(group, dgamma))).collect();
+            self.repeat(first, |channel| inverse[channel / size] * gamma[channel]);
+            self.repeat(second, |channel| {
+                let group = channel / size;
+                -inverse[group] * inverse[group] * means[group].1
+            });
+            self.repeat(third, |channel| {
+                let group = channel / size;
+                let (m1, m2) = means[group];
+                inverse[group] * (inverse[group] * mean[group] * m2 - m1)
+            });
+            for (from, to) in self.each_row(&self.input, record).zip(self.each_row(&self.output, record)) {
+                norm::combine(&mut dx[from.clone()], &dy[to], &x[from], [first, second, third]);
+            }
+        }
+    }
+
+    fn squared_norms(&self, terms: &[Term<'_>], _: &mut Room<'_>, out: &mut [f64]) {
+        let gradients = &terms[terms.len() - 1].memory.gradients;
+        direct::squared_norms(gradients, 2 * self.input.channels, self.gradient(), out);
+    }
+
+    fn weighted_sum(&self, terms: &[Term<'_>], weights: Option<&[f32]>, _: &mut Room<'_>, sum: &mut [f32]) {
+        let last = terms[terms.len() - 1];
+        direct::weighted_sum(&last.memory.gradients, self.gradient(), last.pass.records, weights, sum);
+    }
+}

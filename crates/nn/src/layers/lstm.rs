@@ -1,0 +1,198 @@
+//! A long short-term memory.
+
+use super::{Memory, Operation, Parameter, Pass, Room, Sizes, Term};
+use crate::gradients::{Block, Factor, Factored};
+use crate::init::Init;
+use crate::kernels::{Packed, Rows, Segment, Store, math, product, vector};
+use crate::shape::Place;
+
+/// One layer, one direction, gates in PyTorch's order `i f g o`.
+///
+/// The input and the hidden state lie side by side in one row `x h 1`, so that both weight matrices are one factored
+/// matrix and a step is one product; the 1 brings the biases.
+pub(crate) struct Lstm {
+    inputs: usize,
+    hidden: usize,
+    gradient: Factored,
+}
+
+impl Lstm {
+    pub(crate) fn new(inputs: usize, hidden: usize) -> Lstm {
+        let gates = 4 * hidden;
+        let (ih, hh) = (gates * inputs, gates * hidden);
+        let gradient = Factored {
+            outputs: gates,
+            blocks: vec![
+                Block { first: 0, width: inputs, offset: 0 },
+                Block { first: inputs, width: hidden, offset: ih },
+            ],
+            biases: vec![ih + hh, ih + hh + gates],
+            site: 0,
+        };
+        Lstm { inputs, hidden, gradient }
+    }
+
+    fn row(&self) -> usize {
+        Place::stride(self.inputs + self.hidden + 1)
+    }
+
+    fn gates(&self) -> usize {
+        Place::stride(4 * self.hidden)
+    }
+
+    fn factors<'a>(&self, terms: &[Term<'a>]) -> Vec<Factor<'a>> {
+        let factor = |term: &Term<'a>| Factor {
+            a: &term.memory.activations,
+            a_stride: self.row(),
+            b: &term.memory.gradients,
+            b_stride: self.gates(),
+            rows: term.pass.steps,
+        };
+        terms.iter().map(factor).collect()
+    }
+
+    /// The parts of a record's scratch: cells (one more than steps), their squashed values, gradients of rows, of a cell.
+    fn parts(&self, steps: usize) -> [usize; 4] {
+        [(steps + 1) * self.hidden, steps * self.hidden, steps * self.row(), self.hidden]
+    }
+}
+
+impl Operation for Lstm {
+    fn parameters(&self) -> Vec<Parameter> {
+        let (gates, init) = (4 * self.hidden, Init::uniform_fan_in(self.hidden));
+        vec![
+            Parameter::new("weight_ih_l0", &[gates, self.inputs], init),
+            Parameter::new("weight_hh_l0", &[gates, self.hidden], init),
+            Parameter::new("bias_ih_l0", &[gates], init),
+            Parameter::new("bias_hh_l0", &[gates], init),
+        ]
+    }
+
+    fn memory(&self, steps: usize) -> Sizes {
+        Sizes {
+            activations: steps * self.row(),
+            gradients: steps * self.gates(),
+            scratch: self.parts(steps).iter().sum(),
+        }
+    }
+
+    fn kept(&self, steps: usize) -> [usize; 2] {
+        [self.gradient.kept(steps), 0]
+    }
+
+    fn work(&self, steps: usize) -> [usize; 3] {
+        [steps * 4 * self.hidden * (self.inputs + self.hidden); 3]
+    }
+
+    fn pack(&self, params: &[f32], _: bool, packs: &mut Vec<Packed>) {
+        let (gates, inputs, hidden) = (4 * self.hidden, self.inputs, self.hidden);
+        let (ih, rest) = params.split_at(gates * inputs);
+        let (hh, biases) = rest.split_at(gates * hidden);
+        let width = inputs + hidden + 1;
+        let mut rows = vec![0.0; gates * width];
+        for (gate, row) in rows.chunks_exact_mut(width).enumerate() {
+            row[..inputs].copy_from_slice(&ih[gate * inputs..][..inputs]);
+            row[inputs..inputs + hidden].copy_from_slice(&hh[gate * hidden..][..hidden]);
+            row[inputs + hidden] = biases[gate] + biases[gates + gate];
+        }
+        packs.resize_with(2, Packed::default);
+        packs[0].fill_columns(width, gates, &rows, width);
+        packs[1].fill_rows(gates, inputs + hidden, &rows, width);
+    }
+
+    fn forward(&self, pass: &Pass<'_>, x: &[f32], y: &mut [f32], memory: &mut Memory) {
+        let (steps, inputs, hidden) = (pass.steps, self.inputs, self.hidden);
+        let (row, gates) = (self.row(), self.gates());
+        let (x_stride, y_stride) = (Place::stride(inputs), Place::stride(hidden));
+        let [cells, squashed, ..] = self.parts(steps);
+        let scratch = self.parts(steps).iter().sum::<usize>();
+        let rows = &mut memory.activations;
+        for place in 0..pass.records * steps {
+            let row = &mut rows[place * row..][..row];
+            row[..inputs].copy_from_slice(&x[place * x_stride..][..inputs]);
+            row[inputs + hidden] = 1.0;
+            if place % steps == 0 {
+                row[inputs..inputs + hidden].fill(0.0);
+                memory.scratch[place / steps * scratch..][..hidden].fill(0.0);
+            }
+        }
+        for step in 0..steps {
+            product(
+                &rows[step * row..],
+                Rows::Every { count: pass.records, stride: steps * row },
+                &[Segment { offset: 0, len: inputs + hidden + 1 }],
+                &pass.packs[0],
+                &mut memory.gradients[step * gates..],
+                Rows::Every { count: pass.records, stride: steps * gates },
+                Store::default(),
+            );
+            for record in 0..pass.records {
+                let place = record * steps + step;
+                let (cell, rest) = memory.scratch[record * scratch..].split_at_mut(cells);
+                let (old, new) = cell[step * hidden..].split_at_mut(hidden);
+                let squashed = &mut rest[..squashed][step * hidden..];
+                let state = &mut y[place * y_stride..][..hidden];
+                math::lstm_step(&mut memory.gradients[place * gates..][..4 * hidden], old, new, squashed, state);
+                if step + 1 < steps {
+                    rows[(place + 1) * row + inputs..][..hidden].copy_from_slice(state);
+                }
+            }
+        }
+    }
+
+    fn backward(
+        &self,
+        pass: &Pass<'_>,
+        _: &[f32],
+        _: &[f32],
+        dy: &mut [f32],
+        dx: Option<&mut [f32]>,
+        memory: &mut Memory,
+    ) {
+        let (steps, inputs, hidden) = (pass.steps, self.inputs, self.hidden);
+        let (row, gates, y_stride) = (self.row(), self.gates(), Place::stride(hidden));
+        let [cells, squashed, drows, _] = self.parts(steps);
+        let scratch = self.parts(steps).iter().sum::<usize>();
+        for record in 0..pass.records {
+            memory.scratch[record * scratch + cells + squashed + drows..][..hidden].fill(0.0);
+        }
+        for step in (0..steps).rev() {
+            for record in 0..pass.records {
+                let place = record * steps + step;
+                let (cell, rest) = memory.scratch[record * scratch..].split_at_mut(cells);
+                let (squashed, rest) = rest.split_at_mut(squashed);
+                let (drow, dcell) = rest.split_at_mut(drows);
+                let dh = &mut dy[place * y_stride..][..hidden];
+                if step + 1 < steps {
+                    vector::add(dh, &drow[(step + 1) * row + inputs..][..hidden]);
+                }
+                let gates = &mut memory.gradients[place * gates..][..4 * hidden];
+                let (old, squashed) = (&cell[step * hidden..], &squashed[step * hidden..]);
+                math::lstm_step_gradient(gates, old, squashed, dh, &mut dcell[..hidden]);
+            }
+            product(
+                &memory.gradients[step * gates..],
+                Rows::Every { count: pass.records, stride: steps * gates },
+                &[Segment { offset: 0, len: 4 * hidden }],
+                &pass.packs[1],
+                &mut memory.scratch[cells + squashed + step * row..],
+                Rows::Every { count: pass.records, stride: scratch },
+                Store::default(),
+            );
+        }
+        let Some(dx) = dx else { return };
+        let x_stride = Place::stride(inputs);
+        for place in 0..pass.records * steps {
+            let from = place / steps * scratch + cells + squashed + place % steps * row;
+            dx[place * x_stride..][..inputs].copy_from_slice(&memory.scratch[from..][..inputs]);
+        }
+    }
+
+    fn squared_norms(&self, terms: &[Term<'_>], room: &mut Room<'_>, out: &mut [f64]) {
+        self.gradient.squared_norms(&self.factors(terms), room, out);
+    }
+
+    fn weighted_sum(&self, terms: &[Term<'_>], weights: Option<&[f32]>, room: &mut Room<'_>, sum: &mut [f32]) {
+        self.gradient.weighted_sum(&self.factors(terms), terms[0].pass.records, weights, room, sum);
+    }
+}

@@ -1,0 +1,17 @@
+//! A one-layer GRU classifier.
+
+use crate::{Description, Layer, Network, NetworkError, Shape};
+
+/// An embedding of 64, a GRU with 128 hidden units, and a linear layer on its last state.
+///
+/// # Errors
+/// If the vocabulary, the number of steps or of classes is 0.
+pub fn gru_classifier(vocabulary: usize, steps: usize, classes: usize) -> Result<Network, NetworkError> {
+    Network::new(
+        &Description::new(Shape::Tokens { steps, vocabulary })
+            .named("embedding", Layer::Embedding { width: 64 })
+            .named("gru", Layer::Gru { hidden: 128 })
+            .then(Layer::LastStep)
+            .named("fc", Layer::linear(classes)),
+    )
+}

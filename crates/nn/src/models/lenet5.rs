@@ -1,0 +1,26 @@
+//! LeNet-5.
+
+use crate::{Description, Layer, Network, NetworkError, Shape};
+
+/// LeNet-5 (LeCun et al., 1998) with average pooling and tanh, for images of 1x28x28: 61,706 parameters.
+///
+/// # Errors
+/// If there are fewer than 1 classes.
+pub fn lenet5(classes: usize) -> Result<Network, NetworkError> {
+    let pool = Layer::AveragePool { kernel: 2, stride: 2 };
+    Network::new(
+        &Description::new(Shape::Image { channels: 1, height: 28, width: 28 })
+            .named("conv1", Layer::conv2d(6, 5, 1, 2))
+            .then(Layer::Tanh)
+            .then(pool.clone())
+            .named("conv2", Layer::conv2d(16, 5, 1, 0))
+            .then(Layer::Tanh)
+            .then(pool)
+            .then(Layer::Flatten)
+            .named("fc1", Layer::linear(120))
+            .then(Layer::Tanh)
+            .named("fc2", Layer::linear(84))
+            .then(Layer::Tanh)
+            .named("fc3", Layer::linear(classes)),
+    )
+}

@@ -1,0 +1,21 @@
+//! Networks that are ready to use, one file each. Parameters have names that a PyTorch user expects.
+
+mod embedding_mlp;
+mod gru;
+mod lenet5;
+mod linear;
+mod lstm;
+mod mlp;
+mod mnist_cnn;
+mod resnet20;
+mod transformer;
+
+pub use embedding_mlp::embedding_mlp;
+pub use gru::gru_classifier;
+pub use lenet5::lenet5;
+pub use linear::{linear, softmax_regression};
+pub use lstm::lstm_classifier;
+pub use mlp::mlp;
+pub use mnist_cnn::mnist_cnn;
+pub use resnet20::resnet20;
+pub use transformer::transformer;

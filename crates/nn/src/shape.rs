@@ -1,0 +1,180 @@
+//! The shape of one record on its way through a network.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The shape of one record, without the batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", from = "InputShape", into = "InputShape")]
+pub enum Shape {
+    /// A vector.
+    Features(usize),
+    /// Channels, height and width. Records are given channel by channel, as PyTorch does.
+    Image {
+        /// Channels.
+        channels: usize,
+        /// Rows of pixels.
+        height: usize,
+        /// Pixels in a row.
+        width: usize,
+    },
+    /// Vectors in order; records may be shorter than `steps`.
+    Sequence {
+        /// The greatest length.
+        steps: usize,
+        /// The length of each vector.
+        width: usize,
+    },
+    /// Whole numbers below `vocabulary` in order; records may be shorter than `steps`.
+    Tokens {
+        /// The greatest length.
+        steps: usize,
+        /// How many different tokens there are.
+        vocabulary: usize,
+    },
+}
+
+/// The same, as it is written in a file: `{ image = [1, 28, 28] }`.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+enum InputShape {
+    Features(usize),
+    Image([usize; 3]),
+    Sequence([usize; 2]),
+    Tokens { steps: usize, vocabulary: usize },
+}
+
+impl From<InputShape> for Shape {
+    fn from(shape: InputShape) -> Shape {
+        match shape {
+            InputShape::Features(n) => Shape::Features(n),
+            InputShape::Image([channels, height, width]) => Shape::Image { channels, height, width },
+            InputShape::Sequence([steps, width]) => Shape::Sequence { steps, width },
+            InputShape::Tokens { steps, vocabulary } => Shape::Tokens { steps, vocabulary },
+        }
+    }
+}
+
+impl From<Shape> for InputShape {
+    fn from(shape: Shape) -> InputShape {
+        match shape {
+            Shape::Features(n) => InputShape::Features(n),
+            Shape::Image { channels, height, width } => InputShape::Image([channels, height, width]),
+            Shape::Sequence { steps, width } => InputShape::Sequence([steps, width]),
+            Shape::Tokens { steps, vocabulary } => InputShape::Tokens { steps, vocabulary },
+        }
+    }
+}
+
+impl Shape {
+    /// The number of values in a record of greatest length.
+    pub fn len(&self) -> usize {
+        match *self {
+            Shape::Features(n) => n,
+            Shape::Image { channels, height, width } => channels * height * width,
+            Shape::Sequence { steps, width } => steps * width,
+            Shape::Tokens { steps, .. } => steps,
+        }
+    }
+
+    /// Whether a record has no values at all, which no network accepts.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The greatest number of steps of a sequence; 1 for everything else.
+    pub fn steps(&self) -> usize {
+        match *self {
+            Shape::Sequence { steps, .. } | Shape::Tokens { steps, .. } => steps,
+            _ => 1,
+        }
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Shape::Features(n) => write!(f, "{n}"),
+            Shape::Image { channels, height, width } => write!(f, "{channels}x{height}x{width}"),
+            Shape::Sequence { steps, width } => write!(f, "{steps} steps of {width}"),
+            Shape::Tokens { steps, vocabulary } => write!(f, "{steps} tokens of {vocabulary}"),
+        }
+    }
+}
+
+/// Where the values of a record lie in a chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) shape: Shape,
+    /// Zero pixels around an image, so that convolutions may reach beyond its edge.
+    pub(crate) border: usize,
+}
+
+impl Place {
+    /// Floats from one row to the next: an odd number of cache lines, so that rows spread over all sets of the cache.
+    pub(crate) fn stride(width: usize) -> usize {
+        (width.div_ceil(16) | 1) * 16
+    }
+
+    /// Floats of one record with `steps` steps.
+    pub(crate) fn record(&self, steps: usize) -> usize {
+        match self.shape {
+            Shape::Features(n) => Place::stride(n),
+            Shape::Image { .. } => {
+                let image = self.image();
+                (image.row() * (image.height + 2 * image.border)).next_multiple_of(16)
+            }
+            Shape::Sequence { width, .. } => steps * Place::stride(width),
+            Shape::Tokens { .. } => 0,
+        }
+    }
+
+    /// The row of a vector or of a step.
+    pub(crate) fn width(&self) -> usize {
+        match self.shape {
+            Shape::Features(n) => n,
+            Shape::Sequence { width, .. } => width,
+            _ => unreachable!("rows belong to features and sequences"),
+        }
+    }
+
+    /// The image's geometry.
+    pub(crate) fn image(&self) -> Image {
+        match self.shape {
+            Shape::Image { channels, height, width } => Image { channels, height, width, border: self.border },
+            _ => unreachable!("an image's geometry is asked of images"),
+        }
+    }
+}
+
+/// An image in memory: row by row, pixel by pixel, the channels of a pixel together, zeros around it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Image {
+    pub(crate) channels: usize,
+    pub(crate) height: usize,
+    pub(crate) width: usize,
+    pub(crate) border: usize,
+}
+
+impl Image {
+    /// Floats from one row of pixels to the next.
+    pub(crate) fn row(&self) -> usize {
+        (self.width + 2 * self.border) * self.channels
+    }
+
+    /// Where a pixel begins within its record.
+    pub(crate) fn at(&self, y: usize, x: usize) -> usize {
+        (y + self.border) * self.row() + (x + self.border) * self.channels
+    }
+
+    /// Pixels without the border.
+    pub(crate) fn pixels(&self) -> usize {
+        self.height * self.width
+    }
+
+    /// Floats of one record.
+    pub(crate) fn record(&self) -> usize {
+        (self.row() * (self.height + 2 * self.border)).next_multiple_of(16)
+    }
+}

@@ -1,0 +1,129 @@
+//! Every layer against values that PyTorch computed in double precision (`fixtures/make.py`).
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use sordino_nn::{
+    Description, Engine, Inputs, Loss, Network, Params, Query, RecordNorms, RecordWeights, Targets,
+};
+
+#[derive(Deserialize)]
+struct Case {
+    name: String,
+    network: Description,
+    loss: Loss,
+    params: BTreeMap<String, Tensor>,
+    #[serde(default)]
+    inputs: Vec<Vec<f32>>,
+    #[serde(default)]
+    tokens: Vec<Vec<u32>>,
+    #[serde(default)]
+    lengths: Vec<usize>,
+    targets: Vec<Target>,
+    outputs: Vec<Vec<f64>>,
+    losses: Vec<f64>,
+    gradients: Vec<BTreeMap<String, Vec<f64>>>,
+}
+
+#[derive(Deserialize)]
+struct Tensor {
+    shape: Vec<usize>,
+    values: Vec<f32>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Target {
+    Class(u32),
+    Values(Vec<f32>),
+}
+
+fn starts(lengths: impl Iterator<Item = usize>) -> Vec<usize> {
+    let ends = lengths.scan(0, |end, length| {
+        *end += length;
+        Some(*end)
+    });
+    std::iter::once(0).chain(ends).collect()
+}
+
+fn close(what: &str, got: impl IntoIterator<Item = f32>, truth: &[f64]) {
+    let got: Vec<f64> = got.into_iter().map(f64::from).collect();
+    assert_eq!(got.len(), truth.len(), "{what}");
+    let scale = truth.iter().fold(1.0f64, |scale, value| scale.max(value.abs()));
+    for (index, (got, truth)) in got.iter().zip(truth).enumerate() {
+        assert!((got - truth).abs() <= 4e-6 * scale, "{what}[{index}]: {got}, PyTorch {truth}");
+    }
+}
+
+fn check(case: &Case) {
+    let name = &case.name;
+    let network = Network::new(&case.network).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let mut engine = Engine::with_workers(network, case.loss, 2).unwrap();
+    let layout = engine.network().layout().clone();
+    assert_eq!(layout.slices().len(), case.params.len(), "{name}");
+    let mut params = Params::zeros(layout.clone());
+    for slice in layout.slices() {
+        let tensor = case.params.get(&slice.name).unwrap_or_else(|| panic!("{name}: {} is unknown", slice.name));
+        assert_eq!(slice.shape, tensor.shape, "{name}: {}", slice.name);
+        params.slice_mut(&slice.name).unwrap().copy_from_slice(&tensor.values);
+    }
+    let values: Vec<f32> = case.inputs.concat();
+    let tokens: Vec<u32> = case.tokens.concat();
+    let token_starts = starts(case.tokens.iter().map(Vec::len));
+    let step_starts = starts(case.lengths.iter().copied());
+    let inputs = match (tokens.is_empty(), case.lengths.is_empty()) {
+        (false, _) => Inputs::Tokens { tokens: &tokens, starts: &token_starts },
+        (true, false) => Inputs::Sequences { values: &values, starts: &step_starts },
+        (true, true) => Inputs::Dense(&values),
+    };
+    let classes: Vec<u32> =
+        case.targets.iter().filter_map(|t| if let Target::Class(c) = t { Some(*c) } else { None }).collect();
+    let wanted: Vec<f32> =
+        case.targets.iter().flat_map(|t| if let Target::Values(v) = t { v.clone() } else { Vec::new() }).collect();
+    let targets = match classes.is_empty() {
+        false => Targets::Classes(&classes),
+        true => Targets::Values { values: &wanted, width: wanted.len() / case.targets.len() },
+    };
+    let records = engine.records(inputs, targets).unwrap();
+    let count = records.len();
+    let all: Vec<usize> = (0..count).collect();
+    let unlabelled = engine.unlabelled(inputs).unwrap();
+    let outputs = engine.outputs(&params, &unlabelled, &all).unwrap();
+    close(&format!("{name}: outputs"), outputs, &case.outputs.concat());
+
+    // Each record alone in a sum of its own, all in one pass; then all of them, plainly.
+    let alone = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| weights.set(norms.place(), 1.0);
+    let mut sums = vec![vec![f32::NAN; layout.len()]; count];
+    let outcome = engine.pass(&Query::new(&params, &records, &all).weighed_by(&alone), &mut sums).unwrap();
+    let mut plain = [vec![f32::NAN; layout.len()]];
+    engine.pass(&Query::new(&params, &records, &all), &mut plain).unwrap();
+    assert!(outcome.non_finite.is_empty(), "{name}");
+    for record in 0..count {
+        let what = format!("{name}: record {record}");
+        close(&format!("{what}: loss"), [outcome.losses[record] as f32], &[case.losses[record]]);
+        let mut squared = 0.0;
+        for slice in layout.slices() {
+            let truth = &case.gradients[record][&slice.name];
+            close(&format!("{what}: {}", slice.name), sums[record][slice.range.clone()].iter().copied(), truth);
+            squared += truth.iter().map(|g| g * g).sum::<f64>();
+        }
+        let norm = outcome.norms[record];
+        assert!((norm - squared.sqrt()).abs() <= 2e-6 * (1.0 + squared.sqrt()), "{what}: {norm} {}", squared.sqrt());
+    }
+    for slice in layout.slices() {
+        let truth: Vec<f64> = (0..slice.range.len())
+            .map(|i| case.gradients.iter().map(|gradients| gradients[&slice.name][i]).sum())
+            .collect();
+        close(&format!("{name}: sum of {}", slice.name), plain[0][slice.range.clone()].iter().copied(), &truth);
+    }
+}
+
+#[test]
+fn every_layer_agrees_with_pytorch() {
+    let cases: Vec<Case> = serde_json::from_str(include_str!("fixtures/layers.json")).unwrap();
+    assert!(cases.len() >= 40);
+    for case in &cases {
+        check(case);
+    }
+}
