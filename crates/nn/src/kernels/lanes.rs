@@ -1,5 +1,7 @@
 //! Sixteen floats that the compiler keeps in one AVX-512 register, two AVX2 registers or four SSE or NEON ones.
 
+use super::isa::FUSED;
+
 /// Floats in a [`Lanes`], and the width of a packed panel.
 pub(crate) const WIDTH: usize = 16;
 
@@ -33,14 +35,6 @@ impl Lanes {
         unsafe { *to.cast::<[f32; WIDTH]>() = self.0 }
     }
 
-    /// `self += a * b`.
-    #[inline(always)]
-    pub(crate) fn add_scaled<const FMA: bool>(&mut self, a: f32, b: &Lanes) {
-        for j in 0..WIDTH {
-            self.0[j] = fma::<FMA>(a, b.0[j], self.0[j]);
-        }
-    }
-
     /// `self += a * b`, lane by lane.
     #[inline(always)]
     pub(crate) fn add_product<const FMA: bool>(&mut self, a: &Lanes, b: &Lanes) {
@@ -69,5 +63,148 @@ impl Lanes {
             quarter[j] = half[j] + half[j + 4];
         }
         (quarter[0] + quarter[2]) + (quarter[1] + quarter[3])
+    }
+}
+
+/// Sixteen floats in the registers of one instruction set, for the tiles of products: there the compiler's own choice of
+/// registers costs half of the speed.
+///
+/// # Safety
+/// All methods need a processor that has the instructions.
+pub(crate) trait Register: Copy {
+    /// Sixteen zeros.
+    unsafe fn zero() -> Self;
+    /// Reads sixteen floats.
+    unsafe fn load(from: *const f32) -> Self;
+    /// Writes sixteen floats.
+    unsafe fn store(self, to: *mut f32);
+    /// `self + a b`.
+    unsafe fn add_scaled(self, a: *const f32, b: Self) -> Self;
+    /// `self + b`.
+    unsafe fn add(self, b: Self) -> Self;
+}
+
+impl Register for Lanes {
+    #[inline(always)]
+    unsafe fn zero() -> Lanes {
+        Lanes::ZERO
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> Lanes {
+        // SAFETY: the caller's promise.
+        unsafe { Lanes::load(from) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32) {
+        // SAFETY: the caller's promise.
+        unsafe { Lanes::store(self, to) }
+    }
+
+    #[inline(always)]
+    unsafe fn add_scaled(mut self, a: *const f32, b: Lanes) -> Lanes {
+        // SAFETY: the caller's promise.
+        let a = unsafe { *a };
+        for j in 0..WIDTH {
+            self.0[j] = fma::<FUSED>(a, b.0[j], self.0[j]);
+        }
+        self
+    }
+
+    #[inline(always)]
+    unsafe fn add(mut self, b: Lanes) -> Lanes {
+        Lanes::add(&mut self, &b);
+        self
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) use x86::{Avx2, Avx512};
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use std::arch::x86_64::*;
+
+    use super::Register;
+
+    /// One register of AVX-512.
+    #[derive(Clone, Copy)]
+    pub(crate) struct Avx512(__m512);
+
+    // SAFETY of all blocks: the processor has the instructions and pointers are valid, as the trait demands of callers.
+    impl Register for Avx512 {
+        #[inline(always)]
+        unsafe fn zero() -> Avx512 {
+            // SAFETY: see above.
+            Avx512(unsafe { _mm512_setzero_ps() })
+        }
+
+        #[inline(always)]
+        unsafe fn load(from: *const f32) -> Avx512 {
+            // SAFETY: see above.
+            Avx512(unsafe { _mm512_loadu_ps(from) })
+        }
+
+        #[inline(always)]
+        unsafe fn store(self, to: *mut f32) {
+            // SAFETY: see above.
+            unsafe { _mm512_storeu_ps(to, self.0) }
+        }
+
+        #[inline(always)]
+        unsafe fn add_scaled(self, a: *const f32, b: Avx512) -> Avx512 {
+            // SAFETY: see above.
+            Avx512(unsafe { _mm512_fmadd_ps(_mm512_set1_ps(*a), b.0, self.0) })
+        }
+
+        #[inline(always)]
+        unsafe fn add(self, b: Avx512) -> Avx512 {
+            // SAFETY: see above.
+            Avx512(unsafe { _mm512_add_ps(self.0, b.0) })
+        }
+    }
+
+    /// Two registers of AVX2.
+    #[derive(Clone, Copy)]
+    pub(crate) struct Avx2(__m256, __m256);
+
+    // SAFETY of all blocks: as for AVX-512.
+    impl Register for Avx2 {
+        #[inline(always)]
+        unsafe fn zero() -> Avx2 {
+            // SAFETY: see above.
+            unsafe { Avx2(_mm256_setzero_ps(), _mm256_setzero_ps()) }
+        }
+
+        #[inline(always)]
+        unsafe fn load(from: *const f32) -> Avx2 {
+            // SAFETY: see above.
+            unsafe { Avx2(_mm256_loadu_ps(from), _mm256_loadu_ps(from.add(8))) }
+        }
+
+        #[inline(always)]
+        unsafe fn store(self, to: *mut f32) {
+            // SAFETY: see above.
+            unsafe {
+                _mm256_storeu_ps(to, self.0);
+                _mm256_storeu_ps(to.add(8), self.1);
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn add_scaled(self, a: *const f32, b: Avx2) -> Avx2 {
+            // SAFETY: see above.
+            unsafe {
+                let a = _mm256_broadcast_ss(&*a);
+                Avx2(_mm256_fmadd_ps(a, b.0, self.0), _mm256_fmadd_ps(a, b.1, self.1))
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn add(self, b: Avx2) -> Avx2 {
+            // SAFETY: see above.
+            unsafe { Avx2(_mm256_add_ps(self.0, b.0), _mm256_add_ps(self.1, b.1)) }
+        }
     }
 }

@@ -1,7 +1,9 @@
 //! Sums of outer products: the weight gradients of linear layers, recurrent layers and convolutions.
 
-use super::isa::{FUSED, Isa};
-use super::lanes::{Lanes, WIDTH};
+use super::isa::Isa;
+use super::lanes::{Lanes, Register, WIDTH};
+#[cfg(target_arch = "x86_64")]
+use super::lanes::{Avx2, Avx512};
 
 /// Which pairs of rows take part: `starts.len()` runs of `len` pairs each.
 ///
@@ -69,6 +71,50 @@ struct Job<'a> {
     accumulate: bool,
 }
 
+/// A tile, and all tiles of `P` panels of columns, compiled for one instruction set. A tile is a function of its own:
+/// inlined into its callers, the compiler would not keep its accumulators in registers.
+macro_rules! tiles {
+    ($columns:ident, $tile:ident, $register:ty $(, $features:literal)?) => {
+        #[inline(never)]
+        $(#[target_feature(enable = $features)])?
+        unsafe fn $tile<const MR: usize, const P: usize>(&self, row: usize, column: usize) {
+            // SAFETY: the caller's promise.
+            unsafe { self.tile::<$register, MR, P>(row, column) }
+        }
+
+        /// All rows of `P` panels of columns, `MR` rows at a time.
+        ///
+        /// # Safety
+        /// The processor has the instructions.
+        unsafe fn $columns<const MR: usize, const P: usize>(&self, column: usize) {
+            let mut row = 0;
+            // SAFETY: the caller's promise, and rows up to `m` exist.
+            unsafe {
+                while row + MR <= self.m {
+                    self.$tile::<MR, P>(row, column);
+                    row += MR;
+                }
+                if MR > 8 && row + 8 <= self.m {
+                    self.$tile::<8, P>(row, column);
+                    row += 8;
+                }
+                if MR > 4 && row + 4 <= self.m {
+                    self.$tile::<4, P>(row, column);
+                    row += 4;
+                }
+                if MR > 2 && row + 2 <= self.m {
+                    self.$tile::<2, P>(row, column);
+                    row += 2;
+                }
+                while row < self.m {
+                    self.$tile::<1, P>(row, column);
+                    row += 1;
+                }
+            }
+        }
+    };
+}
+
 impl Job<'_> {
     /// Adds some of the pairs.
     fn part(&self, runs: Runs<'_>, accumulate: bool) {
@@ -85,88 +131,63 @@ impl Job<'_> {
         }
     }
 
+    tiles!(columns_portable, tile_portable, Lanes);
     #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]
+    tiles!(columns_avx2, tile_avx2, Avx2, "avx2,fma");
+    #[cfg(target_arch = "x86_64")]
+    tiles!(columns_avx512, tile_avx512, Avx512, "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma");
+
+    #[cfg(target_arch = "x86_64")]
     unsafe fn avx512(&self) {
         let mut column = 0;
-        // SAFETY: the job's promise.
+        // SAFETY: the caller has found AVX-512; the rest is the job's promise.
         unsafe {
             while column + 3 * WIDTH < self.n {
-                self.columns::<true, 6, 4>(column);
+                self.columns_avx512::<6, 4>(column);
                 column += 4 * WIDTH;
             }
             if column + WIDTH < self.n {
-                self.columns::<true, 12, 2>(column);
+                self.columns_avx512::<12, 2>(column);
                 column += 2 * WIDTH;
             }
             if column < self.n {
-                self.columns::<true, 16, 1>(column);
+                self.columns_avx2::<6, 1>(column);
             }
         }
     }
 
     #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2,fma")]
     unsafe fn avx2(&self) {
         for column in (0..self.n).step_by(WIDTH) {
-            // SAFETY: the job's promise.
-            unsafe { self.columns::<true, 6, 1>(column) }
+            // SAFETY: the caller has found AVX2; the rest is the job's promise.
+            unsafe { self.columns_avx2::<6, 1>(column) }
         }
     }
 
     unsafe fn portable(&self) {
         for column in (0..self.n).step_by(WIDTH) {
             // SAFETY: the job's promise.
-            unsafe { self.columns::<FUSED, 3, 1>(column) }
-        }
-    }
-
-    /// All rows of `P` panels of columns, `MR` rows at a time.
-    #[inline(always)]
-    unsafe fn columns<const FMA: bool, const MR: usize, const P: usize>(&self, column: usize) {
-        let mut row = 0;
-        // SAFETY: the job's promise, and `row + MR <= m`.
-        unsafe {
-            while row + MR <= self.m {
-                self.tile::<FMA, MR, P>(row, column);
-                row += MR;
-            }
-            if MR > 8 && row + 8 <= self.m {
-                self.tile::<FMA, 8, P>(row, column);
-                row += 8;
-            }
-            if MR > 4 && row + 4 <= self.m {
-                self.tile::<FMA, 4, P>(row, column);
-                row += 4;
-            }
-            if MR > 2 && row + 2 <= self.m {
-                self.tile::<FMA, 2, P>(row, column);
-                row += 2;
-            }
-            while row < self.m {
-                self.tile::<FMA, 1, P>(row, column);
-                row += 1;
-            }
+            unsafe { self.columns_portable::<3, 1>(column) }
         }
     }
 
     /// # Safety
     /// `row + MR <= m`, and columns up to the next multiple of sixteen can be read in the right operand.
     #[inline(always)]
-    unsafe fn tile<const FMA: bool, const MR: usize, const P: usize>(&self, row: usize, column: usize) {
+    unsafe fn tile<R: Register, const MR: usize, const P: usize>(&self, row: usize, column: usize) {
         let Runs { starts, len, left_step, right_step } = self.runs;
-        let mut acc = [[Lanes::ZERO; P]; MR];
+        // SAFETY: the caller has found the instructions.
+        let mut acc = [[unsafe { R::zero() }; P]; MR];
         // SAFETY: the rows lie in their operands (the job's promise).
         unsafe {
             for &(p, q) in starts {
                 let mut left = self.left.as_ptr().add(p + row);
                 let mut right = self.right.as_ptr().add(q + column);
                 for _ in 0..len {
-                    let columns: [Lanes; P] = std::array::from_fn(|p| Lanes::load(right.add(p * WIDTH)));
+                    let columns: [R; P] = std::array::from_fn(|p| R::load(right.add(p * WIDTH)));
                     for i in 0..MR {
-                        let value = *left.add(i);
                         for p in 0..P {
-                            acc[i][p].add_scaled::<FMA>(value, &columns[p]);
+                            acc[i][p] = acc[i][p].add_scaled(left.add(i), columns[p]);
                         }
                     }
                     // The last step may leave the operand, which only a wrapping pointer may do.
@@ -176,22 +197,46 @@ impl Job<'_> {
             }
         }
         let width = (self.n - column).min(P * WIDTH);
-        for (i, acc) in acc.iter_mut().enumerate() {
-            // SAFETY: the result has room for `n` floats in each of `m` rows (the job's promise).
-            unsafe {
-                let c = self.c.add((row + i) * self.stride + column);
-                if width == P * WIDTH {
-                    for (p, acc) in acc.iter_mut().enumerate() {
-                        if self.accumulate {
-                            acc.add(&Lanes::load(c.add(p * WIDTH)));
-                        }
-                        acc.store(c.add(p * WIDTH));
+        // Short loops of constant length, as in a product: the accumulators stay in registers.
+        // SAFETY: the result has room for `n` floats in each of `m` rows (the job's promise).
+        unsafe {
+            let c: [*mut f32; MR] = std::array::from_fn(|i| self.c.add((row + i) * self.stride + column));
+            if width < P * WIDTH {
+                let mut whole = [[Lanes::ZERO; P]; MR];
+                for i in 0..MR {
+                    for p in 0..P {
+                        acc[i][p].store(whole[i][p].0.as_mut_ptr());
                     }
-                } else {
-                    for j in 0..width {
-                        let value = acc[j / WIDTH].0[j % WIDTH];
-                        *c.add(j) = if self.accumulate { *c.add(j) + value } else { value };
+                }
+                return self.store_part(whole.as_flattened(), &c, width);
+            }
+            if self.accumulate {
+                for i in 0..MR {
+                    for p in 0..P {
+                        acc[i][p] = acc[i][p].add(R::load(c[i].add(p * WIDTH)));
                     }
+                }
+            }
+            for i in 0..MR {
+                for p in 0..P {
+                    acc[i][p].store(c[i].add(p * WIDTH));
+                }
+            }
+        }
+    }
+
+    /// Stores rows of a tile whose last panel is not full.
+    ///
+    /// # Safety
+    /// `width` floats may be written to each row of `c`.
+    #[inline(never)]
+    unsafe fn store_part(&self, tile: &[Lanes], c: &[*mut f32], width: usize) {
+        for (row, &c) in tile.chunks_exact(tile.len() / c.len()).zip(c) {
+            for j in 0..width {
+                // SAFETY: the caller's promise.
+                unsafe {
+                    let before = if self.accumulate { *c.add(j) } else { 0.0 };
+                    *c.add(j) = before + row[j / WIDTH].0[j % WIDTH];
                 }
             }
         }

@@ -1,7 +1,9 @@
 //! Products with a packed right operand: linear layers, recurrent steps, attention, and convolutions without im2col.
 
-use super::isa::{FUSED, Isa};
-use super::lanes::{Lanes, WIDTH};
+use super::isa::Isa;
+use super::lanes::{Lanes, Register, WIDTH};
+#[cfg(target_arch = "x86_64")]
+use super::lanes::{Avx2, Avx512};
 use super::packed::Packed;
 
 /// Where rows begin.
@@ -145,86 +147,98 @@ struct Job<'a> {
     store: Store<'a>,
 }
 
+/// A tile, and all tiles of `P` panels, compiled for one instruction set. A tile is a function of its own: inlined into
+/// its callers, the compiler would not keep its accumulators in registers.
+macro_rules! tiles {
+    ($columns:ident, $tile:ident, $register:ty $(, $features:literal)?) => {
+        #[inline(never)]
+        $(#[target_feature(enable = $features)])?
+        unsafe fn $tile<const MR: usize, const P: usize>(&self, row: usize, panel: usize) {
+            // SAFETY: the caller's promise.
+            unsafe { self.tile::<$register, MR, P>(row, panel) }
+        }
+
+        /// All rows of `P` panels, `MR` rows at a time.
+        ///
+        /// # Safety
+        /// The processor has the instructions, and `panel + P` panels exist.
+        unsafe fn $columns<const MR: usize, const P: usize>(&self, panel: usize) {
+            let count = self.rows.count();
+            let mut row = 0;
+            // SAFETY: the caller's promise, and rows up to `count` exist.
+            unsafe {
+                while row + MR <= count {
+                    self.$tile::<MR, P>(row, panel);
+                    row += MR;
+                }
+                if MR > 4 && row + 4 <= count {
+                    self.$tile::<4, P>(row, panel);
+                    row += 4;
+                }
+                if MR > 2 && row + 2 <= count {
+                    self.$tile::<2, P>(row, panel);
+                    row += 2;
+                }
+                while row < count {
+                    self.$tile::<1, P>(row, panel);
+                    row += 1;
+                }
+            }
+        }
+    };
+}
+
 impl Job<'_> {
+    tiles!(columns_portable, tile_portable, Lanes);
     #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]
+    tiles!(columns_avx2, tile_avx2, Avx2, "avx2,fma");
+    #[cfg(target_arch = "x86_64")]
+    tiles!(columns_avx512, tile_avx512, Avx512, "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma");
+
+    #[cfg(target_arch = "x86_64")]
     unsafe fn avx512(&self) {
-        // Four panels against six rows load least for each multiply-add; the narrow rest runs in half registers, which
+        // Four panels against six rows load least for each multiply-add; a single panel runs in half registers, which
         // measures faster than one whole register against many rows.
         let panels = self.b.n().div_ceil(WIDTH);
         let mut panel = 0;
-        // SAFETY: the job's promise.
+        // SAFETY: the caller has found AVX-512, which comes with AVX2; the rest is the job's promise.
         unsafe {
             while panel + 4 <= panels {
-                self.columns::<true, 6, 4>(panel);
+                self.columns_avx512::<6, 4>(panel);
                 panel += 4;
             }
             if panel + 2 <= panels {
-                self.columns::<true, 8, 2>(panel);
+                self.columns_avx512::<12, 2>(panel);
                 panel += 2;
             }
             if panel < panels {
-                self.last_panel(panel);
+                self.columns_avx2::<6, 1>(panel);
             }
         }
     }
 
-    /// One panel in AVX2 registers.
     #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2,fma")]
-    unsafe fn last_panel(&self, panel: usize) {
-        // SAFETY: the job's promise.
-        unsafe { self.columns::<true, 6, 1>(panel) }
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2,fma")]
     unsafe fn avx2(&self) {
         for panel in 0..self.b.n().div_ceil(WIDTH) {
-            // SAFETY: the job's promise.
-            unsafe { self.columns::<true, 6, 1>(panel) }
+            // SAFETY: the caller has found AVX2; the rest is the job's promise.
+            unsafe { self.columns_avx2::<6, 1>(panel) }
         }
     }
 
     unsafe fn portable(&self) {
         for panel in 0..self.b.n().div_ceil(WIDTH) {
             // SAFETY: the job's promise.
-            unsafe { self.columns::<FUSED, 3, 1>(panel) }
-        }
-    }
-
-    /// All rows of `P` panels, `MR` rows at a time.
-    #[inline(always)]
-    unsafe fn columns<const FMA: bool, const MR: usize, const P: usize>(&self, panel: usize) {
-        let count = self.rows.count();
-        let mut row = 0;
-        // SAFETY: the job's promise, and `row + MR <= count`.
-        unsafe {
-            while row + MR <= count {
-                self.tile::<FMA, MR, P>(row, panel);
-                row += MR;
-            }
-            if MR > 4 && row + 4 <= count {
-                self.tile::<FMA, 4, P>(row, panel);
-                row += 4;
-            }
-            if MR > 2 && row + 2 <= count {
-                self.tile::<FMA, 2, P>(row, panel);
-                row += 2;
-            }
-            while row < count {
-                self.tile::<FMA, 1, P>(row, panel);
-                row += 1;
-            }
+            unsafe { self.columns_portable::<3, 1>(panel) }
         }
     }
 
     /// # Safety
     /// `row + MR` rows and `panel + P` panels exist.
     #[inline(always)]
-    unsafe fn tile<const FMA: bool, const MR: usize, const P: usize>(&self, row: usize, panel: usize) {
+    unsafe fn tile<R: Register, const MR: usize, const P: usize>(&self, row: usize, panel: usize) {
         let stride = self.b.k() * WIDTH;
-        let mut acc = [[Lanes::ZERO; P]; MR];
+        // SAFETY: the caller has found the instructions.
+        let mut acc = [[unsafe { R::zero() }; P]; MR];
         // SAFETY: starts and segments lie in `a`, panels in `b` (the job's promise).
         unsafe {
             let mut b = self.b.panels().as_ptr().add(panel * stride);
@@ -233,11 +247,10 @@ impl Job<'_> {
             for segment in self.segments {
                 let a: [*const f32; MR] = std::array::from_fn(|i| starts[i].add(segment.offset));
                 for k in 0..segment.len {
-                    let columns: [Lanes; P] = std::array::from_fn(|p| Lanes::load(b.add(p * stride)));
+                    let columns: [R; P] = std::array::from_fn(|p| R::load(b.add(p * stride)));
                     for i in 0..MR {
-                        let left = *a[i].add(k);
                         for p in 0..P {
-                            acc[i][p].add_scaled::<FMA>(left, &columns[p]);
+                            acc[i][p] = acc[i][p].add_scaled(a[i].add(k), columns[p]);
                         }
                     }
                     b = b.add(WIDTH);
@@ -246,31 +259,56 @@ impl Job<'_> {
         }
         let first = panel * WIDTH;
         let width = (self.b.n() - first).min(P * WIDTH);
-        for (i, acc) in acc.iter_mut().enumerate() {
-            // SAFETY: a result row has room for `n` floats (the job's promise); a bias has `n`.
-            unsafe {
-                let c = self.c.add(self.out.start(row + i) + first);
-                if width == P * WIDTH {
-                    for (p, acc) in acc.iter_mut().enumerate() {
-                        if let Some(bias) = self.store.bias {
-                            acc.add(&Lanes::load(bias.as_ptr().add(first + p * WIDTH)));
-                        }
-                        if self.store.accumulate {
-                            acc.add(&Lanes::load(c.add(p * WIDTH)));
-                        }
-                        acc.store(c.add(p * WIDTH));
+        // Short loops of constant length, one for each thing to do: the compiler unrolls them, and the accumulators stay in
+        // registers. An index that is not constant would move them to memory for the whole product.
+        // SAFETY: a result row has room for `n` floats (the job's promise); a bias has `n`.
+        unsafe {
+            let c: [*mut f32; MR] = std::array::from_fn(|i| self.c.add(self.out.start(row + i) + first));
+            if width < P * WIDTH {
+                let mut whole = [[Lanes::ZERO; P]; MR];
+                for i in 0..MR {
+                    for p in 0..P {
+                        acc[i][p].store(whole[i][p].0.as_mut_ptr());
                     }
-                } else {
-                    for j in 0..width {
-                        let mut value = acc[j / WIDTH].0[j % WIDTH];
-                        if let Some(bias) = self.store.bias {
-                            value += *bias.as_ptr().add(first + j);
-                        }
-                        if self.store.accumulate {
-                            value += *c.add(j);
-                        }
-                        *c.add(j) = value;
+                }
+                return self.store_part(whole.as_flattened(), &c, first, width);
+            }
+            if let Some(bias) = self.store.bias {
+                let bias: [R; P] = std::array::from_fn(|p| R::load(bias.as_ptr().add(first + p * WIDTH)));
+                for i in 0..MR {
+                    for p in 0..P {
+                        acc[i][p] = acc[i][p].add(bias[p]);
                     }
+                }
+            }
+            if self.store.accumulate {
+                for i in 0..MR {
+                    for p in 0..P {
+                        acc[i][p] = acc[i][p].add(R::load(c[i].add(p * WIDTH)));
+                    }
+                }
+            }
+            for i in 0..MR {
+                for p in 0..P {
+                    acc[i][p].store(c[i].add(p * WIDTH));
+                }
+            }
+        }
+    }
+
+    /// Stores rows of a tile whose last panel is not full.
+    ///
+    /// # Safety
+    /// `width` floats may be written to each row of `c`.
+    #[inline(never)]
+    unsafe fn store_part(&self, tile: &[Lanes], c: &[*mut f32], first: usize, width: usize) {
+        for (row, &c) in tile.chunks_exact(tile.len() / c.len()).zip(c) {
+            for j in 0..width {
+                let bias = self.store.bias.map_or(0.0, |bias| bias[first + j]);
+                // SAFETY: the caller's promise.
+                unsafe {
+                    let before = if self.store.accumulate { *c.add(j) } else { 0.0 };
+                    *c.add(j) = row[j / WIDTH].0[j % WIDTH] + bias + before;
                 }
             }
         }
