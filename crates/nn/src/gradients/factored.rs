@@ -1,7 +1,7 @@
 //! Gradients of weight matrices, kept as their factors.
 
 use super::direct;
-use crate::kernels::{Matrix, Runs, dots, dots_against, outer_sum, vector};
+use crate::kernels::{Aligned, Matrix, Runs, dots, gram, outer_sum, vector};
 use crate::layers::{Room, Scratch};
 
 /// A weight matrix `outputs x inputs`, perhaps stored as several matrices side by side, with its biases.
@@ -216,6 +216,9 @@ fn norm_by_gram(
 }
 
 /// The same for factors given as matrices.
+///
+/// With the Gram matrix `G` of the narrow factor's rows, the norm is `sum_t w_t . (G w)_t` over the wide factor's rows `w`:
+/// one product of the usual kind.
 pub(crate) fn norm_of_outer(parts: &[(Matrix<'_>, Matrix<'_>)], scratch: &mut Scratch) -> f64 {
     let mut total = 0.0;
     for (p, (a, b)) in parts.iter().enumerate() {
@@ -225,11 +228,32 @@ pub(crate) fn norm_of_outer(parts: &[(Matrix<'_>, Matrix<'_>)], scratch: &mut Sc
                 total += twice * vector::dot(a.row(0), c.row(0)) * vector::dot(b.row(0), d.row(0));
                 continue;
             }
+            let (narrow, wide) = if a.width <= b.width { ((a, c), (b, d)) } else { ((b, d), (a, c)) };
             scratch.third.reserve(a.count * c.count);
-            dots(*a, *c, &mut scratch.third);
-            total += twice * dots_against(*b, *d, &scratch.third);
+            match p == q {
+                true => gram(*narrow.0, &mut scratch.third),
+                false => dots(*narrow.1, *narrow.0, &mut scratch.third),
+            }
+            total += twice * product_against(&scratch.third, *wide.0, *wide.1, &mut scratch.fourth);
         }
     }
     // A sum of squares; rounding may leave a tiny negative number, but a NaN must stay.
     if total < 0.0 { 0.0 } else { total }
+}
+
+/// `sum_t left_t . (sum_s weights[s][t] right_s)`, some columns at a time so that the inner sums stay in cache.
+fn product_against(weights: &[f32], left: Matrix<'_>, right: Matrix<'_>, room: &mut Aligned) -> f64 {
+    const COLUMNS: usize = 256;
+    room.reserve(left.count * COLUMNS);
+    let mut total = 0.0;
+    for first in (0..left.width).step_by(COLUMNS) {
+        let columns = (left.width - first).min(COLUMNS);
+        let starts = [(0, first)];
+        let runs = Runs { starts: &starts, len: right.count, left_step: left.count, right_step: right.stride };
+        outer_sum((left.count, columns), weights, right.data, runs, room, COLUMNS, false);
+        for row in 0..left.count {
+            total += vector::dot(&left.row(row)[first..first + columns], &room[row * COLUMNS..][..columns]);
+        }
+    }
+    total
 }

@@ -1,7 +1,9 @@
-//! Dot products between the rows of two matrices, and their weighted sums: norms without gradients.
+//! Dot products between the rows of matrices.
 
-use super::isa::multiversion;
-use super::lanes::{Lanes, WIDTH, fma};
+use super::isa::Isa;
+use super::lanes::{Lanes, Register, WIDTH};
+#[cfg(target_arch = "x86_64")]
+use super::lanes::{Avx2, Avx512};
 
 /// Rows of floats: `count` of them, `width` long, `stride` apart.
 #[derive(Clone, Copy)]
@@ -29,104 +31,133 @@ pub(crate) fn dots(left: Matrix<'_>, right: Matrix<'_>, out: &mut [f32]) {
     right.check();
     assert_eq!(left.width, right.width, "rows of one length");
     assert!(left.count * right.count <= out.len(), "the result has room");
-    let _ = each_dot(left, right, Use::Keep(out));
+    each_dot(left, right, false, out);
 }
 
-/// `sum_{t,s} weights[t * right.count + s] (left_t . right_s)`, added up in double precision.
-pub(crate) fn dots_against(left: Matrix<'_>, right: Matrix<'_>, weights: &[f32]) -> f64 {
-    left.check();
-    right.check();
-    assert_eq!(left.width, right.width, "rows of one length");
-    assert!(left.count * right.count <= weights.len(), "one weight for each pair");
-    each_dot(left, right, Use::Weigh(weights))
+/// `out[t * rows.count + s] = rows_t . rows_s`, at half of the cost.
+pub(crate) fn gram(rows: Matrix<'_>, out: &mut [f32]) {
+    rows.check();
+    assert!(rows.count * rows.count <= out.len(), "the result has room");
+    each_dot(rows, rows, true, out);
 }
 
-/// What becomes of a dot product.
-enum Use<'a> {
-    Keep(&'a mut [f32]),
-    Weigh(&'a [f32]),
-}
-
-multiversion! {
-    fn each_dot(left: Matrix<'_>, right: Matrix<'_>, purpose: Use<'_>) -> f64 = each_dot_body
-}
-
-#[inline(always)]
-fn each_dot_body<const FMA: bool>(left: Matrix<'_>, right: Matrix<'_>, mut purpose: Use<'_>) -> f64 {
-    let mut total = 0.0;
-    let mut row = 0;
-    while row + 4 <= left.count {
-        total += rows_body::<FMA, 4>(left, right, row, &mut purpose);
-        row += 4;
+fn each_dot(left: Matrix<'_>, right: Matrix<'_>, symmetric: bool, out: &mut [f32]) {
+    match Isa::current() {
+        // SAFETY: `current` names a set only if this processor has it; `check` was called.
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => unsafe { dots_avx512(left, right, symmetric, out) },
+        // SAFETY: as above.
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => unsafe { dots_avx2(left, right, symmetric, out) },
+        // SAFETY: as above.
+        _ => unsafe { dots_portable(left, right, symmetric, out) },
     }
-    while row < left.count {
-        total += rows_body::<FMA, 1>(left, right, row, &mut purpose);
-        row += 1;
-    }
-    total
 }
 
-#[inline(always)]
-fn rows_body<const FMA: bool, const MR: usize>(
-    left: Matrix<'_>,
-    right: Matrix<'_>,
-    row: usize,
-    purpose: &mut Use<'_>,
-) -> f64 {
-    let mut total = 0.0;
-    let mut column = 0;
-    while column < right.count {
-        if column + 4 <= right.count {
-            total += tile_body::<FMA, MR, 4>(left, right, row, column, purpose);
-            column += 4;
-        } else {
-            total += tile_body::<FMA, MR, 1>(left, right, row, column, purpose);
-            column += 1;
+/// All tiles, compiled for one instruction set; a tile is a function of its own, as in products.
+macro_rules! tiles {
+    ($dots:ident, $tile:ident, $register:ty, $rows:literal, $columns:literal $(, $features:literal)?) => {
+        #[inline(never)]
+        $(#[target_feature(enable = $features)])?
+        unsafe fn $tile<const MR: usize, const NR: usize>(
+            left: Matrix<'_>,
+            right: Matrix<'_>,
+            row: usize,
+            column: usize,
+        ) -> [[f32; NR]; MR] {
+            // SAFETY: the caller's promise.
+            unsafe { tile::<$register, MR, NR>(left, right, row, column) }
+        }
+
+        /// # Safety
+        /// The processor has the instructions, and rows lie in their slices.
+        unsafe fn $dots(left: Matrix<'_>, right: Matrix<'_>, symmetric: bool, out: &mut [f32]) {
+            let mut row = 0;
+            while row < left.count {
+                let rows = if row + $rows <= left.count { $rows } else { 1 };
+                // Of a symmetric matrix only tiles on and above the diagonal are computed.
+                let mut column = if symmetric { row } else { 0 };
+                while column < right.count {
+                    let columns = if column + $columns <= right.count { $columns } else { 1 };
+                    let mut keep = |i: usize, j: usize, dot: f32| {
+                        out[(row + i) * right.count + column + j] = dot;
+                        if symmetric {
+                            out[(column + j) * right.count + row + i] = dot;
+                        }
+                    };
+                    // SAFETY: the caller's promise, and these rows exist.
+                    unsafe {
+                        match (rows > 1, columns > 1) {
+                            (true, true) => each(&$tile::<$rows, $columns>(left, right, row, column), &mut keep),
+                            (true, false) => each(&$tile::<$rows, 1>(left, right, row, column), &mut keep),
+                            (false, true) => each(&$tile::<1, $columns>(left, right, row, column), &mut keep),
+                            (false, false) => each(&$tile::<1, 1>(left, right, row, column), &mut keep),
+                        }
+                    }
+                    column += columns;
+                }
+                row += rows;
+            }
+        }
+    };
+}
+
+tiles!(dots_portable, tile_portable, Lanes, 2, 2);
+#[cfg(target_arch = "x86_64")]
+tiles!(dots_avx2, tile_avx2, Avx2, 2, 3, "avx2,fma");
+#[cfg(target_arch = "x86_64")]
+tiles!(dots_avx512, tile_avx512, Avx512, 6, 4, "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma");
+
+fn each<const MR: usize, const NR: usize>(tile: &[[f32; NR]; MR], keep: &mut impl FnMut(usize, usize, f32)) {
+    for (i, row) in tile.iter().enumerate() {
+        for (j, dot) in row.iter().enumerate() {
+            keep(i, j, *dot);
         }
     }
-    total
 }
 
+/// # Safety
+/// The processor has the instructions; `row + MR` and `column + NR` rows exist and lie in their slices.
 #[inline(always)]
-fn tile_body<const FMA: bool, const MR: usize, const NR: usize>(
+unsafe fn tile<R: Register, const MR: usize, const NR: usize>(
     left: Matrix<'_>,
     right: Matrix<'_>,
     row: usize,
     column: usize,
-    purpose: &mut Use<'_>,
-) -> f64 {
-    let x: [&[f32]; MR] = std::array::from_fn(|i| left.row(row + i));
-    let y: [&[f32]; NR] = std::array::from_fn(|j| right.row(column + j));
-    let mut acc = [[Lanes::ZERO; NR]; MR];
-    let whole = left.width / WIDTH * WIDTH;
-    let mut k = 0;
-    while k < whole {
-        // SAFETY: every row has `width >= k + 16` floats.
-        let y: [Lanes; NR] = std::array::from_fn(|j| unsafe { Lanes::load(y[j].as_ptr().add(k)) });
+) -> [[f32; NR]; MR] {
+    let width = left.width;
+    let whole = width / WIDTH * WIDTH;
+    let mut sums = [[0.0f32; NR]; MR];
+    // SAFETY: the caller's promise; `k + 16 <= width` in the loop.
+    unsafe {
+        let x: [*const f32; MR] = std::array::from_fn(|i| left.data.as_ptr().add((row + i) * left.stride));
+        let y: [*const f32; NR] = std::array::from_fn(|j| right.data.as_ptr().add((column + j) * right.stride));
+        let mut acc = [[R::zero(); NR]; MR];
+        let mut k = 0;
+        while k < whole {
+            let y: [R; NR] = std::array::from_fn(|j| R::load(y[j].add(k)));
+            for i in 0..MR {
+                let x = R::load(x[i].add(k));
+                for j in 0..NR {
+                    acc[i][j] = acc[i][j].add_product(x, y[j]);
+                }
+            }
+            k += WIDTH;
+        }
         for i in 0..MR {
-            // SAFETY: as above.
-            let x = unsafe { Lanes::load(x[i].as_ptr().add(k)) };
             for j in 0..NR {
-                acc[i][j].add_product::<FMA>(&x, &y[j]);
+                sums[i][j] = acc[i][j].sum();
             }
         }
-        k += WIDTH;
-    }
-    let mut total = 0.0;
-    for i in 0..MR {
-        for j in 0..NR {
-            let mut dot = acc[i][j].sum();
-            for k in whole..left.width {
-                dot = fma::<FMA>(x[i][k], y[j][k], dot);
-            }
-            let at = (row + i) * right.count + column + j;
-            match purpose {
-                Use::Keep(out) => out[at] = dot,
-                Use::Weigh(weights) => total += f64::from(dot) * f64::from(weights[at]),
+        for k in whole..width {
+            for i in 0..MR {
+                for j in 0..NR {
+                    sums[i][j] += *x[i].add(k) * *y[j].add(k);
+                }
             }
         }
     }
-    total
+    sums
 }
 
 #[cfg(test)]
@@ -140,19 +171,18 @@ mod tests {
             let (x, y) = (numbers(t * (width + 2), 1), numbers(s * (width + 2), 2));
             let left = Matrix { data: &x, count: t, width, stride: width + 2 };
             let right = Matrix { data: &y, count: s, width, stride: width + 2 };
-            let mut out = vec![0.0; t * s];
+            let truth = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(a * b)).sum::<f64>();
+            let (mut out, mut square) = (vec![0.0; t * s], vec![0.0; t * t]);
             dots(left, right, &mut out);
-            let weights = numbers(t * s, 3);
-            let mut sum = 0.0;
+            gram(left, &mut square);
             for i in 0..t {
                 for j in 0..s {
-                    let dot: f64 =
-                        left.row(i).iter().zip(right.row(j)).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
-                    assert!((f64::from(out[i * s + j]) - dot).abs() < 1e-5);
-                    sum += dot * f64::from(weights[i * s + j]);
+                    assert!((f64::from(out[i * s + j]) - truth(left.row(i), right.row(j))).abs() < 1e-5);
+                }
+                for j in 0..t {
+                    assert!((f64::from(square[i * t + j]) - truth(left.row(i), left.row(j))).abs() < 1e-5);
                 }
             }
-            assert!((dots_against(left, right, &weights) - sum).abs() < 1e-4);
         }
     }
 }

@@ -35,14 +35,6 @@ impl Lanes {
         unsafe { *to.cast::<[f32; WIDTH]>() = self.0 }
     }
 
-    /// `self += a * b`, lane by lane.
-    #[inline(always)]
-    pub(crate) fn add_product<const FMA: bool>(&mut self, a: &Lanes, b: &Lanes) {
-        for j in 0..WIDTH {
-            self.0[j] = fma::<FMA>(a.0[j], b.0[j], self.0[j]);
-        }
-    }
-
     /// `self += b`.
     #[inline(always)]
     pub(crate) fn add(&mut self, b: &Lanes) {
@@ -80,8 +72,12 @@ pub(crate) trait Register: Copy {
     unsafe fn store(self, to: *mut f32);
     /// `self + a b`.
     unsafe fn add_scaled(self, a: *const f32, b: Self) -> Self;
+    /// `self + a b`, lane by lane.
+    unsafe fn add_product(self, a: Self, b: Self) -> Self;
     /// `self + b`.
     unsafe fn add(self, b: Self) -> Self;
+    /// The sum of the lanes, pairwise.
+    unsafe fn sum(self) -> f32;
 }
 
 impl Register for Lanes {
@@ -113,9 +109,22 @@ impl Register for Lanes {
     }
 
     #[inline(always)]
+    unsafe fn add_product(mut self, a: Lanes, b: Lanes) -> Lanes {
+        for j in 0..WIDTH {
+            self.0[j] = fma::<FUSED>(a.0[j], b.0[j], self.0[j]);
+        }
+        self
+    }
+
+    #[inline(always)]
     unsafe fn add(mut self, b: Lanes) -> Lanes {
         Lanes::add(&mut self, &b);
         self
+    }
+
+    #[inline(always)]
+    unsafe fn sum(self) -> f32 {
+        Lanes::sum(&self)
     }
 }
 
@@ -159,9 +168,21 @@ mod x86 {
         }
 
         #[inline(always)]
+        unsafe fn add_product(self, a: Avx512, b: Avx512) -> Avx512 {
+            // SAFETY: see above.
+            Avx512(unsafe { _mm512_fmadd_ps(a.0, b.0, self.0) })
+        }
+
+        #[inline(always)]
         unsafe fn add(self, b: Avx512) -> Avx512 {
             // SAFETY: see above.
             Avx512(unsafe { _mm512_add_ps(self.0, b.0) })
+        }
+
+        #[inline(always)]
+        unsafe fn sum(self) -> f32 {
+            // SAFETY: see above.
+            unsafe { _mm512_reduce_add_ps(self.0) }
         }
     }
 
@@ -202,9 +223,26 @@ mod x86 {
         }
 
         #[inline(always)]
+        unsafe fn add_product(self, a: Avx2, b: Avx2) -> Avx2 {
+            // SAFETY: see above.
+            unsafe { Avx2(_mm256_fmadd_ps(a.0, b.0, self.0), _mm256_fmadd_ps(a.1, b.1, self.1)) }
+        }
+
+        #[inline(always)]
         unsafe fn add(self, b: Avx2) -> Avx2 {
             // SAFETY: see above.
             unsafe { Avx2(_mm256_add_ps(self.0, b.0), _mm256_add_ps(self.1, b.1)) }
+        }
+
+        #[inline(always)]
+        unsafe fn sum(self) -> f32 {
+            // SAFETY: see above.
+            unsafe {
+                let eight = _mm256_add_ps(self.0, self.1);
+                let four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+                let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+                _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)))
+            }
         }
     }
 }

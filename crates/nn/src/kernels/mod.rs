@@ -18,7 +18,7 @@ mod product;
 pub(crate) mod vector;
 
 pub(crate) use aligned::Aligned;
-pub(crate) use gram::{Matrix, dots, dots_against};
+pub(crate) use gram::{Matrix, dots, gram};
 pub(crate) use outer::{Runs, outer_sum};
 pub(crate) use packed::Packed;
 pub(crate) use product::{Rows, Segment, Starts, Store, product};

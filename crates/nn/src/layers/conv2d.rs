@@ -4,7 +4,7 @@ use super::{Memory, Operation, Parameter, Pass, Room, Scratch, Term};
 use crate::gradients::{direct, gram_is_cheaper, norm_of_outer};
 use crate::init::Init;
 use crate::kernels::{Matrix, Packed, Runs, Segment, Starts, Store, outer_sum, product, vector};
-use crate::shape::Image;
+use crate::shape::{Image, Place};
 
 /// Records whose positions are worked on in one product, so that small images fill the kernel's tiles.
 const TOGETHER: usize = 16;
@@ -179,7 +179,8 @@ impl Conv2d {
 
     /// Whether norms come from dot products between patches.
     fn by_gram(&self) -> bool {
-        self.groups == 1 && gram_is_cheaper(self.output.pixels(), self.taps(), self.output.channels)
+        // Patches overlap: copying them out costs more than the rule for matrices counts, so it is asked for four times as much.
+        self.groups == 1 && gram_is_cheaper(2 * self.output.pixels(), self.taps(), self.output.channels)
     }
 
     /// Floats of each record's gradient, if it is written out.
@@ -229,37 +230,39 @@ impl Conv2d {
 
     /// The patches of a record, row by row.
     fn patches<'a>(&self, x: &[f32], out: &'a mut [f32]) -> Matrix<'a> {
-        let taps = self.taps();
-        for ((y, column), out) in self.positions().zip(out.chunks_exact_mut(taps)) {
+        let (taps, stride) = (self.taps(), Place::stride(self.taps()));
+        for ((y, column), out) in self.positions().zip(out.chunks_exact_mut(stride)) {
             let row = self.kernel * self.input.channels;
-            for (tap, out) in out.chunks_exact_mut(row).enumerate() {
+            for (tap, out) in out[..taps].chunks_exact_mut(row).enumerate() {
                 out.copy_from_slice(&x[self.window(y, column) + tap * self.input.row()..][..row]);
             }
         }
-        Matrix { data: out, count: self.output.pixels(), width: taps, stride: taps }
+        Matrix { data: out, count: self.output.pixels(), width: taps, stride }
     }
 
     /// The output gradients of a record, row by row.
     fn rows<'a>(&self, dy: &[f32], out: &'a mut [f32]) -> Matrix<'a> {
-        let width = self.output.channels;
-        for ((y, x), out) in self.positions().zip(out.chunks_exact_mut(width)) {
-            out.copy_from_slice(&dy[self.output.at(y, x)..][..width]);
+        let (width, stride) = (self.output.channels, Place::stride(self.output.channels));
+        for ((y, x), out) in self.positions().zip(out.chunks_exact_mut(stride)) {
+            out[..width].copy_from_slice(&dy[self.output.at(y, x)..][..width]);
         }
-        Matrix { data: out, count: self.output.pixels(), width, stride: width }
+        Matrix { data: out, count: self.output.pixels(), width, stride }
     }
 
     fn norm_by_gram(&self, terms: &[Term<'_>], record: usize, scratch: &mut Scratch) -> f64 {
-        let (pixels, taps, channels) = (self.output.pixels(), self.taps(), self.output.channels);
-        scratch.first.reserve(terms.len() * pixels * taps);
-        scratch.second.reserve(terms.len() * pixels * channels + channels);
+        let channels = self.output.channels;
+        let (patches, rows) =
+            (self.output.pixels() * Place::stride(self.taps()), self.output.pixels() * Place::stride(channels));
+        scratch.first.reserve(terms.len() * patches);
+        scratch.second.reserve(terms.len() * rows + channels);
         let mut left = std::mem::take(&mut scratch.first);
         let mut right = std::mem::take(&mut scratch.second);
-        let (rows, bias) = right.split_at_mut(terms.len() * pixels * channels);
+        let (right_rows, bias) = right.split_at_mut(terms.len() * rows);
         let mut parts = Vec::with_capacity(terms.len());
         for ((term, left), right) in terms
             .iter()
-            .zip(left.chunks_exact_mut(pixels * taps))
-            .zip(rows.chunks_exact_mut(pixels * channels))
+            .zip(left.chunks_exact_mut(patches))
+            .zip(right_rows.chunks_exact_mut(rows))
         {
             let a = self.patches(&term.x[record * self.input.record()..], left);
             parts.push((a, self.rows(&term.dy[record * self.output.record()..], right)));

@@ -119,6 +119,7 @@ pub(crate) struct Scratch {
     pub(crate) first: Aligned,
     pub(crate) second: Aligned,
     pub(crate) third: Aligned,
+    pub(crate) fourth: Aligned,
 }
 
 /// A layer that turns one value into another.
