@@ -83,7 +83,11 @@ impl<'a> Unlabelled<'a> {
                 }
                 values.len() / shape.len()
             }
-            _ => return refuse(format!("the network reads records of {shape}; these are given in another form")),
+            _ => {
+                return refuse(format!(
+                    "the network reads records of {shape}; these are given in another form"
+                ));
+            }
         };
         Ok(Unlabelled { inputs, shape, count })
     }
@@ -107,7 +111,9 @@ impl<'a> Unlabelled<'a> {
     pub(crate) fn steps(&self, record: usize) -> usize {
         match self.inputs {
             Inputs::Dense(_) => self.shape.steps(),
-            Inputs::Sequences { starts, .. } | Inputs::Tokens { starts, .. } => starts[record + 1] - starts[record],
+            Inputs::Sequences { starts, .. } | Inputs::Tokens { starts, .. } => {
+                starts[record + 1] - starts[record]
+            }
         }
     }
 
@@ -148,11 +154,18 @@ impl<'a> Records<'a> {
         let refuse = |problem: String| Err(NetworkError::Records(problem));
         if let Targets::Values { values, width } = targets {
             if width == 0 || values.len() % width != 0 {
-                return refuse(format!("{} target values are no whole number of records of {width}", values.len()));
+                return refuse(format!(
+                    "{} target values are no whole number of records of {width}",
+                    values.len()
+                ));
             }
         }
         if inputs.len() != targets.len() {
-            return refuse(format!("{} records have {} targets; every record needs one", inputs.len(), targets.len()));
+            return refuse(format!(
+                "{} records have {} targets; every record needs one",
+                inputs.len(),
+                targets.len()
+            ));
         }
         loss.check(outputs, &targets)?;
         Ok(Records { inputs, targets })

@@ -1,6 +1,7 @@
 //! A network as plain data: built in Rust, or read from TOML or JSON.
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::shape::Shape;
 
@@ -55,16 +56,16 @@ impl Description {
 }
 
 /// One layer: what it does, its name, and whether its parameters are trained.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LayerDescription {
     /// What it does.
     #[serde(flatten)]
     pub layer: Layer,
     /// The prefix of its parameters' names; its place in the list if there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Whether its parameters are left alone by training: no norm, no gradient.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub frozen: bool,
 }
 
@@ -72,6 +73,18 @@ impl LayerDescription {
     /// A layer with a name.
     pub fn named(name: &str, layer: Layer) -> LayerDescription {
         LayerDescription { layer, name: Some(name.to_owned()), frozen: false }
+    }
+}
+
+/// The keys beside a layer's own are taken out first, so that a misspelt one is an error and not a default.
+impl<'de> Deserialize<'de> for LayerDescription {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<LayerDescription, D::Error> {
+        let mut keys = serde_json::Map::deserialize(deserializer)?;
+        let name = keys.remove("name").map(serde_json::from_value).transpose().map_err(D::Error::custom)?;
+        let frozen =
+            keys.remove("frozen").map(serde_json::from_value).transpose().map_err(D::Error::custom)?;
+        let layer = serde_json::from_value(keys.into()).map_err(D::Error::custom)?;
+        Ok(LayerDescription { layer, name, frozen: frozen.unwrap_or(false) })
     }
 }
 
@@ -87,7 +100,7 @@ impl From<Layer> for LayerDescription {
 /// guarantee would be lost. [`GroupNorm`](Layer::GroupNorm) for images and [`LayerNorm`](Layer::LayerNorm) for sequences
 /// normalise within a record and take its place.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Layer {
     /// `y = W x + b`, on a vector or on each step of a sequence.
     Linear {

@@ -226,7 +226,10 @@ impl Engine {
             tape: Tape::new(&network, chunk, steps),
             anchor: None,
             chunk: Chunk::default(),
-            bench: Bench { kept: network.nodes.iter().map(|_| Default::default()).collect(), ..Bench::default() },
+            bench: Bench {
+                kept: network.nodes.iter().map(|_| Default::default()).collect(),
+                ..Bench::default()
+            },
             spare: Aligned::default(),
             sums: Vec::new(),
             results: Vec::new(),
@@ -348,14 +351,21 @@ impl Engine {
             return refuse(format!("without weights there is one sum, got room for {}", sums.len()));
         }
         match sums.iter().find(|sum| sum.len() != self.network.layout().len()) {
-            Some(sum) => {
-                refuse(format!("a sum has {} values, the network {} parameters", sum.len(), self.network.layout().len()))
-            }
+            Some(sum) => refuse(format!(
+                "a sum has {} values, the network {} parameters",
+                sum.len(),
+                self.network.layout().len()
+            )),
             None => Ok(()),
         }
     }
 
-    fn check_inputs(&self, at: &Params, inputs: &Unlabelled<'_>, chosen: &[usize]) -> Result<(), NetworkError> {
+    fn check_inputs(
+        &self,
+        at: &Params,
+        inputs: &Unlabelled<'_>,
+        chosen: &[usize],
+    ) -> Result<(), NetworkError> {
         if at.layout() != self.network.layout() {
             return Err(NetworkError::Parameters("these parameters belong to another network".to_owned()));
         }
@@ -363,9 +373,10 @@ impl Engine {
             return Err(NetworkError::Records("these records were checked for another network".to_owned()));
         }
         match chosen.iter().find(|&&record| record >= inputs.len()) {
-            Some(record) => {
-                Err(NetworkError::Records(format!("record {record} was chosen, but there are only {}", inputs.len())))
-            }
+            Some(record) => Err(NetworkError::Records(format!(
+                "record {record} was chosen, but there are only {}",
+                inputs.len()
+            ))),
             None => Ok(()),
         }
     }

@@ -7,7 +7,8 @@ use crate::shape::Shape;
 /// The shape of a layer's output.
 pub(crate) fn infer(layer: &Layer, source: &Source) -> Result<Shape, String> {
     let input = source.shape;
-    let needs = |what: &str, cure: &str| Err(format!("needs {what}, gets {input} from {}{cure}", source.what));
+    let needs =
+        |what: &str, cure: &str| Err(format!("needs {what}, gets {input} from {}{cure}", source.what));
     match *layer {
         Layer::Linear { outputs, inputs, .. } => {
             positive("outputs", outputs)?;
@@ -15,7 +16,9 @@ pub(crate) fn infer(layer: &Layer, source: &Source) -> Result<Shape, String> {
                 Shape::Features(n) => (n, Shape::Features(outputs)),
                 Shape::Sequence { steps, width } => (width, Shape::Sequence { steps, width: outputs }),
                 Shape::Image { .. } => return needs("a vector or a sequence", "; put a flatten before it"),
-                Shape::Tokens { .. } => return needs("a vector or a sequence", "; put an embedding before it"),
+                Shape::Tokens { .. } => {
+                    return needs("a vector or a sequence", "; put an embedding before it");
+                }
             };
             match inputs {
                 Some(inputs) if inputs != width => {
@@ -25,19 +28,27 @@ pub(crate) fn infer(layer: &Layer, source: &Source) -> Result<Shape, String> {
             }
         }
         Layer::Conv2d { channels, kernel, stride, padding, groups, .. } => {
-            let Shape::Image { channels: inputs, height, width } = input else { return needs("an image", "") };
-            for (what, value) in [("channels", channels), ("kernel", kernel), ("stride", stride), ("groups", groups)] {
+            let Shape::Image { channels: inputs, height, width } = input else {
+                return needs("an image", "");
+            };
+            for (what, value) in
+                [("channels", channels), ("kernel", kernel), ("stride", stride), ("groups", groups)]
+            {
                 positive(what, value)?;
             }
             if inputs % groups != 0 || channels % groups != 0 {
-                return Err(format!("groups must divide the channels, got {groups} for {inputs} in and {channels} out"));
+                return Err(format!(
+                    "groups must divide the channels, got {groups} for {inputs} in and {channels} out"
+                ));
             }
             let (height, width) = windows((height, width), kernel, stride, padding, source)?;
             Ok(Shape::Image { channels, height, width })
         }
         Layer::Embedding { width } => {
             positive("width", width)?;
-            let Shape::Tokens { steps, .. } = input else { return needs("tokens", "; it must be the first layer") };
+            let Shape::Tokens { steps, .. } = input else {
+                return needs("tokens", "; it must be the first layer");
+            };
             Ok(Shape::Sequence { steps, width })
         }
         Layer::Positions => match input {
@@ -55,7 +66,9 @@ pub(crate) fn infer(layer: &Layer, source: &Source) -> Result<Shape, String> {
             positive("groups", groups)?;
             match channels % groups {
                 0 => Ok(input),
-                _ => Err(format!("groups must divide the channels, got {groups} groups of {channels} channels")),
+                _ => Err(format!(
+                    "groups must divide the channels, got {groups} groups of {channels} channels"
+                )),
             }
         }
         Layer::Lstm { hidden } | Layer::Gru { hidden } => {
@@ -69,7 +82,9 @@ pub(crate) fn infer(layer: &Layer, source: &Source) -> Result<Shape, String> {
             positive("heads", heads)?;
             match input {
                 Shape::Sequence { width, .. } if width % heads == 0 => Ok(input),
-                Shape::Sequence { width, .. } => Err(format!("heads must divide the width {width}, got {heads}")),
+                Shape::Sequence { width, .. } => {
+                    Err(format!("heads must divide the width {width}, got {heads}"))
+                }
                 _ => needs("a sequence", ""),
             }
         }

@@ -12,6 +12,7 @@ mod loss;
 pub mod models;
 mod network;
 mod params;
+mod safetensors;
 mod shape;
 mod tape;
 

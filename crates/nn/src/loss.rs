@@ -44,19 +44,19 @@ impl Loss {
             Loss::SquaredError | Loss::Huber { .. } => {
                 return match targets {
                     Targets::Values { width, .. } if *width == outputs => Ok(()),
-                    Targets::Values { width, .. } => {
-                        refuse(format!("the network has {outputs} outputs, the targets have {width} values each"))
-                    }
-                    Targets::Classes(_) => {
-                        refuse("this loss needs targets that are values; for classes use cross_entropy".to_owned())
-                    }
+                    Targets::Values { width, .. } => refuse(format!(
+                        "the network has {outputs} outputs, the targets have {width} values each"
+                    )),
+                    Targets::Classes(_) => refuse(
+                        "this loss needs targets that are values; for classes use cross_entropy".to_owned(),
+                    ),
                 };
             }
         };
         match targets {
-            Targets::Values { .. } => {
-                refuse("this loss needs targets that are classes; for values use squared_error or huber".to_owned())
-            }
+            Targets::Values { .. } => refuse(
+                "this loss needs targets that are classes; for values use squared_error or huber".to_owned(),
+            ),
             Targets::Classes(labels) => match labels.iter().position(|&label| label as usize >= classes) {
                 Some(record) => refuse(format!(
                     "record {record} has class {}, permitted are 0 to {}",
@@ -75,9 +75,10 @@ impl Loss {
             Loss::CrossEntropy { label_smoothing } if !(0.0..1.0).contains(&label_smoothing) => {
                 refuse(format!("label smoothing must be in [0, 1), got {label_smoothing}"))
             }
-            Loss::CrossEntropy { .. } if outputs < 2 => {
-                refuse("cross_entropy needs at least 2 outputs, got 1; for two classes and 1 output use logistic".into())
-            }
+            Loss::CrossEntropy { .. } if outputs < 2 => refuse(
+                "cross_entropy needs at least 2 outputs, got 1; for two classes and 1 output use logistic"
+                    .into(),
+            ),
             Loss::Logistic | Loss::Hinge if outputs != 1 => {
                 refuse(format!("this loss needs 1 output, got {outputs}; for several use cross_entropy"))
             }

@@ -8,8 +8,9 @@ use crate::error::NetworkError;
 use crate::inference::infer;
 use crate::init::{Init, Random};
 use crate::layers::{
-    Attention, AveragePool, Conv2d, Dropout, Embedding, Filter, Flatten, Gelu, GroupNorm, Gru, LastStep, LayerNorm,
-    Linear, Lstm, MaxPool, MeanOverSteps, Operation, Pointwise, Positions, Relu, Tanh, TemperedSigmoid, gradient_border,
+    Attention, AveragePool, Conv2d, Dropout, Embedding, Filter, Flatten, Gelu, GroupNorm, Gru, LastStep,
+    LayerNorm, Linear, Lstm, MaxPool, MeanOverSteps, Operation, Pointwise, Positions, Relu, Tanh,
+    TemperedSigmoid, gradient_border,
 };
 use crate::params::{Layout, Params};
 use crate::shape::{Place, Shape};
@@ -86,7 +87,8 @@ impl Network {
             )));
         }
         let mut draft = Draft { shapes: vec![description.input], ..Draft::default() };
-        let source = Source { value: 0, what: "the input".to_owned(), shape: description.input, fresh: false };
+        let source =
+            Source { value: 0, what: "the input".to_owned(), shape: description.input, fresh: false };
         let end = draft.sequence(&description.layers, &Prefixes::default(), source)?;
         if draft.steps.is_empty() {
             return Err(NetworkError::Description("a network needs at least one layer".to_owned()));
@@ -312,7 +314,8 @@ impl Draft {
     fn build(self, description: &Description, output: usize) -> Network {
         let mut wanted = vec![false; self.shapes.len()];
         for step in &self.steps {
-            let trained = !step.frozen && matches!(&step.action, Action::Layer(layer) if has_parameters(layer));
+            let trained =
+                !step.frozen && matches!(&step.action, Action::Layer(layer) if has_parameters(layer));
             wanted[step.y] |= trained || wanted[step.x];
         }
         let mut places: Vec<Place> = self.shapes.iter().map(|&shape| Place { shape, border: 0 }).collect();
@@ -322,7 +325,8 @@ impl Draft {
                 if wanted[step.x] {
                     let (input, out) = (places[step.x].image(), places[step.y].image());
                     let filter = [kernel, stride, padding];
-                    let border = gradient_border((input.height, input.width), (out.height, out.width), filter);
+                    let border =
+                        gradient_border((input.height, input.width), (out.height, out.width), filter);
                     places[step.y].border = places[step.y].border.max(border);
                 }
             }
@@ -399,7 +403,9 @@ impl Network {
                 let filter = Filter { kernel, stride, padding, groups, bias };
                 Box::new(Conv2d::new(from.image(), to.image(), filter, self.wanted[x]))
             }
-            (Layer::Embedding { width }, Shape::Tokens { vocabulary, .. }) => Box::new(Embedding { vocabulary, width }),
+            (Layer::Embedding { width }, Shape::Tokens { vocabulary, .. }) => {
+                Box::new(Embedding { vocabulary, width })
+            }
             (Layer::Positions, Shape::Sequence { steps, width }) => Box::new(Positions { steps, width }),
             (Layer::LayerNorm, shape) => Box::new(LayerNorm::new(shape)),
             (Layer::GroupNorm { groups }, _) => {

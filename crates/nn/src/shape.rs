@@ -142,7 +142,9 @@ impl Place {
     /// The image's geometry.
     pub(crate) fn image(&self) -> Image {
         match self.shape {
-            Shape::Image { channels, height, width } => Image { channels, height, width, border: self.border },
+            Shape::Image { channels, height, width } => {
+                Image { channels, height, width, border: self.border }
+            }
             _ => unreachable!("an image's geometry is asked of images"),
         }
     }

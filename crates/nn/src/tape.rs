@@ -79,7 +79,8 @@ impl Tape {
                 packed: Packed::default(),
             }
         };
-        let gradient = |(place, wanted): (&Place, &bool)| if *wanted { room(place) } else { Aligned::default() };
+        let gradient =
+            |(place, wanted): (&Place, &bool)| if *wanted { room(place) } else { Aligned::default() };
         Tape {
             values: network.places.iter().map(room).collect(),
             gradients: network.places.iter().zip(&network.wanted).map(gradient).collect(),
@@ -99,7 +100,13 @@ impl Tape {
     }
 
     /// Copies the chosen records into the first value.
-    pub(crate) fn load(&mut self, network: &Network, chunk: &Chunk, inputs: &Unlabelled<'_>, chosen: &[usize]) {
+    pub(crate) fn load(
+        &mut self,
+        network: &Network,
+        chunk: &Chunk,
+        inputs: &Unlabelled<'_>,
+        chosen: &[usize],
+    ) {
         let place = network.places[0];
         let size = place.record(chunk.steps);
         for (index, &record) in chosen.iter().enumerate() {
@@ -109,7 +116,9 @@ impl Tape {
                 Shape::Features(n) => room[..n].copy_from_slice(values),
                 Shape::Sequence { width, .. } => {
                     let (rows, rest) = room.split_at_mut(chunk.lengths[index] * Place::stride(width));
-                    for (row, values) in rows.chunks_exact_mut(Place::stride(width)).zip(values.chunks_exact(width)) {
+                    for (row, values) in
+                        rows.chunks_exact_mut(Place::stride(width)).zip(values.chunks_exact(width))
+                    {
                         row[..width].copy_from_slice(values);
                     }
                     rest.fill(0.0);
@@ -211,8 +220,16 @@ impl Tape {
                     operation.backward(&pass, &self.values[*value][..len], gradient, memory);
                 }
                 Step::Copy { from, to } | Step::Add { other: from, into: to } if network.wanted[*from] => {
-                    let [target, source] = self.gradients.get_disjoint_mut([*from, *to]).expect("two different values");
-                    transfer(source, network.places[*to], target, network.places[*from], chunk, node.accumulate);
+                    let [target, source] =
+                        self.gradients.get_disjoint_mut([*from, *to]).expect("two different values");
+                    transfer(
+                        source,
+                        network.places[*to],
+                        target,
+                        network.places[*from],
+                        chunk,
+                        node.accumulate,
+                    );
                 }
                 _ => {}
             }
@@ -257,7 +274,8 @@ impl Tape {
             let end = ((record + 1) * size).min(buffer.len());
             buffer[(record * size).min(end)..end].fill(0.0);
         };
-        for ((value, gradient), place) in self.values.iter_mut().zip(&mut self.gradients).zip(&network.places) {
+        for ((value, gradient), place) in self.values.iter_mut().zip(&mut self.gradients).zip(&network.places)
+        {
             wipe(value, place.record(chunk.steps));
             wipe(gradient, place.record(chunk.steps));
         }

@@ -64,7 +64,8 @@ fn check(case: &Case) {
     assert_eq!(layout.slices().len(), case.params.len(), "{name}");
     let mut params = Params::zeros(layout.clone());
     for slice in layout.slices() {
-        let tensor = case.params.get(&slice.name).unwrap_or_else(|| panic!("{name}: {} is unknown", slice.name));
+        let tensor =
+            case.params.get(&slice.name).unwrap_or_else(|| panic!("{name}: {} is unknown", slice.name));
         assert_eq!(slice.shape, tensor.shape, "{name}: {}", slice.name);
         params.slice_mut(&slice.name).unwrap().copy_from_slice(&tensor.values);
     }
@@ -79,8 +80,11 @@ fn check(case: &Case) {
     };
     let classes: Vec<u32> =
         case.targets.iter().filter_map(|t| if let Target::Class(c) = t { Some(*c) } else { None }).collect();
-    let wanted: Vec<f32> =
-        case.targets.iter().flat_map(|t| if let Target::Values(v) = t { v.clone() } else { Vec::new() }).collect();
+    let wanted: Vec<f32> = case
+        .targets
+        .iter()
+        .flat_map(|t| if let Target::Values(v) = t { v.clone() } else { Vec::new() })
+        .collect();
     let targets = match classes.is_empty() {
         false => Targets::Classes(&classes),
         true => Targets::Values { values: &wanted, width: wanted.len() / case.targets.len() },
@@ -105,17 +109,29 @@ fn check(case: &Case) {
         let mut squared = 0.0;
         for slice in layout.slices() {
             let truth = &case.gradients[record][&slice.name];
-            close(&format!("{what}: {}", slice.name), sums[record][slice.range.clone()].iter().copied(), truth);
+            close(
+                &format!("{what}: {}", slice.name),
+                sums[record][slice.range.clone()].iter().copied(),
+                truth,
+            );
             squared += truth.iter().map(|g| g * g).sum::<f64>();
         }
         let norm = outcome.norms[record];
-        assert!((norm - squared.sqrt()).abs() <= 2e-6 * (1.0 + squared.sqrt()), "{what}: {norm} {}", squared.sqrt());
+        assert!(
+            (norm - squared.sqrt()).abs() <= 2e-6 * (1.0 + squared.sqrt()),
+            "{what}: {norm} {}",
+            squared.sqrt()
+        );
     }
     for slice in layout.slices() {
         let truth: Vec<f64> = (0..slice.range.len())
             .map(|i| case.gradients.iter().map(|gradients| gradients[&slice.name][i]).sum())
             .collect();
-        close(&format!("{name}: sum of {}", slice.name), plain[0][slice.range.clone()].iter().copied(), &truth);
+        close(
+            &format!("{name}: sum of {}", slice.name),
+            plain[0][slice.range.clone()].iter().copied(),
+            &truth,
+        );
     }
 }
 

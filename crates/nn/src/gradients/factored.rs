@@ -136,7 +136,11 @@ impl Factored {
             room.scratch.first.reserve(records * rows * stride);
             for row in 0..records * rows {
                 let at = row * stride + from;
-                vector::scaled(&mut room.scratch.first[at..][..width], weights[row / rows], &source[at..][..width]);
+                vector::scaled(
+                    &mut room.scratch.first[at..][..width],
+                    weights[row / rows],
+                    &source[at..][..width],
+                );
             }
             match self.outputs <= inputs {
                 true => scaled.b = &room.scratch.first,
@@ -151,12 +155,8 @@ impl Factored {
         for term in terms {
             for block in &self.blocks {
                 let starts = [(first * term.b_stride, first * term.a_stride + block.first)];
-                let runs = Runs {
-                    starts: &starts,
-                    len: count,
-                    left_step: term.b_stride,
-                    right_step: term.a_stride,
-                };
+                let runs =
+                    Runs { starts: &starts, len: count, left_step: term.b_stride, right_step: term.a_stride };
                 let sum = &mut sum[block.offset - self.offset()..];
                 outer_sum((self.outputs, block.width), term.b, term.a, runs, sum, block.width, true);
             }
@@ -249,7 +249,8 @@ fn product_against(weights: &[f32], left: Matrix<'_>, right: Matrix<'_>, room: &
     for first in (0..left.width).step_by(COLUMNS) {
         let columns = (left.width - first).min(COLUMNS);
         let starts = [(0, first)];
-        let runs = Runs { starts: &starts, len: right.count, left_step: left.count, right_step: right.stride };
+        let runs =
+            Runs { starts: &starts, len: right.count, left_step: left.count, right_step: right.stride };
         outer_sum((left.count, columns), weights, right.data, runs, room, COLUMNS, false);
         for row in 0..left.count {
             total += vector::dot(&left.row(row)[first..first + columns], &room[row * COLUMNS..][..columns]);

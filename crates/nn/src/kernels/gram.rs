@@ -1,9 +1,9 @@
 //! Dot products between the rows of matrices.
 
 use super::isa::Isa;
-use super::lanes::{Lanes, Register, WIDTH};
 #[cfg(target_arch = "x86_64")]
 use super::lanes::{Avx2, Avx512};
+use super::lanes::{Lanes, Register, WIDTH};
 
 /// Rows of floats: `count` of them, `width` long, `stride` apart.
 #[derive(Clone, Copy)]
@@ -21,7 +21,10 @@ impl<'a> Matrix<'a> {
     }
 
     fn check(&self) {
-        assert!(self.count == 0 || (self.count - 1) * self.stride + self.width <= self.data.len(), "rows have room");
+        assert!(
+            self.count == 0 || (self.count - 1) * self.stride + self.width <= self.data.len(),
+            "rows have room"
+        );
     }
 }
 
@@ -131,7 +134,8 @@ unsafe fn tile<R: Register, const MR: usize, const NR: usize>(
     // SAFETY: the caller's promise; `k + 16 <= width` in the loop.
     unsafe {
         let x: [*const f32; MR] = std::array::from_fn(|i| left.data.as_ptr().add((row + i) * left.stride));
-        let y: [*const f32; NR] = std::array::from_fn(|j| right.data.as_ptr().add((column + j) * right.stride));
+        let y: [*const f32; NR] =
+            std::array::from_fn(|j| right.data.as_ptr().add((column + j) * right.stride));
         let mut acc = [[R::zero(); NR]; MR];
         let mut k = 0;
         while k < whole {

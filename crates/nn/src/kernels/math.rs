@@ -233,7 +233,12 @@ multiversion! {
 }
 
 #[inline(always)]
-fn gru_step_gradient_body<const FMA: bool>(gates: &mut [f32], state: &mut [f32], old: &[f32], dh: &mut [f32]) {
+fn gru_step_gradient_body<const FMA: bool>(
+    gates: &mut [f32],
+    state: &mut [f32],
+    old: &[f32],
+    dh: &mut [f32],
+) {
     let h = dh.len();
     let (gr, rest) = gates.split_at_mut(h);
     let (gz, gn) = rest.split_at_mut(h);
@@ -313,7 +318,10 @@ mod tests {
         for x in grid() {
             let wide = f64::from(x);
             let close = |got: f32, truth: f64, absolute: f64| {
-                assert!((f64::from(got) - truth).abs() <= 4e-7 * truth.abs() + absolute, "{x}: {got} {truth}");
+                assert!(
+                    (f64::from(got) - truth).abs() <= 4e-7 * truth.abs() + absolute,
+                    "{x}: {got} {truth}"
+                );
             };
             let mut y = [x];
             exp_shifted(&mut y, 0.0, 1.0);
@@ -344,7 +352,13 @@ mod tests {
         // Simpson's rule from 0.
         let sum: f64 = (0..=steps)
             .map(|i| {
-                let weight = if i == 0 || i == steps { 1.0 } else if i % 2 == 1 { 4.0 } else { 2.0 };
+                let weight = if i == 0 || i == steps {
+                    1.0
+                } else if i % 2 == 1 {
+                    4.0
+                } else {
+                    2.0
+                };
                 weight * density(from + f64::from(i) * width)
             })
             .sum();

@@ -1,9 +1,9 @@
 //! Sums of outer products: the weight gradients of linear layers, recurrent layers and convolutions.
 
 use super::isa::Isa;
-use super::lanes::{Lanes, Register, WIDTH};
 #[cfg(target_arch = "x86_64")]
 use super::lanes::{Avx2, Avx512};
+use super::lanes::{Lanes, Register, WIDTH};
 
 /// Which pairs of rows take part: `starts.len()` runs of `len` pairs each.
 ///
@@ -250,7 +250,9 @@ mod tests {
 
     #[test]
     fn an_outer_sum_equals_its_definition_for_every_shape() {
-        for (m, n, len) in [(1, 1, 1), (5, 10, 3), (8, 16, 14), (17, 48, 9), (30, 70, 5), (12, 129, 2), (3, 33, 7)] {
+        for (m, n, len) in
+            [(1, 1, 1), (5, 10, 3), (8, 16, 14), (17, 48, 9), (30, 70, 5), (12, 129, 2), (3, 33, 7)]
+        {
             let (left_step, right_step) = (m + 2, n + 1);
             let left = numbers(3 * len * left_step + 16, 1);
             let right = numbers(3 * len * right_step + 160, 2);
@@ -265,7 +267,9 @@ mod tests {
                         let at = i * (n + 3) + j;
                         let sum: f64 = starts
                             .iter()
-                            .flat_map(|&(p, q)| (0..len).map(move |t| (p + t * left_step + i, q + t * right_step + j)))
+                            .flat_map(|&(p, q)| {
+                                (0..len).map(move |t| (p + t * left_step + i, q + t * right_step + j))
+                            })
                             .map(|(p, q)| f64::from(left[p]) * f64::from(right[q]))
                             .sum();
                         let start = f64::from(before[at]);

@@ -13,7 +13,14 @@ pub(crate) struct Packed {
 
 impl Packed {
     /// Replaces the contents by the matrix whose entry `(row, j)` is `source[start(row) + j * step]`.
-    pub(crate) fn fill(&mut self, k: usize, n: usize, source: &[f32], start: impl Fn(usize) -> usize, step: usize) {
+    pub(crate) fn fill(
+        &mut self,
+        k: usize,
+        n: usize,
+        source: &[f32],
+        start: impl Fn(usize) -> usize,
+        step: usize,
+    ) {
         self.resize(k, n);
         for row in 0..k {
             let source = &source[start(row)..];
@@ -103,7 +110,8 @@ mod tests {
         for (k, n) in [(1, 1), (3, 16), (8, 17), (5, 40), (20, 31)] {
             let matrix: Vec<f32> = (0..k * n).map(|i| i as f32).collect();
             let transposed: Vec<f32> = (0..k * n).map(|i| matrix[(i % k) * n + i / k]).collect();
-            let [mut entries, mut rows, mut columns] = [Packed::default(), Packed::default(), Packed::default()];
+            let [mut entries, mut rows, mut columns] =
+                [Packed::default(), Packed::default(), Packed::default()];
             entries.fill(k, n, &matrix, |row| row * n, 1);
             rows.fill_rows(k, n, &matrix, n);
             columns.fill_columns(k, n, &transposed, k);

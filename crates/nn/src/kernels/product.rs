@@ -1,9 +1,9 @@
 //! Products with a packed right operand: linear layers, recurrent steps, attention, and convolutions without im2col.
 
 use super::isa::Isa;
-use super::lanes::{Lanes, Register, WIDTH};
 #[cfg(target_arch = "x86_64")]
 use super::lanes::{Avx2, Avx512};
+use super::lanes::{Lanes, Register, WIDTH};
 use super::packed::Packed;
 
 /// Where rows begin.
@@ -40,7 +40,8 @@ impl Starts {
     /// The same starts in each of `records` records of `record` floats.
     pub(crate) fn new(starts: &[usize], record: usize, records: usize) -> Starts {
         let shifted = |r: usize| starts.iter().map(move |start| r * record + start);
-        let narrow = |start: usize| u32::try_from(start).expect("a chunk of images has fewer than 2^32 floats");
+        let narrow =
+            |start: usize| u32::try_from(start).expect("a chunk of images has fewer than 2^32 floats");
         Starts {
             list: (0..records).flat_map(shifted).map(narrow).collect(),
             each: starts.len(),
@@ -113,7 +114,11 @@ pub(crate) fn product(
     store: Store<'_>,
 ) {
     let (k, n) = (b.k(), b.n());
-    assert_eq!(segments.iter().map(|s| s.len).sum::<usize>(), k, "the segments are the rows of the packed matrix");
+    assert_eq!(
+        segments.iter().map(|s| s.len).sum::<usize>(),
+        k,
+        "the segments are the rows of the packed matrix"
+    );
     assert_eq!(rows.count(), out.count(), "as many rows come out as go in");
     assert!(store.bias.is_none_or(|bias| bias.len() >= n), "one bias for each column");
     if rows.count() == 0 || n == 0 {
@@ -328,7 +333,9 @@ mod tests {
 
     #[test]
     fn a_product_equals_its_definition_for_every_shape() {
-        for (m, k, n) in [(1, 1, 1), (3, 5, 10), (7, 16, 16), (13, 9, 33), (6, 64, 64), (29, 40, 117), (16, 3, 250)] {
+        for (m, k, n) in
+            [(1, 1, 1), (3, 5, 10), (7, 16, 16), (13, 9, 33), (6, 64, 64), (29, 40, 117), (16, 3, 250)]
+        {
             let (a, b, bias) = (numbers(m * (k + 3), 1), numbers(k * n, 2), numbers(n, 3));
             let packed = packed(k, n, &b);
             let before = numbers(m * (n + 5), 4);
@@ -340,8 +347,9 @@ mod tests {
                 product(&a, rows, &[Segment { offset: 0, len: k }], &packed, &mut c, out, store);
                 for i in 0..m {
                     for j in 0..n + 5 {
-                        let sum: f64 =
-                            (0..k).map(|t| f64::from(a[i * (k + 3) + t]) * f64::from(b[(t * n + j) % (k * n)])).sum();
+                        let sum: f64 = (0..k)
+                            .map(|t| f64::from(a[i * (k + 3) + t]) * f64::from(b[(t * n + j) % (k * n)]))
+                            .sum();
                         let start = f64::from(before[i * (n + 5) + j]);
                         let truth = match j < n {
                             false => start,
@@ -350,7 +358,10 @@ mod tests {
                                     + if with_bias { f64::from(bias[j]) } else { 0.0 }
                             }
                         };
-                        assert!((f64::from(c[i * (n + 5) + j]) - truth).abs() < 1e-4, "{m}x{k}x{n} at {i},{j}");
+                        assert!(
+                            (f64::from(c[i * (n + 5) + j]) - truth).abs() < 1e-4,
+                            "{m}x{k}x{n} at {i},{j}"
+                        );
                     }
                 }
             }
@@ -382,6 +393,14 @@ mod tests {
     fn a_reach_beyond_the_left_operand_is_refused() {
         let packed = packed(4, 4, &[1.0; 16]);
         let rows = Rows::Every { count: 3, stride: 4 };
-        product(&[0.0; 11], rows, &[Segment { offset: 0, len: 4 }], &packed, &mut [0.0; 12], rows, Store::default());
+        product(
+            &[0.0; 11],
+            rows,
+            &[Segment { offset: 0, len: 4 }],
+            &packed,
+            &mut [0.0; 12],
+            rows,
+            Store::default(),
+        );
     }
 }

@@ -49,7 +49,9 @@ pub(crate) fn gradient_border(input: (usize, usize), output: (usize, usize), [k,
         let places = (0..size).flat_map(|x| (0..k).map(move |tap| (x + p, tap)));
         let reached = places.filter(|(x, tap)| x % s == tap % s);
         // The output position is (x - tap) / s, which may be negative.
-        reached.map(|(x, tap)| if x < tap { (tap - x) / s } else { ((x - tap) / s + 1).saturating_sub(out) }).max()
+        reached
+            .map(|(x, tap)| if x < tap { (tap - x) / s } else { ((x - tap) / s + 1).saturating_sub(out) })
+            .max()
     };
     one(input.0, output.0).into_iter().chain(one(input.1, output.1)).max().unwrap_or(0)
 }
@@ -193,7 +195,8 @@ impl Conv2d {
         let (inputs, outputs) = (self.group_inputs(), self.group_outputs());
         let mut starts = Vec::with_capacity(records * self.output.height);
         // The taps of one filter row are contiguous in the image; with groups, those of one tap.
-        let (columns, width) = if self.groups == 1 { (1, self.kernel * inputs) } else { (self.kernel, inputs) };
+        let (columns, width) =
+            if self.groups == 1 { (1, self.kernel * inputs) } else { (self.kernel, inputs) };
         for group in 0..self.groups {
             for row in 0..self.kernel {
                 for column in 0..columns {
@@ -201,9 +204,11 @@ impl Conv2d {
                     let tap = row * self.input.row() + column * self.input.channels + group * inputs;
                     for record in first..first + records {
                         let (x, dy) = (record * self.input.record() + tap, record * self.output.record());
-                        starts.extend((0..self.output.height).map(|y| {
-                            (x + self.window(y, 0), dy + self.output.at(y, 0) + group * outputs)
-                        }));
+                        starts.extend(
+                            (0..self.output.height).map(|y| {
+                                (x + self.window(y, 0), dy + self.output.at(y, 0) + group * outputs)
+                            }),
+                        );
                     }
                     let runs = Runs {
                         starts: &starts,
@@ -251,18 +256,18 @@ impl Conv2d {
 
     fn norm_by_gram(&self, terms: &[Term<'_>], record: usize, scratch: &mut Scratch) -> f64 {
         let channels = self.output.channels;
-        let (patches, rows) =
-            (self.output.pixels() * Place::stride(self.taps()), self.output.pixels() * Place::stride(channels));
+        let (patches, rows) = (
+            self.output.pixels() * Place::stride(self.taps()),
+            self.output.pixels() * Place::stride(channels),
+        );
         scratch.first.reserve(terms.len() * patches);
         scratch.second.reserve(terms.len() * rows + channels);
         let mut left = std::mem::take(&mut scratch.first);
         let mut right = std::mem::take(&mut scratch.second);
         let (right_rows, bias) = right.split_at_mut(terms.len() * rows);
         let mut parts = Vec::with_capacity(terms.len());
-        for ((term, left), right) in terms
-            .iter()
-            .zip(left.chunks_exact_mut(patches))
-            .zip(right_rows.chunks_exact_mut(rows))
+        for ((term, left), right) in
+            terms.iter().zip(left.chunks_exact_mut(patches)).zip(right_rows.chunks_exact_mut(rows))
         {
             let a = self.patches(&term.x[record * self.input.record()..], left);
             parts.push((a, self.rows(&term.dy[record * self.output.record()..], right)));
@@ -377,10 +382,22 @@ impl Operation for Conv2d {
         }
     }
 
-    fn weighted_sum(&self, terms: &[Term<'_>], weights: Option<&[f32]>, room: &mut Room<'_>, sum: &mut [f32]) {
+    fn weighted_sum(
+        &self,
+        terms: &[Term<'_>],
+        weights: Option<&[f32]>,
+        room: &mut Room<'_>,
+        sum: &mut [f32],
+    ) {
         let records = terms[0].pass.records;
         if let (Some(weights), false) = (weights, self.by_gram()) {
-            return direct::weighted_sum(&room.kept[0], self.written(), records, Some(weights), &mut sum[..self.len()]);
+            return direct::weighted_sum(
+                &room.kept[0],
+                self.written(),
+                records,
+                Some(weights),
+                &mut sum[..self.len()],
+            );
         }
         for record in 0..records {
             let weight = weights.map_or(1.0, |weights| weights[record]);
@@ -402,7 +419,8 @@ impl Operation for Conv2d {
     }
 
     fn finish(&self, sum: &mut [f32]) {
-        let (k, inputs, outputs, taps) = (self.kernel, self.group_inputs(), self.group_outputs(), self.taps());
+        let (k, inputs, outputs, taps) =
+            (self.kernel, self.group_inputs(), self.group_outputs(), self.taps());
         let own = sum[..self.weights()].to_vec();
         let mut own = own.chunks_exact(outputs);
         for group in 0..self.groups {

@@ -25,7 +25,9 @@ impl Operation for Embedding {
                 let y = &mut y[place * stride..][..self.width];
                 match step < length {
                     true => {
-                        y.copy_from_slice(&pass.params[pass.tokens[place] as usize * self.width..][..self.width]);
+                        y.copy_from_slice(
+                            &pass.params[pass.tokens[place] as usize * self.width..][..self.width],
+                        );
                     }
                     false => y.fill(0.0),
                 }

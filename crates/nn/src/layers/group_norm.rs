@@ -92,7 +92,8 @@ impl Operation for GroupNorm {
             for range in self.each_row(&self.input, record) {
                 crate::kernels::vector::add(first, &x[range]);
             }
-            let mean: Vec<f64> = self.by_group(first).iter().map(|sum| sum / self.values_in_group()).collect();
+            let mean: Vec<f64> =
+                self.by_group(first).iter().map(|sum| sum / self.values_in_group()).collect();
             self.repeat(second, |channel| mean[channel / size] as f32);
             third.fill(0.0);
             for range in self.each_row(&self.input, record) {

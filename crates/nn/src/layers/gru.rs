@@ -178,7 +178,13 @@ impl Operation for Gru {
         self.from_state.squared_norms(&self.factors(terms, true), room, out);
     }
 
-    fn weighted_sum(&self, terms: &[Term<'_>], weights: Option<&[f32]>, room: &mut Room<'_>, sum: &mut [f32]) {
+    fn weighted_sum(
+        &self,
+        terms: &[Term<'_>],
+        weights: Option<&[f32]>,
+        room: &mut Room<'_>,
+        sum: &mut [f32],
+    ) {
         let records = terms[0].pass.records;
         self.from_input.weighted_sum(&self.factors(terms, false), records, weights, room, sum);
         self.from_state.weighted_sum(&self.factors(terms, true), records, weights, room, sum);

@@ -64,7 +64,8 @@ impl Operation for LayerNorm {
     ) {
         let (gamma, _) = pass.params.split_at(self.width);
         let (stride, rows) = (Place::stride(self.width), self.rows(pass.steps));
-        for (record, gradient) in memory.gradients.chunks_mut(self.gradient()).take(pass.records).enumerate() {
+        for (record, gradient) in memory.gradients.chunks_mut(self.gradient()).take(pass.records).enumerate()
+        {
             gradient.fill(0.0);
             let (dgamma, dbeta) = gradient.split_at_mut(self.width);
             for row in record * rows..(record + 1) * rows {

@@ -41,8 +41,13 @@ impl Linear {
 
     fn factors<'a>(&self, terms: &[Term<'a>]) -> Vec<Factor<'a>> {
         let (a_stride, b_stride) = (Place::stride(self.inputs), Place::stride(self.outputs));
-        let factor =
-            |term: &Term<'a>| Factor { a: term.x, a_stride, b: term.dy, b_stride, rows: self.rows(term.pass.steps) };
+        let factor = |term: &Term<'a>| Factor {
+            a: term.x,
+            a_stride,
+            b: term.dy,
+            b_stride,
+            rows: self.rows(term.pass.steps),
+        };
         terms.iter().map(factor).collect()
     }
 }
@@ -111,7 +116,13 @@ impl Operation for Linear {
         self.gradient.squared_norms(&self.factors(terms), room, out);
     }
 
-    fn weighted_sum(&self, terms: &[Term<'_>], weights: Option<&[f32]>, room: &mut Room<'_>, sum: &mut [f32]) {
+    fn weighted_sum(
+        &self,
+        terms: &[Term<'_>],
+        weights: Option<&[f32]>,
+        room: &mut Room<'_>,
+        sum: &mut [f32],
+    ) {
         self.gradient.weighted_sum(&self.factors(terms), terms[0].pass.records, weights, room, sum);
     }
 }

@@ -132,7 +132,13 @@ impl Operation for Lstm {
                 let (old, new) = cell[step * hidden..].split_at_mut(hidden);
                 let squashed = &mut rest[..squashed][step * hidden..];
                 let state = &mut y[place * y_stride..][..hidden];
-                math::lstm_step(&mut memory.gradients[place * gates..][..4 * hidden], old, new, squashed, state);
+                math::lstm_step(
+                    &mut memory.gradients[place * gates..][..4 * hidden],
+                    old,
+                    new,
+                    squashed,
+                    state,
+                );
                 if step + 1 < steps {
                     rows[(place + 1) * row + inputs..][..hidden].copy_from_slice(state);
                 }
@@ -192,7 +198,13 @@ impl Operation for Lstm {
         self.gradient.squared_norms(&self.factors(terms), room, out);
     }
 
-    fn weighted_sum(&self, terms: &[Term<'_>], weights: Option<&[f32]>, room: &mut Room<'_>, sum: &mut [f32]) {
+    fn weighted_sum(
+        &self,
+        terms: &[Term<'_>],
+        weights: Option<&[f32]>,
+        room: &mut Room<'_>,
+        sum: &mut [f32],
+    ) {
         self.gradient.weighted_sum(&self.factors(terms), terms[0].pass.records, weights, room, sum);
     }
 }

@@ -174,7 +174,13 @@ pub(crate) trait Operation: Send + Sync {
     /// Adds the sum of gradients times weights to `sum`; all weights are 1 if there are none.
     ///
     /// With weights, [`squared_norms`](Self::squared_norms) has been called on the same terms and room.
-    fn weighted_sum(&self, terms: &[Term<'_>], weights: Option<&[f32]>, room: &mut Room<'_>, sum: &mut [f32]) {
+    fn weighted_sum(
+        &self,
+        terms: &[Term<'_>],
+        weights: Option<&[f32]>,
+        room: &mut Room<'_>,
+        sum: &mut [f32],
+    ) {
         let _ = (terms, weights, room, sum);
     }
 

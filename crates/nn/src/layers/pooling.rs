@@ -29,7 +29,8 @@ impl MaxPool {
             let rows = window(y, self.kernel, self.stride, self.padding, input.height);
             for x in 0..output.width {
                 let columns = window(x, self.kernel, self.stride, self.padding, input.width);
-                let mut pixels = rows.clone().flat_map(|row| columns.clone().map(move |column| input.at(row, column)));
+                let mut pixels =
+                    rows.clone().flat_map(|row| columns.clone().map(move |column| input.at(row, column)));
                 f(output.at(y, x), &mut pixels);
             }
         }
@@ -132,7 +133,9 @@ impl Operation for AveragePool {
                     y[out..][..channels].fill(0.0);
                 }
             }
-            self.each(|out, pixel| vector::add_scaled(&mut y[out..][..channels], share, &x[pixel..][..channels]));
+            self.each(|out, pixel| {
+                vector::add_scaled(&mut y[out..][..channels], share, &x[pixel..][..channels])
+            });
         }
     }
 
@@ -153,7 +156,9 @@ impl Operation for AveragePool {
             let dx = &mut dx[record * self.input.record()..][..self.input.record()];
             dx.fill(0.0);
             let dy = &dy[record * size..];
-            self.each(|out, pixel| vector::add_scaled(&mut dx[pixel..][..channels], share, &dy[out..][..channels]));
+            self.each(|out, pixel| {
+                vector::add_scaled(&mut dx[pixel..][..channels], share, &dy[out..][..channels])
+            });
         }
     }
 }

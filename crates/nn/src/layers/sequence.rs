@@ -49,7 +49,11 @@ impl Operation for MeanOverSteps {
             let y = &mut y[record * stride..][..self.width];
             y.fill(0.0);
             for step in 0..length {
-                vector::add_scaled(y, 1.0 / length as f32, &x[(record * pass.steps + step) * stride..][..self.width]);
+                vector::add_scaled(
+                    y,
+                    1.0 / length as f32,
+                    &x[(record * pass.steps + step) * stride..][..self.width],
+                );
             }
         }
     }

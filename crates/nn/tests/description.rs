@@ -1,0 +1,204 @@
+//! Descriptions: what is inferred, what is refused and how, and what survives a file.
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use sordino_nn::{Description, Engine, Inputs, Layer, Loss, Network, Params, Shape, Targets, models};
+
+fn described(text: &str) -> Result<Network, String> {
+    let description: Description = toml::from_str(text).map_err(|error| error.to_string())?;
+    Network::new(&description).map_err(|error| error.to_string())
+}
+
+fn refusal(text: &str) -> String {
+    described(text).err().unwrap_or_else(|| panic!("accepted: {text}"))
+}
+
+#[test]
+fn refusals_name_the_layer_the_value_and_the_cure() {
+    let image = "input = { image = [3, 8, 8] }\n";
+    for (layers, message) in [
+        (
+            r#"{type="conv2d", channels=32, kernel=4}, {type="flatten"}, {type="linear", outputs=2, inputs=512}"#,
+            "layer 2 (linear): expects 512 inputs, gets 800 from layer 1 (flatten of 32x5x5)",
+        ),
+        (
+            r#"{type="linear", outputs=2}"#,
+            "layer 0 (linear): needs a vector or a sequence, gets 3x8x8 from the input; put a flatten before it",
+        ),
+        (
+            r#"{type="group_norm", groups=2}"#,
+            "layer 0 (group_norm): groups must divide the channels, got 2 groups of 3 channels",
+        ),
+        (
+            r#"{type="conv2d", channels=4, kernel=9}"#,
+            "layer 0 (conv2d): kernel must be at most the padded image, got 9 for 3x8x8 from the input with padding 0",
+        ),
+        (
+            r#"{type="conv2d", channels=4, kernel=3, stride=0}"#,
+            "layer 0 (conv2d): stride must be at least 1, got 0",
+        ),
+        (
+            r#"{type="residual", body=[{type="relu"}, {type="conv2d", channels=5, kernel=1}]}"#,
+            "layer 0 (residual): the body gives 5x8x8, the shortcut 3x8x8; they are added and must agree",
+        ),
+        (
+            r#"{type="residual", body=[{type="relu"}, {type="lstm", hidden=1}]}"#,
+            "layer 0.body.1 (lstm): needs a sequence, gets 3x8x8 from layer 0.body.0 (relu); for tokens put an embedding before it",
+        ),
+        (
+            r#"{type="relu"}"#,
+            "a network must end in a vector, but layer 0 (relu) gives 3x8x8; end with flatten or global_average_pool, then linear",
+        ),
+        (r#"{type="dropout", rate=1.5}"#, "layer 0 (dropout): rate must be in [0, 1), got 1.5"),
+        (
+            r#"{type="flatten"}, {type="linear", outputs=2, name="a"}, {type="linear", outputs=2, name="a"}"#,
+            "two parameters are called a.bias; give the layers different names",
+        ),
+        ("", "a network needs at least one layer"),
+    ] {
+        assert_eq!(refusal(&format!("{image}layers = [{layers}]")), message);
+    }
+    assert_eq!(
+        refusal("input = { features = 0 }\nlayers = [{type='linear', outputs=1}]"),
+        "input: every dimension must be at least 1, got 0"
+    );
+}
+
+#[test]
+fn a_misspelt_key_is_an_error_and_not_a_default() {
+    let text =
+        "input = { image = [1, 8, 8] }\nlayers = [{ type = 'conv2d', channels = 2, kernel = 3, strde = 2 }]";
+    assert!(refusal(text).contains("unknown field `strde`"), "{}", refusal(text));
+    let text = "input = { features = 3 }\nlayers = [{ type = 'liner', outputs = 2 }]";
+    assert!(refusal(text).contains("unknown variant `liner`"), "{}", refusal(text));
+}
+
+#[test]
+fn descriptions_survive_toml_and_json() {
+    for network in [
+        models::resnet20(10),
+        models::transformer(50, 9, 3),
+        models::mnist_cnn(),
+        models::gru_classifier(9, 4, 2),
+    ] {
+        let description = network.unwrap().description().clone();
+        let text = toml::to_string(&description).unwrap();
+        assert_eq!(toml::from_str::<Description>(&text).unwrap(), description);
+        let text = serde_json::to_string(&description).unwrap();
+        assert_eq!(serde_json::from_str::<Description>(&text).unwrap(), description);
+    }
+}
+
+#[test]
+fn names_are_those_of_pytorch() {
+    let names = |network: Network| -> Vec<String> {
+        network.layout().slices().iter().map(|slice| slice.name.clone()).collect()
+    };
+    let resnet = names(models::resnet20(10).unwrap());
+    for name in [
+        "conv1.weight",
+        "layer1.0.conv1.weight",
+        "layer2.0.shortcut.0.weight",
+        "layer3.2.norm2.bias",
+        "fc.bias",
+    ] {
+        assert!(resnet.iter().any(|known| known == name), "{name}: {resnet:?}");
+    }
+    let transformer = names(models::transformer(50, 9, 3).unwrap());
+    for name in [
+        "embedding.weight",
+        "layers.0.self_attn.in_proj_weight",
+        "layers.0.self_attn.in_proj_bias",
+        "layers.1.self_attn.out_proj.weight",
+        "layers.1.linear2.bias",
+        "layers.0.norm1.weight",
+    ] {
+        assert!(transformer.iter().any(|known| known == name), "{name}: {transformer:?}");
+    }
+    let counts = [
+        (models::mnist_cnn(), 26_010),
+        (models::lenet5(10), 61_706),
+        (models::resnet20(10), 272_474),
+        (models::mlp(784, &[512, 256], 10), 535_818),
+        (models::lstm_classifier(1000, 32, 2), 64_000 + 512 * 192 + 1024 + 258),
+    ];
+    for (network, count) in counts {
+        assert_eq!(network.unwrap().layout().len(), count);
+    }
+}
+
+#[test]
+fn safetensors_keep_every_bit() {
+    for network in [models::mnist_cnn(), models::lstm_classifier(20, 5, 2), models::transformer(20, 5, 2)] {
+        let network = network.unwrap();
+        let mut params = network.init(3);
+        let last = params.values().len() - 1;
+        params.values_mut()[0] = f32::MIN_POSITIVE / 4.0;
+        params.values_mut()[last] = -0.0;
+        let bytes = params.to_safetensors().unwrap();
+        let read = Params::from_safetensors(network.layout().clone(), &bytes).unwrap();
+        let bits = |params: &Params| params.values().iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&read), bits(&params));
+    }
+}
+
+#[test]
+fn foreign_weights_are_refused_by_name() {
+    let network = models::mlp(4, &[3], 2).unwrap();
+    let bytes = network.init(1).to_safetensors().unwrap();
+    let load = |network: &Network, bytes: &[u8]| {
+        Params::from_safetensors(network.layout().clone(), bytes).unwrap_err().to_string()
+    };
+    let wider = models::mlp(5, &[3], 2).unwrap();
+    assert_eq!(load(&wider, &bytes), "fc1.weight has shape [3, 4], the network needs [3, 5]");
+    let deeper = models::mlp(4, &[3, 2], 2).unwrap();
+    assert!(load(&deeper, &bytes).contains("is missing"));
+    assert!(load(&models::linear(4).unwrap(), &bytes).contains("is not a parameter of this network"));
+    assert!(load(&network, &bytes[..20]).contains("not a safetensors file"));
+    let path = std::env::temp_dir().join("sordino-no-such-directory").join("model.safetensors");
+    assert!(network.init(1).save(&path).unwrap_err().to_string().contains("sordino-no-such-directory"));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_parameters() {
+    let network = models::mnist_cnn().unwrap();
+    assert_eq!(network.init(5), network.init(5));
+    assert_ne!(network.init(5), network.init(6));
+    let weights = network.init(5);
+    let conv = weights.slice("conv2.weight").unwrap();
+    let bound = 1.0 / 16.0;
+    assert!(conv.iter().all(|weight| weight.abs() < bound));
+    assert!(conv.iter().any(|weight| weight.abs() > 0.9 * bound));
+}
+
+#[test]
+fn records_that_do_not_fit_are_refused() {
+    let engine = Engine::new(models::mlp(3, &[], 2).unwrap(), Loss::cross_entropy()).unwrap();
+    let message = |inputs: &[f32], classes: &[u32]| {
+        engine.records(Inputs::Dense(inputs), Targets::Classes(classes)).unwrap_err().to_string()
+    };
+    assert_eq!(
+        message(&[0.0; 7], &[0]),
+        "7 input values are no whole number of records: a record of 3 has 3"
+    );
+    assert_eq!(message(&[0.0; 6], &[0]), "2 records have 1 targets; every record needs one");
+    assert_eq!(message(&[0.0; 6], &[0, 2]), "record 1 has class 2, permitted are 0 to 1");
+    let values = Targets::Values { values: &[0.0, 0.0], width: 1 };
+    assert!(engine.records(Inputs::Dense(&[0.0; 6]), values).unwrap_err().to_string().contains("classes"));
+
+    let engine = Engine::new(models::gru_classifier(10, 3, 2).unwrap(), Loss::cross_entropy()).unwrap();
+    let message = |tokens: &[u32], starts: &[usize]| {
+        engine.unlabelled(Inputs::Tokens { tokens, starts }).unwrap_err().to_string()
+    };
+    assert!(message(&[1, 10], &[0, 2]).starts_with("token 10 at place 1 is not in the vocabulary of 10"));
+    assert!(message(&[1, 2], &[0, 1, 1]).starts_with("record 1 is empty"));
+    assert!(message(&[1; 4], &[0, 4]).starts_with("record 0 has 4 steps, the network reads at most 3"));
+    assert!(message(&[1; 2], &[0, 3]).starts_with("the last record ends at step 3"));
+    assert!(engine.unlabelled(Inputs::Dense(&[0.0; 3])).is_err());
+
+    assert!(Engine::new(models::linear(3).unwrap(), Loss::cross_entropy()).is_err());
+    assert!(Engine::new(models::mlp(3, &[], 2).unwrap(), Loss::Logistic).is_err());
+    assert!(Engine::new(models::linear(3).unwrap(), Loss::Huber { delta: f32::NAN }).is_err());
+    let mut frozen = Description::new(Shape::Features(3)).then(Layer::linear(2));
+    frozen.layers[0].frozen = true;
+    assert!(Engine::new(Network::new(&frozen).unwrap(), Loss::cross_entropy()).is_err());
+}

@@ -1,0 +1,276 @@
+//! What the engine promises for whole batches: records that are not finite, cutting into chunks, learning, memory.
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use sordino_nn::{
+    Description, Engine, Inputs, Layer, Loss, Network, Params, Query, RecordNorms, RecordWeights, Shape,
+    Targets, models,
+};
+
+/// Reproducible numbers in (-1, 1).
+fn numbers(count: usize, seed: u64) -> Vec<f32> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    (0..count)
+        .map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            ((state >> 40) as f32) / (1u64 << 23) as f32 - 1.0
+        })
+        .collect()
+}
+
+fn clip(norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>) {
+    weights.set(0, (0.5 / norms.total()).min(1.0) as f32);
+}
+
+/// Networks that between them write gradients out, use Gram matrices, and do neither.
+fn networks() -> Vec<Network> {
+    let image = Description::new(Shape::Image { channels: 3, height: 9, width: 9 });
+    let convolutions = image
+        .then(Layer::conv2d(8, 3, 1, 1))
+        .then(Layer::GroupNorm { groups: 2 })
+        .then(Layer::Relu)
+        .then(Layer::MaxPool { kernel: 3, stride: 2, padding: 1 })
+        .then(Layer::conv2d(24, 5, 1, 0))
+        .then(Layer::GlobalAveragePool)
+        .then(Layer::linear(3));
+    let sequence = |layer: Layer| {
+        Description::new(Shape::Sequence { steps: 40, width: 3 })
+            .then(Layer::linear(4))
+            .then(layer)
+            .then(Layer::LayerNorm)
+            .then(Layer::MeanOverSteps)
+            .then(Layer::linear(3))
+    };
+    let mut all = vec![models::mlp(20, &[30, 10], 3).unwrap(), Network::new(&convolutions).unwrap()];
+    for layer in
+        [Layer::Lstm { hidden: 5 }, Layer::Gru { hidden: 5 }, Layer::Attention { heads: 2 }, Layer::Gelu]
+    {
+        all.push(Network::new(&sequence(layer)).unwrap());
+    }
+    all
+}
+
+#[test]
+fn a_record_that_is_not_finite_adds_exactly_nothing() {
+    for network in networks() {
+        let (size, count) = (network.input().len(), 7);
+        let mut engine = Engine::with_workers(network, Loss::cross_entropy(), 2).unwrap();
+        let params = engine.network().init(2);
+        let other = engine.network().init(3);
+        let good = numbers(count * size, 4);
+        let classes: Vec<u32> = (0..count as u32).map(|record| record % 3).collect();
+        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 3e38, -1e30] {
+            let mut values = good.clone();
+            // One bad value in record 2, all values bad in record 5.
+            values[2 * size + size / 2] = bad;
+            values[5 * size..6 * size].fill(bad);
+            let records = engine.records(Inputs::Dense(&values), Targets::Classes(&classes)).unwrap();
+            let all: Vec<usize> = (0..count).collect();
+            for anchor in [None, Some(&other)] {
+                let mut pass = |chosen: &[usize], weighed: bool| {
+                    let query = Query::new(&params, &records, chosen);
+                    let query = anchor.map_or(query, |anchor| query.minus(anchor));
+                    let query = if weighed { query.weighed_by(&clip) } else { query };
+                    let mut sums = [vec![f32::NAN; params.values().len()]];
+                    let outcome = engine.pass(&query, &mut sums).unwrap();
+                    (outcome, sums[0].clone())
+                };
+                let (outcome, sum) = pass(&all, true);
+                assert!(sum.iter().all(|value| value.is_finite()), "{bad}");
+                let norm = sum.iter().map(|g| f64::from(*g).powi(2)).sum::<f64>().sqrt();
+                assert!(norm <= 0.5 * count as f64 * (1.0 + 1e-5), "{bad}: {norm}");
+                if bad.is_nan() {
+                    assert_eq!(outcome.non_finite, [2, 5]);
+                }
+                // Without those records the sum is the same, but for the order of additions.
+                let rest: Vec<usize> =
+                    all.iter().copied().filter(|r| !outcome.non_finite.contains(r)).collect();
+                let (without, expected) = pass(&rest, true);
+                assert!(without.non_finite.is_empty());
+                for (found, expected) in sum.iter().zip(&expected) {
+                    assert!((found - expected).abs() <= 1e-5, "{bad}: {found} {expected}");
+                }
+                // The plain sum does not look at norms, but a loss that is not finite is kept out of it too.
+                let (outcome, sum) = pass(&all, false);
+                if outcome.non_finite.len() == 2 {
+                    assert!(sum.iter().all(|value| value.is_finite()), "{bad}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn sums_do_not_depend_on_how_the_batch_is_cut_and_repeat_bit_by_bit() {
+    for workers in [1, 2, 3] {
+        let mut engine =
+            Engine::with_workers(models::lenet5(10).unwrap(), Loss::cross_entropy(), workers).unwrap();
+        let params = engine.network().init(2);
+        let values = numbers(70 * 784, 4);
+        let classes: Vec<u32> = (0..70).map(|record| record % 10).collect();
+        let records = engine.records(Inputs::Dense(&values), Targets::Classes(&classes)).unwrap();
+        let mut pass = |chosen: &[usize]| {
+            let mut sums = [vec![0.0; params.values().len()]];
+            let outcome =
+                engine.pass(&Query::new(&params, &records, chosen).weighed_by(&clip), &mut sums).unwrap();
+            (outcome, sums[0].clone())
+        };
+        let all: Vec<usize> = (0..70).collect();
+        let whole = pass(&all);
+        assert_eq!(whole, pass(&all), "{workers} workers");
+        let (first, second) = (pass(&all[..33]), pass(&all[33..]));
+        for (index, total) in whole.1.iter().enumerate() {
+            assert!((total - first.1[index] - second.1[index]).abs() < 2e-5);
+        }
+        let norms: Vec<f64> = first.0.norms.iter().chain(&second.0.norms).copied().collect();
+        for (whole, part) in whole.0.norms.iter().zip(norms) {
+            assert!((whole - part).abs() <= 1e-6 * part);
+        }
+        let (empty, zeros) = pass(&[]);
+        assert!(empty.losses.is_empty() && zeros.iter().all(|value| *value == 0.0));
+    }
+}
+
+#[test]
+fn zero_gradients_have_norm_zero() {
+    let mut engine = Engine::new(models::linear(4).unwrap(), Loss::Hinge).unwrap();
+    let mut params = engine.network().init(1);
+    params.values_mut().copy_from_slice(&[10.0, 0.0, 0.0, 0.0, 0.0]);
+    let values = [1.0, 0.0, 0.0, 0.0, -1.0, 0.0, 0.0, 0.0];
+    let records = engine.records(Inputs::Dense(&values), Targets::Classes(&[1, 1])).unwrap();
+    let mut sums = [vec![0.0; 5]];
+    let outcome = engine.pass(&Query::new(&params, &records, &[0, 1]).weighed_by(&clip), &mut sums).unwrap();
+    assert_eq!(outcome.norms[0], 0.0);
+    assert!((outcome.norms[1] - 2f64.sqrt()).abs() < 1e-6);
+    assert_eq!(outcome.losses, [0.0, 11.0]);
+    assert!((sums[0][0] - 0.5 / 2f32.sqrt()).abs() < 1e-6);
+}
+
+#[test]
+fn frozen_layers_have_no_gradient_and_no_norm() {
+    let mut description = models::mlp(6, &[5, 4], 3).unwrap().description().clone();
+    description.layers[0].frozen = true;
+    let frozen = Network::new(&description).unwrap();
+    assert_eq!(frozen.layout().trainable(), [35..35 + 24 + 15]);
+    assert_eq!(frozen.layers().iter().map(|layer| layer.name.as_str()).collect::<Vec<_>>(), ["fc2", "fc3"]);
+    let values = numbers(60, 1);
+    let classes = [0, 1, 2, 0, 1, 2, 0, 1, 2, 0];
+    let run = |network: Network| {
+        let mut engine = Engine::with_workers(network, Loss::cross_entropy(), 1).unwrap();
+        let params = engine.network().init(4);
+        let records = engine.records(Inputs::Dense(&values), Targets::Classes(&classes)).unwrap();
+        let layers = engine.network().layers().len();
+        let last_two = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| {
+            (layers - 2..layers).for_each(|layer| weights.set_layer(0, layer, norms.layer(layer) as f32));
+        };
+        let mut sums = [vec![0.0; params.values().len()]];
+        let all: Vec<usize> = (0..10).collect();
+        engine.pass(&Query::new(&params, &records, &all).weighed_by(&last_two), &mut sums).unwrap();
+        sums[0].clone()
+    };
+    let (with, without) = (run(frozen), run(models::mlp(6, &[5, 4], 3).unwrap()));
+    assert!(with[..35].iter().all(|value| *value == 0.0));
+    assert_eq!(with, without);
+}
+
+#[test]
+fn dropout_masks_belong_to_records_and_scale_up_the_rest() {
+    let description =
+        Description::new(Shape::Features(400)).then(Layer::Dropout { rate: 0.25 }).then(Layer::linear(1));
+    let mut engine =
+        Engine::with_workers(Network::new(&description).unwrap(), Loss::SquaredError, 2).unwrap();
+    let mut params = engine.network().init(1);
+    params.values_mut().fill(0.0);
+    let values = vec![1.0; 50 * 400];
+    let targets = vec![-0.5; 50];
+    let records =
+        engine.records(Inputs::Dense(&values), Targets::Values { values: &targets, width: 1 }).unwrap();
+    // The gradient of a record is its masked input: one sum for each record shows its mask.
+    let alone = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| weights.set(norms.place(), 1.0);
+    let mut masks = |seed: Option<u64>, chosen: &[usize]| {
+        let mut sums = vec![vec![0.0; 401]; chosen.len()];
+        let query = Query::new(&params, &records, chosen).weighed_by(&alone);
+        engine.pass(&seed.map_or(query, |seed| query.with_dropout(seed)), &mut sums).unwrap();
+        sums
+    };
+    let all: Vec<usize> = (0..50).collect();
+    let first = masks(Some(1), &all);
+    for (record, mask) in first.iter().enumerate() {
+        assert!(mask[..400].iter().all(|value| *value == 0.0 || (value - 4.0 / 3.0).abs() < 1e-6));
+        assert!(first[..record].iter().all(|other| other != mask), "two records share a mask");
+    }
+    let dropped =
+        first.iter().flat_map(|mask| &mask[..400]).filter(|value| **value == 0.0).count() as f64 / 20_000.0;
+    // Six standard deviations: a false alarm in a billion, and the seed is fixed.
+    assert!((dropped - 0.25).abs() < 6.0 * (0.25f64 * 0.75 / 20_000.0).sqrt(), "{dropped}");
+    assert_eq!(first[..20], masks(Some(1), &all[..20]), "masks do not depend on the cutting");
+    assert_ne!(first, masks(Some(2), &all));
+    assert!(masks(None, &all)[0][..400].iter().all(|value| *value == 1.0));
+}
+
+/// Plain gradient descent on a tiny task: the loss must fall to a fraction.
+fn learns(name: &str, network: Network, loss: Loss, rate: f32) {
+    let mut engine = Engine::new(network, loss).unwrap();
+    let shape = engine.network().input();
+    let (count, mut params) = (12, engine.network().init(1));
+    let values = numbers(count * shape.len(), 2);
+    let tokens: Vec<u32> = match shape {
+        Shape::Tokens { vocabulary, .. } => numbers(count * shape.len(), 3)
+            .iter()
+            .map(|v| ((v + 1.0) * 0.499 * vocabulary as f32) as u32)
+            .collect(),
+        _ => Vec::new(),
+    };
+    let starts: Vec<usize> = (0..=count).map(|record| record * shape.steps()).collect();
+    let inputs = match shape {
+        Shape::Tokens { .. } => Inputs::Tokens { tokens: &tokens, starts: &starts },
+        _ => Inputs::Dense(&values),
+    };
+    let classes: Vec<u32> = (0..count as u32).map(|record| record % 2).collect();
+    let records = engine.records(inputs, Targets::Classes(&classes)).unwrap();
+    let all: Vec<usize> = (0..count).collect();
+    let mut losses = Vec::new();
+    for _ in 0..60 {
+        let mut sums = [vec![0.0; params.values().len()]];
+        // Normalised per record, as private training would.
+        let rule = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| {
+            weights.set(0, (1.0 / (norms.total() + 0.01)) as f32);
+        };
+        let outcome = engine.pass(&Query::new(&params, &records, &all).weighed_by(&rule), &mut sums).unwrap();
+        losses.push(outcome.losses.iter().sum::<f64>());
+        for (value, step) in params.values_mut().iter_mut().zip(&sums[0]) {
+            *value -= rate * step / count as f32;
+        }
+    }
+    let (first, last) = (losses[0], losses[losses.len() - 1]);
+    assert!(last < 0.6 * first, "{name}: from {first} to {last}");
+}
+
+#[test]
+fn every_model_learns_a_tiny_task() {
+    learns("logistic regression", models::linear(20).unwrap(), Loss::Logistic, 1.0);
+    learns("support vector machine", models::linear(20).unwrap(), Loss::Hinge, 0.5);
+    learns("softmax regression", models::softmax_regression(20, 2).unwrap(), Loss::cross_entropy(), 1.0);
+    learns("mlp", models::mlp(20, &[16, 8], 2).unwrap(), Loss::cross_entropy(), 1.0);
+    learns("mnist_cnn", models::mnist_cnn().unwrap(), Loss::cross_entropy(), 1.0);
+    learns("lenet5", models::lenet5(10).unwrap(), Loss::cross_entropy(), 1.0);
+    learns("resnet20", models::resnet20(10).unwrap(), Loss::cross_entropy(), 1.0);
+    learns("lstm", models::lstm_classifier(30, 6, 2).unwrap(), Loss::cross_entropy(), 1.0);
+    learns("gru", models::gru_classifier(30, 6, 2).unwrap(), Loss::cross_entropy(), 1.0);
+    learns("embedding_mlp", models::embedding_mlp(30, 6, 2).unwrap(), Loss::cross_entropy(), 1.0);
+    learns("transformer", models::transformer(30, 6, 2).unwrap(), Loss::cross_entropy(), 0.5);
+}
+
+#[test]
+fn parameters_of_another_network_are_refused() {
+    let mut engine = Engine::new(models::mlp(3, &[], 2).unwrap(), Loss::cross_entropy()).unwrap();
+    let own = engine.network().init(1);
+    let foreign: Params = models::mlp(3, &[2], 2).unwrap().init(1);
+    let records = engine.records(Inputs::Dense(&[0.0; 6]), Targets::Classes(&[0, 1])).unwrap();
+    let mut sums = [vec![0.0; 8]];
+    assert!(engine.pass(&Query::new(&foreign, &records, &[0]), &mut sums).is_err());
+    assert!(engine.pass(&Query::new(&own, &records, &[0]).minus(&foreign), &mut sums).is_err());
+    let message = engine.pass(&Query::new(&own, &records, &[2]), &mut sums).unwrap_err().to_string();
+    assert_eq!(message, "record 2 was chosen, but there are only 2");
+    assert!(engine.pass(&Query::new(&own, &records, &[0]), &mut [vec![0.0; 7]]).is_err());
+    assert!(engine.pass(&Query::new(&own, &records, &[0]), &mut []).is_err());
+}

@@ -1,0 +1,384 @@
+//! Norms, weighted sums and differences of random networks against gradients of one record at a time, which come from
+//! finite differences in double precision.
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod reference;
+
+use proptest::test_runner::{Config, RngSeed, TestRunner};
+use reference::{Target, Value, gradient};
+use sordino_nn::{
+    Description, Engine, Inputs, Layer, LayerDescription, Loss, Network, Params, Query, RecordNorms,
+    RecordWeights, Shape, Targets,
+};
+
+/// Small reproducible choices.
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 >> 33
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        self.next() as usize % n
+    }
+
+    fn one_to(&mut self, n: usize) -> usize {
+        1 + self.below(n)
+    }
+
+    /// In (-1, 1), a multiple of 2^-20 and so exact in single precision.
+    fn number(&mut self) -> f32 {
+        ((self.next() & 0x1F_FFFF) as f32 - 1_048_576.0) / 1_048_576.0
+    }
+
+    fn activation(&mut self) -> Layer {
+        match self.below(4) {
+            0 => Layer::Relu,
+            1 => Layer::Gelu,
+            2 => Layer::Tanh,
+            _ => Layer::TemperedSigmoid { scale: 2.0, temperature: 1.5, offset: 0.5 },
+        }
+    }
+
+    fn convolution(&mut self, channels: usize) -> Layer {
+        let kernel = self.one_to(4);
+        Layer::Conv2d {
+            channels,
+            kernel,
+            stride: self.one_to(3),
+            padding: self.below(kernel),
+            groups: 1,
+            bias: self.below(2) == 0,
+        }
+    }
+
+    fn vectors(&mut self) -> Description {
+        let mut description = Description::new(Shape::Features(self.one_to(20)));
+        for _ in 0..self.below(3) {
+            description = description.then(Layer::linear(self.one_to(20)));
+            description = match self.below(3) {
+                0 => description.then(Layer::LayerNorm),
+                1 => description.then(self.activation()).then(self.activation()),
+                _ => description.then(self.activation()),
+            };
+        }
+        description
+    }
+
+    fn images(&mut self) -> Description {
+        let (channels, height, width) = (2 * self.one_to(2), 5 + self.below(3), 5 + self.below(3));
+        let mut description = Description::new(Shape::Image { channels, height, width });
+        let filters = 2 * if self.below(4) == 0 { 9 } else { self.one_to(3) };
+        description = description.then(match self.below(3) {
+            0 => Layer::Conv2d { channels: filters, kernel: 3, stride: 1, padding: 1, groups: 2, bias: true },
+            _ => Layer::Conv2d {
+                channels: filters,
+                kernel: 1 + 2 * self.below(2),
+                stride: 1,
+                padding: 1,
+                groups: 1,
+                bias: true,
+            },
+        });
+        if self.below(2) == 0 {
+            description = description.then(Layer::GroupNorm { groups: 2 });
+        }
+        description = description.then(self.activation());
+        description = match self.below(4) {
+            0 => description.then(Layer::MaxPool { kernel: 2, stride: 1, padding: 0 }),
+            1 => description.then(Layer::MaxPool { kernel: 3, stride: 2, padding: 1 }),
+            2 => description.then(Layer::AveragePool { kernel: 2, stride: 2 }),
+            _ => {
+                let same = |bias| Layer::Conv2d {
+                    channels: filters,
+                    kernel: 3,
+                    stride: 2,
+                    padding: 1,
+                    groups: 1,
+                    bias,
+                };
+                let body: Vec<LayerDescription> =
+                    vec![self.activation().into(), same(true).into(), Layer::GroupNorm { groups: 2 }.into()];
+                let shortcut = vec![
+                    Layer::Conv2d {
+                        channels: filters,
+                        kernel: 1,
+                        stride: 2,
+                        padding: 0,
+                        groups: 1,
+                        bias: false,
+                    }
+                    .into(),
+                ];
+                description.then(Layer::Residual { body, shortcut })
+            }
+        };
+        let convolution = self.convolution(3);
+        let longer = description.clone().then(convolution).then(self.activation());
+        if Network::new(&longer.clone().then(Layer::Flatten)).is_ok() {
+            description = longer;
+        }
+        match self.below(2) {
+            0 => description.then(Layer::Flatten),
+            _ => description.then(Layer::GlobalAveragePool),
+        }
+    }
+
+    fn sequences(&mut self) -> Description {
+        let (steps, width) = (self.one_to(7), 2 * self.one_to(4));
+        let mut description = match self.below(2) {
+            0 => Description::new(Shape::Sequence { steps, width }),
+            _ => Description::new(Shape::Tokens { steps, vocabulary: 5 }).then(Layer::Embedding { width }),
+        };
+        if self.below(3) == 0 {
+            description = description.then(Layer::Positions);
+        }
+        description = match self.below(4) {
+            0 => description.then(Layer::Lstm { hidden: self.one_to(5) }),
+            1 => description.then(Layer::Gru { hidden: self.one_to(5) }),
+            2 => description
+                .then(Layer::Residual {
+                    body: vec![Layer::Attention { heads: 2 }.into()],
+                    shortcut: Vec::new(),
+                })
+                .then(Layer::LayerNorm),
+            _ => description.then(Layer::linear(self.one_to(18))).then(self.activation()),
+        };
+        match self.below(2) {
+            0 => description.then(Layer::LastStep),
+            _ => description.then(Layer::MeanOverSteps),
+        }
+    }
+}
+
+/// A network, its loss, and some records.
+struct Case {
+    description: Description,
+    loss: Loss,
+    values: Vec<f32>,
+    tokens: Vec<u32>,
+    starts: Vec<usize>,
+    classes: Vec<u32>,
+    wanted: Vec<f32>,
+    params: Vec<f32>,
+    records: usize,
+}
+
+impl Case {
+    fn roll(seed: u64) -> Case {
+        let mut dice = Dice(seed | 1);
+        let description = match dice.below(3) {
+            0 => dice.vectors(),
+            1 => dice.images(),
+            _ => dice.sequences(),
+        };
+        let (loss, outputs) = match dice.below(5) {
+            0 => (Loss::CrossEntropy { label_smoothing: 0.1 }, 3),
+            1 => (Loss::Logistic, 1),
+            2 => (Loss::Hinge, 1),
+            3 => (Loss::SquaredError, 2),
+            _ => (Loss::Huber { delta: 0.5 }, 2),
+        };
+        let mut description = description.then(Layer::linear(outputs));
+        if description.layers.len() > 1 && dice.below(3) == 0 {
+            let frozen = dice.below(description.layers.len() - 1);
+            description.layers[frozen].frozen = true;
+        }
+        let records = dice.one_to(6);
+        let shape = description.input;
+        let lengths: Vec<usize> = (0..records).map(|_| dice.one_to(shape.steps())).collect();
+        let starts: Vec<usize> = std::iter::once(0)
+            .chain(lengths.iter().scan(0, |end, length| {
+                *end += length;
+                Some(*end)
+            }))
+            .collect();
+        let per_step = shape.len() / shape.steps();
+        let count = match shape {
+            Shape::Sequence { .. } => starts[records] * per_step,
+            _ => records * shape.len(),
+        };
+        let network = Network::new(&description).unwrap();
+        let params = network.init(dice.next()).values().iter().map(|w| w + 0.1 * dice.number()).collect();
+        Case {
+            loss,
+            values: (0..count).map(|_| 2.0 * dice.number()).collect(),
+            tokens: (0..starts[records]).map(|_| dice.below(5) as u32).collect(),
+            starts,
+            classes: (0..records).map(|_| dice.below(if outputs == 3 { 3 } else { 2 }) as u32).collect(),
+            wanted: (0..records * outputs).map(|_| dice.number()).collect(),
+            params,
+            records,
+            description,
+        }
+    }
+
+    fn inputs(&self) -> Inputs<'_> {
+        match self.description.input {
+            Shape::Tokens { .. } => Inputs::Tokens { tokens: &self.tokens, starts: &self.starts },
+            Shape::Sequence { .. } => Inputs::Sequences { values: &self.values, starts: &self.starts },
+            _ => Inputs::Dense(&self.values),
+        }
+    }
+
+    fn targets(&self) -> Targets<'_> {
+        match self.loss {
+            Loss::SquaredError | Loss::Huber { .. } => {
+                Targets::Values { values: &self.wanted, width: self.wanted.len() / self.records }
+            }
+            _ => Targets::Classes(&self.classes),
+        }
+    }
+
+    fn record(&self, index: usize) -> Value {
+        let wide = |values: &[f32]| values.iter().map(|v| f64::from(*v)).collect::<Vec<f64>>();
+        let steps = self.starts[index]..self.starts[index + 1];
+        match self.description.input {
+            Shape::Features(n) => Value::Features(wide(&self.values[index * n..][..n])),
+            Shape::Image { channels, height, width } => {
+                let n = channels * height * width;
+                Value::Image(channels, height, width, wide(&self.values[index * n..][..n]))
+            }
+            Shape::Sequence { width, .. } => {
+                Value::Sequence(steps.map(|step| wide(&self.values[step * width..][..width])).collect())
+            }
+            Shape::Tokens { .. } => Value::Tokens(self.tokens[steps].iter().map(|t| *t as usize).collect()),
+        }
+    }
+
+    fn target(&self, index: usize) -> Target {
+        let width = self.wanted.len() / self.records;
+        match self.loss {
+            Loss::SquaredError | Loss::Huber { .. } => {
+                Target::Values(self.wanted[index * width..][..width].iter().map(|v| f64::from(*v)).collect())
+            }
+            _ => Target::Class(self.classes[index] as usize),
+        }
+    }
+
+    /// Each record's gradient at these parameters; none if one of them is at a kink.
+    fn gradients(&self, network: &Network, params: &[f32]) -> Option<Vec<Vec<f64>>> {
+        let params: Vec<f64> = params.iter().map(|w| f64::from(*w)).collect();
+        let one = |index: usize| {
+            let (record, target) = (self.record(index), self.target(index));
+            gradient(&self.description, network.layout(), &self.loss, &params, &record, &target)
+        };
+        (0..self.records).map(one).collect()
+    }
+}
+
+fn norm(gradient: &[f64]) -> f64 {
+    gradient.iter().map(|g| g * g).sum::<f64>().sqrt()
+}
+
+/// Asks the engine for norms and two weighted sums, and compares with the truth to `tolerance`, relative to norms.
+fn compare(
+    case: &Case,
+    engine: &mut Engine,
+    params: &Params,
+    anchor: Option<&Params>,
+    truth: &[Vec<f64>],
+    tolerance: f64,
+) {
+    let records = engine.records(case.inputs(), case.targets()).unwrap();
+    // In another order, and one of them twice.
+    let chosen: Vec<usize> = (0..case.records).rev().chain([0]).collect();
+    let layers = engine.network().layers().to_vec();
+    let expected: Vec<Vec<f64>> = chosen.iter().map(|&record| truth[record].clone()).collect();
+    let weight = |place: usize, sum: usize| (place as f32 - 1.5) * (sum as f32 + 0.5);
+    let by_layer = std::sync::Mutex::new(vec![Vec::new(); chosen.len()]);
+    let rule = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| {
+        by_layer.lock().unwrap()[norms.place()] =
+            (0..norms.layers()).map(|layer| norms.layer(layer)).collect();
+        for sum in 0..2 {
+            weights.set(sum, weight(norms.place(), sum));
+        }
+        // The third sum has a weight of its own for each layer.
+        for layer in 0..norms.layers() {
+            weights.set_layer(2, layer, layer as f32);
+        }
+    };
+    let mut sums = vec![vec![f32::NAN; params.values().len()]; 3];
+    let query = Query::new(params, &records, &chosen).weighed_by(&rule);
+    let query = anchor.map_or(query, |anchor| query.minus(anchor));
+    let outcome = engine.pass(&query, &mut sums).unwrap();
+    assert!(outcome.non_finite.is_empty());
+    let scale = expected.iter().map(|gradient| norm(gradient)).fold(1e-9, f64::max);
+    for (place, gradient) in expected.iter().enumerate() {
+        let found = outcome.norms[place];
+        assert!(
+            (found - norm(gradient)).abs() <= tolerance * scale,
+            "norm {place}: {found} {}",
+            norm(gradient)
+        );
+        for (layer, found) in layers.iter().zip(&by_layer.lock().unwrap()[place]) {
+            let truth = norm(&gradient[layer.range.clone()]);
+            assert!((found - truth).abs() <= tolerance * scale, "{} {place}: {found} {truth}", layer.name);
+        }
+    }
+    for (sum, found) in sums.iter().enumerate() {
+        for (index, found) in found.iter().enumerate() {
+            let of_layer = layers.iter().position(|layer| layer.range.contains(&index)).unwrap_or(0);
+            let weight = |place: usize| match sum {
+                2 => of_layer as f64,
+                _ => f64::from(weight(place, sum)),
+            };
+            let truth: f64 = expected.iter().enumerate().map(|(place, g)| weight(place) * g[index]).sum();
+            let room = 12.0 * tolerance * scale;
+            assert!((f64::from(*found) - truth).abs() <= room, "sum {sum} at {index}: {found} {truth}");
+        }
+    }
+}
+
+/// Runs a check on random cases with fixed seeds; it must apply to most of them.
+fn on_random_cases(cases: u32, check: impl Fn(&Case, u64) -> bool) {
+    let config =
+        Config { cases, failure_persistence: None, rng_seed: RngSeed::Fixed(7), ..Config::default() };
+    let applied = std::cell::Cell::new(0);
+    let run = |seed: u64| {
+        applied.set(applied.get() + u32::from(check(&Case::roll(seed), seed)));
+        Ok(())
+    };
+    TestRunner::new(config).run(&proptest::num::u64::ANY, run).unwrap();
+    assert!(applied.get() > cases / 3, "only {} of {cases} cases apply", applied.get());
+}
+
+#[test]
+fn norms_and_weighted_sums_equal_those_of_one_record_at_a_time() {
+    on_random_cases(120, |case, seed| {
+        let network = Network::new(&case.description).unwrap();
+        let params = Params::new(network.layout().clone(), case.params.clone()).unwrap();
+        let Some(truth) = case.gradients(&network, &case.params) else { return false };
+        let mut engine = Engine::with_workers(network, case.loss, 1 + (seed % 3) as usize).unwrap();
+        compare(case, &mut engine, &params, None, &truth, 2e-5);
+        true
+    });
+}
+
+#[test]
+fn differences_keep_their_accuracy_when_the_points_are_close() {
+    on_random_cases(80, |case, seed| {
+        // A kink between two points is a property of the loss, not an error: only smooth networks here.
+        let text = serde_json::to_string(&case.description).unwrap();
+        if text.contains("relu") || text.contains("max_pool") || case.loss == Loss::Hinge {
+            return false;
+        }
+        let network = Network::new(&case.description).unwrap();
+        let here = Params::new(network.layout().clone(), case.params.clone()).unwrap();
+        let Some(near) = case.gradients(&network, &case.params) else { return false };
+        for (distance, tolerance) in [(0.3f32, 2e-5), (1e-4, 1e-2)] {
+            let mut dice = Dice(seed ^ 5);
+            let moved: Vec<f32> = case.params.iter().map(|w| w + distance * dice.number()).collect();
+            let there = Params::new(network.layout().clone(), moved.clone()).unwrap();
+            let Some(far) = case.gradients(&network, &moved) else { return false };
+            let truth: Vec<Vec<f64>> =
+                near.iter().zip(&far).map(|(a, b)| a.iter().zip(b).map(|(a, b)| a - b).collect()).collect();
+            let mut engine =
+                Engine::with_workers(Network::new(&case.description).unwrap(), case.loss, 2).unwrap();
+            compare(case, &mut engine, &here, Some(&there), &truth, tolerance);
+        }
+        true
+    });
+}
