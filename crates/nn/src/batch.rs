@@ -152,13 +152,13 @@ impl<'a> Records<'a> {
         targets: Targets<'a>,
     ) -> Result<Records<'a>, NetworkError> {
         let refuse = |problem: String| Err(NetworkError::Records(problem));
-        if let Targets::Values { values, width } = targets {
-            if width == 0 || values.len() % width != 0 {
-                return refuse(format!(
-                    "{} target values are no whole number of records of {width}",
-                    values.len()
-                ));
-            }
+        if let Targets::Values { values, width } = targets
+            && (width == 0 || values.len() % width != 0)
+        {
+            return refuse(format!(
+                "{} target values are no whole number of records of {width}",
+                values.len()
+            ));
         }
         if inputs.len() != targets.len() {
             return refuse(format!(

@@ -20,8 +20,9 @@ use crate::tape::{Chunk, Point, Tape};
 /// records for each worker is ever in memory, whatever the size of the batch, and no gradient of a single record leaves
 /// this crate.
 ///
-/// **Guarantees.** A record whose loss or gradient is not finite is reported and adds exactly nothing to any sum. The
-/// same batch with the same number of workers gives the same sums, bit by bit.
+/// **Guarantees.** In a pass with weights, a record whose loss or gradient is not finite is reported and adds exactly
+/// nothing to any sum (a pass without weights computes no norms and looks at losses only). The same batch with the same
+/// number of workers gives the same sums, bit by bit.
 ///
 /// ```
 /// use sordino_nn::{Engine, Inputs, Loss, Query, Targets, models};
@@ -120,7 +121,7 @@ pub struct RecordWeights<'a> {
 }
 
 impl RecordWeights<'_> {
-    /// Sets the weight in a sum, for all layers.
+    /// Sets the weight in a sum, for all layers. A weight that is not finite counts as 0: the record adds nothing.
     pub fn set(&mut self, sum: usize, weight: f32) {
         for layer in 0..self.layers {
             self.set_layer(sum, layer, weight);
@@ -129,6 +130,7 @@ impl RecordWeights<'_> {
 
     /// Sets the weight in a sum for one layer, in the order of [`Network::layers`].
     pub fn set_layer(&mut self, sum: usize, layer: usize, weight: f32) {
+        let weight = if weight.is_finite() { weight } else { 0.0 };
         self.weights[(sum * self.layers + layer) * self.records + self.index] = weight;
     }
 }
@@ -284,11 +286,11 @@ impl Engine {
         }
         let here = Point { params: query.at.values(), packs };
         let there = query.anchor.map(|anchor| Point { params: anchor.values(), packs: anchor_packs });
-        let job = Job { network, loss: self.loss, query, here, there, sums: sums.len() };
+        let job = Job { network, loss: self.loss, chunk: self.chunk, query, here, there, sums: sums.len() };
         let (size, active) = cut(query.chosen.len(), self.chunk, self.workers.len(), network.operations());
         let workers = &mut self.workers[..active];
         workers.par_iter_mut().enumerate().for_each(|(index, worker)| {
-            worker.begin(&job, size);
+            worker.begin(&job);
             for (number, chosen) in query.chosen.chunks(size).enumerate().skip(index).step_by(active) {
                 worker.run(&job, number * size, chosen);
             }
@@ -386,6 +388,8 @@ impl Engine {
 struct Job<'a> {
     network: &'a Network,
     loss: Loss,
+    /// The greatest number of records in a chunk.
+    chunk: usize,
     query: &'a Query<'a>,
     here: Point<'a>,
     there: Option<Point<'a>>,
@@ -393,7 +397,7 @@ struct Job<'a> {
 }
 
 impl Worker {
-    fn begin(&mut self, job: &Job<'_>, size: usize) {
+    fn begin(&mut self, job: &Job<'_>) {
         self.results.clear();
         self.chunk.dropout = job.query.dropout;
         self.sums.resize_with(job.sums.max(self.sums.len()), Aligned::default);
@@ -402,7 +406,7 @@ impl Worker {
             sum.fill(0.0);
         }
         if job.there.is_some() && self.anchor.is_none() {
-            self.anchor = Some(Tape::new(job.network, size, job.network.input().steps()));
+            self.anchor = Some(Tape::new(job.network, job.chunk, job.network.input().steps()));
         }
     }
 

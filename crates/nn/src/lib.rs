@@ -1,4 +1,15 @@
 //! Networks whose gradients are known record by record, at the speed of plain training.
+//!
+//! A [`Description`] becomes a [`Network`]; an [`Engine`] runs it over batches. One [`pass`](Engine::pass) gives the losses
+//! and gradient norms of the chosen records and any number of weighted sums of their gradients, where the weights may depend
+//! on the norms: clipping is a rule for weights. Only a chunk of records for each worker is in memory at a time.
+//!
+//! This crate is arithmetic. It adds no noise and gives no guarantee; what it returns is as private as the records.
+//! `docs/engine.md` explains how it works.
+//!
+//! No layer mixes records. There is no BatchNorm: use [`Layer::GroupNorm`] for images and [`Layer::LayerNorm`] for vectors
+//! and sequences.
+
 mod batch;
 mod description;
 mod engine;

@@ -1,6 +1,4 @@
 //! Descriptions: what is inferred, what is refused and how, and what survives a file.
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
-
 use sordino_nn::{Description, Engine, Inputs, Layer, Loss, Network, Params, Shape, Targets, models};
 
 fn described(text: &str) -> Result<Network, String> {

@@ -255,7 +255,7 @@ fn power(mut base: Complex64, mut exponent: u64) -> Complex64 {
 fn fast_length(n: usize) -> usize {
     let smooth = |mut m: usize| {
         for p in [2, 3] {
-            while m % p == 0 {
+            while m.is_multiple_of(p) {
                 m /= p;
             }
         }

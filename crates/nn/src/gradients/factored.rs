@@ -88,6 +88,13 @@ impl Factored {
                 *out += vector::squared_norm(gradient);
                 continue;
             }
+            if let ([term], 1) = (terms, rows) {
+                // |b a^T| = |a| |b|, and every bias adds |b| once more.
+                let term = term.record(record);
+                let a = vector::squared_norm(&term.a[self.first_input()..][..inputs]);
+                *out += (a + self.biases.len() as f64) * vector::squared_norm(term.b(self.outputs, 0));
+                continue;
+            }
             *out += norm_by_gram(terms, record, (self.first_input(), inputs), self.outputs, room.scratch);
             if !self.biases.is_empty() {
                 let norm = last(terms).record(record).row_sum_norm(self.outputs, room.scratch);

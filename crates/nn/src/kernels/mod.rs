@@ -4,6 +4,10 @@
 //! checks the reach of its slices before a pointer is formed. Each kernel is written once, in plain Rust on lanes of
 //! sixteen floats, and compiled three times ([`isa`]): for AVX-512, for AVX2 with FMA, and for any processor.
 #![expect(unsafe_code, reason = "vector kernels; each block states why it is sound")]
+#![expect(
+    clippy::needless_range_loop,
+    reason = "loops of constant length over registers are unrolled as they stand"
+)]
 
 mod aligned;
 mod gram;

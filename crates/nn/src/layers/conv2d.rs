@@ -405,7 +405,11 @@ impl Operation for Conv2d {
         }
         for term in terms {
             let Some(weights) = weights else {
-                self.add_gradient(term.x, term.dy, 0, records, sum);
+                // Few enough records at a time that they stay in the nearest cache while all taps pass over them.
+                let some = (128 / self.output.pixels()).max(1);
+                for first in (0..records).step_by(some) {
+                    self.add_gradient(term.x, term.dy, first, some.min(records - first), sum);
+                }
                 continue;
             };
             let record = self.output.record();

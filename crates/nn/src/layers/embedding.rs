@@ -51,22 +51,22 @@ impl Operation for Embedding {
         let stride = Place::stride(self.width);
         room.scratch.first.reserve(self.width);
         let sum = &mut room.scratch.first[..self.width];
-        let mut steps: Vec<(u32, usize)> = Vec::with_capacity(pass.steps);
+        let mut equals = Equals::default();
         for (record, (out, &length)) in out.iter_mut().zip(pass.lengths).enumerate() {
             let first = record * pass.steps;
-            // Equal tokens share a row of the table: their gradients add before they are squared.
-            steps.clear();
-            steps.extend((first..first + length).map(|place| (pass.tokens[place], place)));
-            steps.sort_unstable();
-            for same in steps.chunk_by(|one, other| one.0 == other.0) {
-                let gradient = |place: usize| &dy[place * stride..][..self.width];
-                if let [(_, place)] = same {
-                    *out += vector::squared_norm(gradient(*place));
+            let gradient = |step: usize| &dy[(first + step) * stride..][..self.width];
+            equals.link(&pass.tokens[first..first + length]);
+            for step in (0..length).filter(|&step| !equals.again[step]) {
+                if equals.next[step] == NONE {
+                    *out += vector::squared_norm(gradient(step));
                     continue;
                 }
-                sum.fill(0.0);
-                for (_, place) in same {
-                    vector::add(sum, gradient(*place));
+                // Equal tokens share a row of the table: their gradients add before they are squared.
+                sum.copy_from_slice(gradient(step));
+                let mut other = equals.next[step];
+                while other != NONE {
+                    vector::add(sum, gradient(other));
+                    other = equals.next[other];
                 }
                 *out += vector::squared_norm(sum);
             }
@@ -82,6 +82,45 @@ impl Operation for Embedding {
                 let row = &mut sum[pass.tokens[place] as usize * self.width..][..self.width];
                 vector::add_scaled(row, weight, &dy[place * stride..][..self.width]);
             }
+        }
+    }
+}
+
+const NONE: usize = usize::MAX;
+
+/// Which steps of a record have the same token, as chains through the record.
+#[derive(Default)]
+struct Equals {
+    /// The next step with the same token.
+    next: Vec<usize>,
+    /// Whether an earlier step has the same token.
+    again: Vec<bool>,
+    /// Tokens by hash, each with its last step so far.
+    slots: Vec<Option<(u32, usize)>>,
+}
+
+impl Equals {
+    fn link(&mut self, tokens: &[u32]) {
+        let size = (2 * tokens.len()).next_power_of_two();
+        self.slots.clear();
+        self.slots.resize(size, None);
+        self.next.clear();
+        self.next.resize(tokens.len(), NONE);
+        self.again.clear();
+        self.again.resize(tokens.len(), false);
+        for (step, &token) in tokens.iter().enumerate() {
+            let mut slot = (u64::from(token).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize % size;
+            loop {
+                match self.slots[slot] {
+                    Some((known, last)) if known == token => {
+                        (self.next[last], self.again[step]) = (step, true);
+                        break;
+                    }
+                    Some(_) => slot = (slot + 1) % size,
+                    None => break,
+                }
+            }
+            self.slots[slot] = Some((token, step));
         }
     }
 }
