@@ -109,11 +109,7 @@ fn check(case: &Case) {
         let mut squared = 0.0;
         for slice in layout.slices() {
             let truth = &case.gradients[record][&slice.name];
-            close(
-                &format!("{what}: {}", slice.name),
-                sums[record][slice.range.clone()].iter().copied(),
-                truth,
-            );
+            close(&format!("{what}: {}", slice.name), sum[slice.range.clone()].iter().copied(), truth);
             squared += truth.iter().map(|g| g * g).sum::<f64>();
         }
         let norm = outcome.norms[record];

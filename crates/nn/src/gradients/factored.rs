@@ -1,6 +1,7 @@
 //! Gradients of weight matrices, kept as their factors.
 
 use super::direct;
+use crate::kernels::vector::Strided;
 use crate::kernels::{Aligned, Matrix, Runs, dots, gram, outer_sum, vector};
 use crate::layers::{Room, Scratch};
 
@@ -63,44 +64,77 @@ impl Factored {
         self.blocks.iter().map(|block| block.offset).chain(self.biases.iter().copied()).min().unwrap_or(0)
     }
 
-    /// Floats for each record in [`Room::kept`].
+    /// Whether a record's gradient is written out.
+    fn written(&self, rows: usize) -> bool {
+        !gram_is_cheaper(rows, self.inputs(), self.outputs)
+    }
+
+    /// Floats for each record in [`Room::kept`]: its gradient, if that is written out, or the gradient of a bias.
     pub(crate) fn kept(&self, rows: usize) -> usize {
-        if gram_is_cheaper(rows, self.inputs(), self.outputs) { 0 } else { self.len().next_multiple_of(16) }
+        match (self.written(rows), rows > 1 && !self.biases.is_empty()) {
+            (true, _) => self.len().next_multiple_of(16),
+            (false, true) => self.outputs.next_multiple_of(16),
+            (false, false) => 0,
+        }
     }
 
     /// Adds each record's squared gradient norm to `out`.
     pub(crate) fn squared_norms(&self, terms: &[Factor<'_>], room: &mut Room<'_>, out: &mut [f64]) {
         let (inputs, rows) = (self.inputs(), terms[0].rows);
+        if let ([term], 1) = (terms, rows) {
+            return self.norms_of_single_rows(term, out);
+        }
         let kept = self.kept(rows);
         room.kept[self.site].reserve(kept * out.len());
         for (record, out) in out.iter_mut().enumerate() {
-            if kept > 0 {
+            if !self.written(rows) {
+                *out += norm_by_gram(terms, record, (self.first_input(), inputs), self.outputs, room.scratch);
+            }
+            if self.written(rows) {
                 let gradient = &mut room.kept[self.site][record * kept..][..self.len()];
                 gradient.fill(0.0);
                 self.add_matrices(terms, record * rows, rows, gradient);
-                let bias = last(terms).record(record);
                 for &offset in &self.biases {
                     let gradient = &mut gradient[offset - self.offset()..][..self.outputs];
-                    for row in 0..rows {
-                        vector::add(gradient, bias.b(self.outputs, row));
-                    }
+                    self.add_biases(last(terms).record(record), gradient, &[1.0]);
                 }
                 *out += vector::squared_norm(gradient);
-                continue;
-            }
-            if let ([term], 1) = (terms, rows) {
-                // |b a^T| = |a| |b|, and every bias adds |b| once more.
-                let term = term.record(record);
-                let a = vector::squared_norm(&term.a[self.first_input()..][..inputs]);
-                *out += (a + self.biases.len() as f64) * vector::squared_norm(term.b(self.outputs, 0));
-                continue;
-            }
-            *out += norm_by_gram(terms, record, (self.first_input(), inputs), self.outputs, room.scratch);
-            if !self.biases.is_empty() {
-                let norm = last(terms).record(record).row_sum_norm(self.outputs, room.scratch);
-                *out += self.biases.len() as f64 * norm;
+            } else if !self.biases.is_empty() {
+                let bias = match kept {
+                    0 => {
+                        room.scratch.second.reserve(self.outputs);
+                        &mut room.scratch.second[..self.outputs]
+                    }
+                    _ => &mut room.kept[self.site][record * kept..][..self.outputs],
+                };
+                bias.fill(0.0);
+                self.add_biases(last(terms).record(record), bias, &[1.0]);
+                *out += self.biases.len() as f64 * vector::squared_norm(bias);
             }
         }
+    }
+
+    /// `|b a^T| = |a| |b|`, and every bias adds `|b|` once more.
+    fn norms_of_single_rows(&self, term: &Factor<'_>, out: &mut [f64]) {
+        let a = Strided { width: self.inputs(), stride: term.a_stride };
+        let b = Strided { width: self.outputs, stride: term.b_stride };
+        let (mut left, mut right) = (vec![0.0; out.len()], vec![0.0; out.len()]);
+        vector::squared_norms_of_rows(&term.a[self.first_input()..], a, &mut left);
+        vector::squared_norms_of_rows(term.b, b, &mut right);
+        for ((out, a), b) in out.iter_mut().zip(&left).zip(&right) {
+            *out += (a + self.biases.len() as f64) * b;
+        }
+    }
+
+    /// Adds the bias gradients of as many records as there are weights.
+    fn add_biases(&self, term: Factor<'_>, sum: &mut [f32], weights: &[f32]) {
+        vector::add_rows(
+            sum,
+            term.b,
+            Strided { width: self.outputs, stride: term.b_stride },
+            term.rows,
+            weights,
+        );
     }
 
     /// Adds the weighted sum of all records' gradients to the layer's slice of a sum.
@@ -114,18 +148,18 @@ impl Factored {
     ) {
         let rows = terms[0].rows;
         let kept = self.kept(rows);
-        if let (Some(weights), true) = (weights, kept > 0) {
+        if let (Some(weights), true) = (weights, self.written(rows)) {
             let sum = &mut sum[self.offset()..][..self.len()];
             return direct::weighted_sum(&room.kept[self.site], kept, records, Some(weights), sum);
         }
-        let bias = last(terms);
-        for row in 0..records * rows {
-            for &offset in &self.biases {
-                let sum = &mut sum[offset..][..self.outputs];
-                match weights {
-                    None => vector::add(sum, bias.b(self.outputs, row)),
-                    Some(weights) => vector::add_scaled(sum, weights[row / rows], bias.b(self.outputs, row)),
+        for &offset in &self.biases {
+            let sum = &mut sum[offset..][..self.outputs];
+            match weights {
+                Some(weights) if kept > 0 => {
+                    direct::weighted_sum(&room.kept[self.site], kept, records, Some(weights), sum);
                 }
+                Some(weights) => self.add_biases(last(terms), sum, weights),
+                None => self.add_biases(Factor { rows: records * rows, ..last(terms) }, sum, &[1.0]),
             }
         }
         for term in terms {
@@ -141,14 +175,8 @@ impl Factored {
                 false => (term.a, term.a_stride, first, inputs),
             };
             room.scratch.first.reserve(records * rows * stride);
-            for row in 0..records * rows {
-                let at = row * stride + from;
-                vector::scaled(
-                    &mut room.scratch.first[at..][..width],
-                    weights[row / rows],
-                    &source[at..][..width],
-                );
-            }
+            let part = Strided { width, stride };
+            vector::scale_rows(&mut room.scratch.first[from..], &source[from..], part, rows, weights);
             match self.outputs <= inputs {
                 true => scaled.b = &room.scratch.first,
                 false => scaled.a = &room.scratch.first,
@@ -181,24 +209,6 @@ impl<'a> Factor<'a> {
     fn record(self, record: usize) -> Factor<'a> {
         let first = record * self.rows;
         Factor { a: &self.a[first * self.a_stride..], b: &self.b[first * self.b_stride..], ..self }
-    }
-
-    fn b(&self, outputs: usize, row: usize) -> &'a [f32] {
-        &self.b[row * self.b_stride..][..outputs]
-    }
-
-    /// `|sum_t b_t|^2` of the first record.
-    fn row_sum_norm(&self, outputs: usize, scratch: &mut Scratch) -> f64 {
-        if self.rows == 1 {
-            return vector::squared_norm(self.b(outputs, 0));
-        }
-        scratch.second.reserve(outputs);
-        let sum = &mut scratch.second[..outputs];
-        sum.fill(0.0);
-        for row in 0..self.rows {
-            vector::add(sum, self.b(outputs, row));
-        }
-        vector::squared_norm(sum)
     }
 }
 

@@ -53,6 +53,65 @@ fn dot_body<const FMA: bool>(x: &[f32], y: &[f32]) -> f64 {
     total
 }
 
+/// Rows of `width` floats, `stride` apart.
+#[derive(Clone, Copy)]
+pub(crate) struct Strided {
+    pub(crate) width: usize,
+    pub(crate) stride: usize,
+}
+
+impl Strided {
+    #[inline(always)]
+    fn row(self, index: usize) -> std::ops::Range<usize> {
+        index * self.stride..index * self.stride + self.width
+    }
+}
+
+multiversion! {
+    /// `out = |row|^2` for each row.
+    pub(crate) fn squared_norms_of_rows(x: &[f32], rows: Strided, out: &mut [f64]) = squared_norms_of_rows_body
+}
+
+#[inline(always)]
+fn squared_norms_of_rows_body<const FMA: bool>(x: &[f32], rows: Strided, out: &mut [f64]) {
+    for (index, out) in out.iter_mut().enumerate() {
+        let row = &x[rows.row(index)];
+        *out = if let [single] = row { f64::from(*single).powi(2) } else { dot_body::<FMA>(row, row) };
+    }
+}
+
+multiversion! {
+    /// `y = weight x` for each row; a weight serves `each` rows.
+    pub(crate) fn scale_rows(y: &mut [f32], x: &[f32], rows: Strided, each: usize, weights: &[f32]) = scale_rows_body
+}
+
+#[inline(always)]
+fn scale_rows_body<const FMA: bool>(y: &mut [f32], x: &[f32], rows: Strided, each: usize, weights: &[f32]) {
+    for (record, weight) in weights.iter().enumerate() {
+        for index in record * each..(record + 1) * each {
+            for (y, x) in y[rows.row(index)].iter_mut().zip(&x[rows.row(index)]) {
+                *y = weight * x;
+            }
+        }
+    }
+}
+
+multiversion! {
+    /// `sum += weight x` over all rows; a weight serves `each` rows.
+    pub(crate) fn add_rows(sum: &mut [f32], x: &[f32], rows: Strided, each: usize, weights: &[f32]) = add_rows_body
+}
+
+#[inline(always)]
+fn add_rows_body<const FMA: bool>(sum: &mut [f32], x: &[f32], rows: Strided, each: usize, weights: &[f32]) {
+    for (record, weight) in weights.iter().enumerate() {
+        for index in record * each..(record + 1) * each {
+            for (sum, x) in sum[..rows.width].iter_mut().zip(&x[rows.row(index)]) {
+                *sum = fma::<FMA>(*weight, *x, *sum);
+            }
+        }
+    }
+}
+
 multiversion! {
     /// `y += c x`.
     pub(crate) fn add_scaled(y: &mut [f32], c: f32, x: &[f32]) = add_scaled_body

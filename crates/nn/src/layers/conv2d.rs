@@ -190,8 +190,15 @@ impl Conv2d {
         if self.by_gram() { 0 } else { self.len().next_multiple_of(16) }
     }
 
-    /// Adds the gradients of `records` records from `first` on to `sum`.
-    fn add_gradient(&self, x: &[f32], dy: &[f32], first: usize, records: usize, sum: &mut [f32]) {
+    /// Adds the gradients of `records` records from `first` on to `sum`, or replaces it by them.
+    fn add_gradient(
+        &self,
+        (x, dy): (&[f32], &[f32]),
+        first: usize,
+        records: usize,
+        sum: &mut [f32],
+        accumulate: bool,
+    ) {
         let (inputs, outputs) = (self.group_inputs(), self.group_outputs());
         let mut starts = Vec::with_capacity(records * self.output.height);
         // The taps of one filter row are contiguous in the image; with groups, those of one tap.
@@ -217,7 +224,7 @@ impl Conv2d {
                         right_step: self.output.channels,
                     };
                     let place = ((group * self.kernel + row) * columns + column) * width * outputs;
-                    outer_sum((width, outputs), x, dy, runs, &mut sum[place..], outputs, true);
+                    outer_sum((width, outputs), x, dy, runs, &mut sum[place..], outputs, accumulate);
                 }
             }
         }
@@ -373,9 +380,9 @@ impl Operation for Conv2d {
         room.kept[0].reserve(kept * out.len());
         for (record, out) in out.iter_mut().enumerate() {
             let gradient = &mut room.kept[0][record * kept..][..self.len()];
-            gradient.fill(0.0);
-            for term in terms {
-                self.add_gradient(term.x, term.dy, record, 1, gradient);
+            gradient[self.weights()..].fill(0.0);
+            for (index, term) in terms.iter().enumerate() {
+                self.add_gradient((term.x, term.dy), record, 1, gradient, index > 0);
             }
             self.add_bias_gradient(terms[terms.len() - 1].dy, record, 1.0, gradient);
             *out += vector::squared_norm(gradient);
@@ -408,7 +415,7 @@ impl Operation for Conv2d {
                 // Few enough records at a time that they stay in the nearest cache while all taps pass over them.
                 let some = (128 / self.output.pixels()).max(1);
                 for first in (0..records).step_by(some) {
-                    self.add_gradient(term.x, term.dy, first, some.min(records - first), sum);
+                    self.add_gradient((term.x, term.dy), first, some.min(records - first), sum, true);
                 }
                 continue;
             };
@@ -418,7 +425,7 @@ impl Operation for Conv2d {
                 let place = index * record..(index + 1) * record;
                 vector::scaled(&mut room.scratch.first[place.clone()], *weight, &term.dy[place]);
             }
-            self.add_gradient(term.x, &room.scratch.first, 0, records, sum);
+            self.add_gradient((term.x, &room.scratch.first), 0, records, sum, true);
         }
     }
 

@@ -52,13 +52,16 @@ impl Operation for Embedding {
         room.scratch.first.reserve(self.width);
         let sum = &mut room.scratch.first[..self.width];
         let mut equals = Equals::default();
+        let mut norms = vec![0.0; pass.steps];
+        let rows = vector::Strided { width: self.width, stride };
         for (record, (out, &length)) in out.iter_mut().zip(pass.lengths).enumerate() {
             let first = record * pass.steps;
             let gradient = |step: usize| &dy[(first + step) * stride..][..self.width];
             equals.link(&pass.tokens[first..first + length]);
+            vector::squared_norms_of_rows(&dy[first * stride..], rows, &mut norms[..length]);
             for step in (0..length).filter(|&step| !equals.again[step]) {
                 if equals.next[step] == NONE {
-                    *out += vector::squared_norm(gradient(step));
+                    *out += norms[step];
                     continue;
                 }
                 // Equal tokens share a row of the table: their gradients add before they are squared.
