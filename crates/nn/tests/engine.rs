@@ -130,6 +130,45 @@ fn sums_do_not_depend_on_how_the_batch_is_cut_and_repeat_bit_by_bit() {
     }
 }
 
+/// Positions whose output gradients cancel: single precision alone would report norms that are far too small.
+#[test]
+fn a_norm_is_not_too_small_when_positions_cancel() {
+    let (steps, width, outputs) = (8, 48, 40);
+    let description = Description::new(Shape::Sequence { steps, width })
+        .then(Layer::Linear { outputs, inputs: None, bias: false })
+        .then(Layer::Tanh)
+        .then(Layer::MeanOverSteps)
+        .then(Layer::linear(1));
+    let mut engine =
+        Engine::with_workers(Network::new(&description).unwrap(), Loss::SquaredError, 1).unwrap();
+    let params = engine.network().init(1);
+    let direction = numbers(width, 3);
+    for (seed, tiny) in [1e-3f32, 1e-4, 1e-5, 1e-6, 0.0].into_iter().enumerate() {
+        // Steps come in pairs x, -x plus a little: tanh is odd, its slope even, so that the pair's gradients nearly cancel.
+        let noise = numbers(steps * width, 9 + seed as u64);
+        let values: Vec<f32> = (0..steps * width)
+            .map(|i| {
+                let sign = if i / width % 2 == 0 { 1.0 } else { -1.0 };
+                sign * 3.0 * direction[i % width] + tiny * noise[i]
+            })
+            .collect();
+        let targets = Targets::Values { values: &[1e4], width: 1 };
+        let records = engine.records(Inputs::Dense(&values), targets).unwrap();
+        let mut sums = [vec![0.0; params.values().len()]];
+        let one = |_: RecordNorms<'_>, weights: &mut RecordWeights<'_>| weights.set(0, 1.0);
+        let reported = std::sync::Mutex::new(0.0);
+        let look = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| {
+            *reported.lock().unwrap() = norms.layer(0);
+            one(norms, weights);
+        };
+        engine.pass(&Query::new(&params, &records, &[0]).weighed_by(&look), &mut sums).unwrap();
+        let range = engine.network().layers()[0].range.clone();
+        let added = sums[0][range].iter().map(|g| f64::from(*g).powi(2)).sum::<f64>().sqrt();
+        let reported = *reported.lock().unwrap();
+        assert!(reported >= added * (1.0 - 1e-5), "{tiny}: reported {reported}, added {added}");
+    }
+}
+
 #[test]
 fn zero_gradients_have_norm_zero() {
     let mut engine = Engine::new(models::linear(4).unwrap(), Loss::Hinge).unwrap();

@@ -112,12 +112,10 @@ fn check(case: &Case) {
             close(&format!("{what}: {}", slice.name), sum[slice.range.clone()].iter().copied(), truth);
             squared += truth.iter().map(|g| g * g).sum::<f64>();
         }
-        let norm = outcome.norms[record];
-        assert!(
-            (norm - squared.sqrt()).abs() <= 2e-6 * (1.0 + squared.sqrt()),
-            "{what}: {norm} {}",
-            squared.sqrt()
-        );
+        // Norms from Gram matrices carry an allowance for rounding: they may be a little too large, not too small.
+        let (found, norm) = (outcome.norms[record], squared.sqrt());
+        assert!(found >= norm - 2e-6 * (1.0 + norm), "{what}: {found} {norm}");
+        assert!(found <= norm + 1e-4 * (1.0 + norm), "{what}: {found} {norm}");
     }
     for slice in layout.slices() {
         let truth: Vec<f64> = (0..slice.range.len())

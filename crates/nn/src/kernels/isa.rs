@@ -81,3 +81,36 @@ macro_rules! multiversion {
     };
 }
 pub(crate) use multiversion;
+
+/// The same for a body on explicit registers, `body::<Register>`, which is `unsafe` for want of a known processor.
+macro_rules! by_register {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $out:ty)? = $body:ident) => {
+        $(#[$meta])*
+        #[inline]
+        $vis fn $name($($arg: $type),*) $(-> $out)? {
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]
+                fn avx512($($arg: $type),*) $(-> $out)? {
+                    // SAFETY: this function is entered only on a processor with AVX-512.
+                    unsafe { $body::<$crate::kernels::lanes::Avx512>($($arg),*) }
+                }
+                #[target_feature(enable = "avx2,fma")]
+                fn avx2($($arg: $type),*) $(-> $out)? {
+                    // SAFETY: this function is entered only on a processor with AVX2.
+                    unsafe { $body::<$crate::kernels::lanes::Avx2>($($arg),*) }
+                }
+                match $crate::kernels::isa::Isa::current() {
+                    // SAFETY: `current` names a set only if this processor has it.
+                    $crate::kernels::isa::Isa::Avx512 => return unsafe { avx512($($arg),*) },
+                    // SAFETY: as above.
+                    $crate::kernels::isa::Isa::Avx2 => return unsafe { avx2($($arg),*) },
+                    $crate::kernels::isa::Isa::Portable => {}
+                }
+            }
+            // SAFETY: every processor has what portable registers need.
+            unsafe { $body::<$crate::kernels::lanes::Lanes>($($arg),*) }
+        }
+    };
+}
+pub(crate) use by_register;

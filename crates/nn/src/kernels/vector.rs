@@ -1,54 +1,55 @@
 //! Sums, dot products and scaled additions of vectors.
 
-use super::isa::multiversion;
-use super::lanes::{Lanes, WIDTH, fma};
+use super::isa::{by_register, multiversion};
+use super::lanes::{Register, WIDTH, fma};
 
-multiversion! {
-    /// `sum x^2`: short stretches in single precision, added up in double.
-    pub(crate) fn squared_norm(x: &[f32]) -> f64 = squared_norm_body
+/// `sum x^2`: short stretches in single precision, added up in double.
+pub(crate) fn squared_norm(x: &[f32]) -> f64 {
+    dot(x, x)
 }
 
-#[inline(always)]
-fn squared_norm_body<const FMA: bool>(x: &[f32]) -> f64 {
-    dot_body::<FMA>(x, x)
-}
-
-multiversion! {
+by_register! {
     /// `sum x y`: short stretches in single precision, added up in double.
     pub(crate) fn dot(x: &[f32], y: &[f32]) -> f64 = dot_body
 }
 
-/// Floats that are added up in single precision before the sum moves to double: the relative error of a sum of squares
-/// is at most that of 64 / 16 additions to one lane and of one pairwise sum over the lanes.
+/// Floats that are added up in single precision before the sum moves to double: each lane adds 4, then 4 x 16 lanes add up
+/// pairwise.
 const STRETCH: usize = 16 * WIDTH;
 
+/// # Safety
+/// The processor has the instructions.
 #[inline(always)]
-fn dot_body<const FMA: bool>(x: &[f32], y: &[f32]) -> f64 {
+unsafe fn dot_body<R: Register>(x: &[f32], y: &[f32]) -> f64 {
+    let n = x.len().min(y.len());
+    let (x, y) = (x.as_ptr(), y.as_ptr());
     let mut total = 0.0;
-    for (x, y) in x.chunks(STRETCH).zip(y.chunks(STRETCH)) {
-        let mut acc = [Lanes::ZERO; 4];
-        let (long_x, long_y) = (x.chunks_exact(4 * WIDTH), y.chunks_exact(4 * WIDTH));
-        let (rest_x, rest_y) = (long_x.remainder(), long_y.remainder());
-        for (x, y) in long_x.zip(long_y) {
-            for q in 0..4 {
-                for j in 0..WIDTH {
-                    acc[q].0[j] = fma::<FMA>(x[q * WIDTH + j], y[q * WIDTH + j], acc[q].0[j]);
-                }
+    let mut from = 0;
+    // SAFETY: the caller's promise, and places below `n`.
+    unsafe {
+        while from < n {
+            let to = n.min(from + STRETCH);
+            let (mut first, mut second, mut third, mut fourth) = (R::zero(), R::zero(), R::zero(), R::zero());
+            while from + 4 * WIDTH <= to {
+                let at = |k: usize| (R::load(x.add(from + k * WIDTH)), R::load(y.add(from + k * WIDTH)));
+                let [(a, b), (c, d), (e, f), (g, h)] = [at(0), at(1), at(2), at(3)];
+                first = first.add_product(a, b);
+                second = second.add_product(c, d);
+                third = third.add_product(e, f);
+                fourth = fourth.add_product(g, h);
+                from += 4 * WIDTH;
             }
-        }
-        let (wide_x, wide_y) = (rest_x.chunks_exact(WIDTH), rest_y.chunks_exact(WIDTH));
-        let (tail_x, tail_y) = (wide_x.remainder(), wide_y.remainder());
-        for (x, y) in wide_x.zip(wide_y) {
-            for j in 0..WIDTH {
-                acc[0].0[j] = fma::<FMA>(x[j], y[j], acc[0].0[j]);
+            while from + WIDTH <= to {
+                first = first.add_product(R::load(x.add(from)), R::load(y.add(from)));
+                from += WIDTH;
             }
+            let mut tail = 0.0f32;
+            while from < to {
+                tail += *x.add(from) * *y.add(from);
+                from += 1;
+            }
+            total += f64::from(first.add(second).add(third.add(fourth)).sum()) + f64::from(tail);
         }
-        for q in 1..4 {
-            let other = acc[q];
-            acc[0].add(&other);
-        }
-        let tail: f32 = tail_x.iter().zip(tail_y).map(|(x, y)| x * y).sum();
-        total += f64::from(acc[0].sum()) + f64::from(tail);
     }
     total
 }
@@ -67,16 +68,19 @@ impl Strided {
     }
 }
 
-multiversion! {
+by_register! {
     /// `out = |row|^2` for each row.
     pub(crate) fn squared_norms_of_rows(x: &[f32], rows: Strided, out: &mut [f64]) = squared_norms_of_rows_body
 }
 
+/// # Safety
+/// The processor has the instructions.
 #[inline(always)]
-fn squared_norms_of_rows_body<const FMA: bool>(x: &[f32], rows: Strided, out: &mut [f64]) {
+unsafe fn squared_norms_of_rows_body<R: Register>(x: &[f32], rows: Strided, out: &mut [f64]) {
     for (index, out) in out.iter_mut().enumerate() {
         let row = &x[rows.row(index)];
-        *out = if let [single] = row { f64::from(*single).powi(2) } else { dot_body::<FMA>(row, row) };
+        // SAFETY: the caller's promise.
+        *out = unsafe { dot_body::<R>(row, row) };
     }
 }
 
