@@ -70,6 +70,14 @@ impl<'a> Unlabelled<'a> {
                 }
                 check_starts(starts, steps, tokens.len())?
             }
+            (Inputs::Sequences { values, .. }, Shape::Sequence { width, .. })
+                if values.len() % width != 0 =>
+            {
+                return refuse(format!(
+                    "{} input values are no whole number of steps of {width}",
+                    values.len()
+                ));
+            }
             (Inputs::Sequences { values, starts }, Shape::Sequence { steps, width }) => {
                 check_starts(starts, steps, values.len() / width)?
             }
@@ -142,13 +150,15 @@ impl<'a> Unlabelled<'a> {
 pub struct Records<'a> {
     pub(crate) inputs: Unlabelled<'a>,
     targets: Targets<'a>,
+    outputs: usize,
+    loss: Loss,
 }
 
 impl<'a> Records<'a> {
     pub(crate) fn new(
         inputs: Unlabelled<'a>,
         outputs: usize,
-        loss: &Loss,
+        loss: Loss,
         targets: Targets<'a>,
     ) -> Result<Records<'a>, NetworkError> {
         let refuse = |problem: String| Err(NetworkError::Records(problem));
@@ -168,7 +178,12 @@ impl<'a> Records<'a> {
             ));
         }
         loss.check(outputs, &targets)?;
-        Ok(Records { inputs, targets })
+        Ok(Records { inputs, targets, outputs, loss })
+    }
+
+    /// Whether they were checked for this many outputs and this loss.
+    pub(crate) fn fits(&self, outputs: usize, loss: &Loss) -> bool {
+        self.outputs == outputs && self.loss == *loss
     }
 
     /// The number of records.

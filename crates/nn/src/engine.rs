@@ -80,7 +80,7 @@ impl<F: Fn(RecordNorms<'_>, &mut RecordWeights<'_>) + Sync> Weigh for F {
 /// The norms of one record's gradient.
 ///
 /// Each is off by at most about one part in a million, as sums of squares of single-precision numbers are. Norms below
-/// about 1e-19 may come out as 0, and records with norms above about 1e18 count as not finite.
+/// about 1e-19 may come out as 0, and records with norms above 1e18 count as not finite.
 #[derive(Debug, Clone, Copy)]
 pub struct RecordNorms<'a> {
     place: usize,
@@ -121,7 +121,8 @@ pub struct RecordWeights<'a> {
 }
 
 impl RecordWeights<'_> {
-    /// Sets the weight in a sum, for all layers. A weight that is not finite counts as 0: the record adds nothing.
+    /// Sets the weight in a sum, for all layers. A weight that is not finite counts as 0: the record adds nothing. A sum that
+    /// nobody asked for has no weights, and setting one does nothing.
     pub fn set(&mut self, sum: usize, weight: f32) {
         for layer in 0..self.layers {
             self.set_layer(sum, layer, weight);
@@ -129,9 +130,18 @@ impl RecordWeights<'_> {
     }
 
     /// Sets the weight in a sum for one layer, in the order of [`Network::layers`].
+    ///
+    /// # Panics
+    /// If there is no such layer.
     pub fn set_layer(&mut self, sum: usize, layer: usize, weight: f32) {
-        let weight = if weight.is_finite() { weight } else { 0.0 };
-        self.weights[(sum * self.layers + layer) * self.records + self.index] = weight;
+        assert!(
+            layer < self.layers,
+            "the network has {} trained layers, got a weight for number {layer}",
+            self.layers
+        );
+        if let Some(place) = self.weights.get_mut((sum * self.layers + layer) * self.records + self.index) {
+            *place = if weight.is_finite() { weight } else { 0.0 };
+        }
     }
 }
 
@@ -222,8 +232,23 @@ impl Engine {
                 "all parameters are frozen; leave at least one layer to be trained".to_owned(),
             ));
         }
-        let chunk = chunk_size(&network);
+        if !(1..=MOST_WORKERS).contains(&workers) {
+            return Err(NetworkError::Description(format!(
+                "workers must be 1 to {MOST_WORKERS}, got {workers}"
+            )));
+        }
         let steps = network.input().steps();
+        let chunk = chunk_size(&network);
+        // In double precision, which cannot overflow.
+        let room = 4.0 * record_size(&network) as f64 * chunk as f64 * workers as f64;
+        if room > MOST_MEMORY {
+            return Err(NetworkError::Description(format!(
+                "one record on each of {workers} workers takes {:.0} GiB, more than the {:.0} permitted; use fewer steps, \
+                 a smaller image or fewer workers",
+                room / f64::from(1 << 30),
+                MOST_MEMORY / f64::from(1 << 30)
+            )));
+        }
         let worker = |_| Worker {
             tape: Tape::new(&network, chunk, steps),
             anchor: None,
@@ -236,7 +261,7 @@ impl Engine {
             sums: Vec::new(),
             results: Vec::new(),
         };
-        let workers = (0..workers.max(1)).map(worker).collect();
+        let workers = (0..workers).map(worker).collect();
         let packs = [(); 2].map(|()| network.nodes.iter().map(|_| Vec::new()).collect());
         Ok(Engine { network: Arc::new(network), loss, chunk, workers, packs })
     }
@@ -264,7 +289,7 @@ impl Engine {
     /// # Errors
     /// If they do not fit; the message has the first offending record.
     pub fn records<'a>(&self, inputs: Inputs<'a>, targets: Targets<'a>) -> Result<Records<'a>, NetworkError> {
-        Records::new(self.unlabelled(inputs)?, self.network.outputs(), &self.loss, targets)
+        Records::new(self.unlabelled(inputs)?, self.network.outputs(), self.loss, targets)
     }
 
     /// Passes over a batch once; `sums[i]` becomes the `i`-th weighted sum of the gradients.
@@ -345,6 +370,11 @@ impl Engine {
 
     fn check(&self, query: &Query<'_>, sums: &[Vec<f32>]) -> Result<(), NetworkError> {
         self.check_inputs(query.at, &query.records.inputs, query.chosen)?;
+        if !query.records.fits(self.network.outputs(), &self.loss) {
+            return Err(NetworkError::Records(
+                "these records were checked for another network or loss".to_owned(),
+            ));
+        }
         if let Some(anchor) = query.anchor {
             self.check_inputs(anchor, &query.records.inputs, &[])?;
         }
@@ -384,6 +414,15 @@ impl Engine {
     }
 }
 
+/// More workers than any machine has cores for.
+const MOST_WORKERS: usize = 1024;
+
+/// Bytes for values and gradients of all workers that are surely a mistake: 64 GiB.
+const MOST_MEMORY: f64 = 64.0 * (1 << 30) as f64;
+
+/// Above this norm a record counts as not finite: clipped to any sensible bound, its weight would be no normal float.
+const GREATEST_NORM: f64 = 1e18;
+
 /// What all workers know about a pass.
 struct Job<'a> {
     network: &'a Network,
@@ -416,15 +455,18 @@ impl Worker {
         self.chunk.first_record = first;
         self.chunk.load(inputs, chosen);
         let begun = self.results.len();
-        self.evaluate(job, job.here, chosen, true);
+        let finding = |place| Finding { place, loss: 0.0, norm: 0.0, finite: true };
+        self.results.extend((first..first + chosen.len()).map(finding));
+        self.evaluate(job, job.here, chosen, begun);
         let layers = network.layers.len();
         self.bench.squared.clear();
         self.bench.squared.resize(layers * chosen.len(), 0.0);
         let weighed = job.query.weigh.is_some();
-        if let (Some(there), Some(mut anchor)) = (job.there, self.anchor.take()) {
+        let anchor = if job.there.is_some() { self.anchor.take() } else { None };
+        if let (Some(there), Some(mut anchor)) = (job.there, anchor) {
             self.tape.backward(network, job.here, &self.chunk, &mut self.spare, |_, _, _| {});
             std::mem::swap(&mut self.tape, &mut anchor);
-            self.evaluate(job, there, chosen, false);
+            self.evaluate(job, there, chosen, begun);
             self.tape.backward(network, there, &self.chunk, &mut self.spare, |_, _, _| {});
             std::mem::swap(&mut self.tape, &mut anchor);
             self.tape.subtract(&mut anchor);
@@ -445,16 +487,17 @@ impl Worker {
     }
 
     /// Forward, and the gradients of the losses.
-    fn evaluate(&mut self, job: &Job<'_>, point: Point<'_>, chosen: &[usize], report: bool) {
+    fn evaluate(&mut self, job: &Job<'_>, point: Point<'_>, chosen: &[usize], begun: usize) {
         let records = job.query.records;
         self.tape.load(job.network, &self.chunk, &records.inputs, chosen);
         self.tape.forward(job.network, point, &self.chunk);
         for (index, &record) in chosen.iter().enumerate() {
             let (outputs, gradient) = self.tape.loss_gradient(job.network, index);
             let loss = job.loss.gradient(outputs, records.target(record), gradient);
-            if report {
-                let place = self.chunk.first_record + index;
-                self.results.push(Finding { place, loss, norm: 0.0, finite: loss.is_finite() });
+            let finding = &mut self.results[begun + index];
+            finding.finite &= loss.is_finite();
+            if std::ptr::eq(point.params, job.here.params) {
+                finding.loss = loss;
             }
         }
     }
@@ -483,7 +526,7 @@ impl Worker {
             let result = &mut self.results[begun + index];
             let norms = RecordNorms { place: result.place, squared: &self.bench.squared, records, index };
             result.norm = norms.total();
-            result.finite &= result.norm.is_finite();
+            result.finite &= result.norm <= GREATEST_NORM;
             if !result.finite {
                 self.bench.erase(job.network, self.chunk.steps, index);
                 self.tape.erase(job.network, &self.chunk, index);
@@ -560,17 +603,21 @@ fn cut(records: usize, largest: usize, workers: usize, operations: f64) -> (usiz
     (records.div_ceil(chunks).max(1), active)
 }
 
-/// How many records fit: all values, gradients and memories of a chunk in twice the second-level cache, or in as much room
-/// as the parameters take, since every chunk reads them once.
-fn chunk_size(network: &Network) -> usize {
+/// Floats of one record: values, gradients, what layers remember, and gradients that are written out.
+fn record_size(network: &Network) -> usize {
     let steps = network.input().steps();
     let kept = |node: &crate::network::Node| match &node.step {
         Step::Operation { operation, .. } => operation.kept(steps).iter().sum(),
         _ => 0,
     };
-    let record = 4 * (Tape::size(network, steps) + network.nodes.iter().map(kept).sum::<usize>());
-    let room = (2 * second_level_cache()).max(4 * network.layout().len());
-    (room / record.max(1)).clamp(1, 256)
+    Tape::size(network, steps) + network.nodes.iter().map(kept).sum::<usize>()
+}
+
+/// How many records fit into twice the second-level cache, or into twice as much room as the parameters take, since every
+/// chunk reads them once.
+fn chunk_size(network: &Network) -> usize {
+    let room = (2 * second_level_cache()).max(8 * network.layout().len());
+    (room / (4 * record_size(network)).max(1)).clamp(1, 256)
 }
 
 /// Bytes of the second-level cache; a mebibyte if the system does not say.

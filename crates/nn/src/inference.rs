@@ -4,8 +4,63 @@ use crate::description::Layer;
 use crate::network::Source;
 use crate::shape::Shape;
 
+/// The greatest size of any dimension.
+const GREATEST: usize = 1 << 24;
+
+/// The greatest side, stride and padding of a filter.
+const GREATEST_FILTER: usize = 1 << 10;
+
+/// The most floats of one record at any place in a network.
+const MOST_FLOATS: u128 = 1 << 27;
+
+/// Checks the shape of a network's input.
+pub(crate) fn check_input(input: Shape) -> Result<(), String> {
+    let dimensions = match input {
+        Shape::Features(n) => vec![n],
+        Shape::Image { channels, height, width } => vec![channels, height, width],
+        Shape::Sequence { steps, width } => vec![steps, width],
+        Shape::Tokens { steps, vocabulary } => vec![steps, vocabulary],
+    };
+    if dimensions.iter().any(|size| !(1..=GREATEST).contains(size)) {
+        return Err(format!("input: every dimension must be 1 to {GREATEST}, got {input}"));
+    }
+    fits(input, 0).map_err(|problem| format!("input: {problem}"))
+}
+
+/// Checks that a record of this shape is of a sensible size, with a border around an image.
+fn fits(shape: Shape, border: usize) -> Result<(), String> {
+    let wide = |size: usize| size as u128;
+    let floats = match shape {
+        Shape::Features(n) => wide(n),
+        Shape::Image { channels, height, width } => {
+            wide(channels) * (wide(height) + 2 * wide(border)) * (wide(width) + 2 * wide(border))
+        }
+        Shape::Sequence { steps, width } => wide(steps) * wide(width),
+        Shape::Tokens { steps, .. } => wide(steps),
+    };
+    match floats <= MOST_FLOATS {
+        true => Ok(()),
+        false => Err(format!(
+            "a record of {shape} would take {floats} values, more than the {MOST_FLOATS} permitted"
+        )),
+    }
+}
+
 /// The shape of a layer's output.
 pub(crate) fn infer(layer: &Layer, source: &Source) -> Result<Shape, String> {
+    let shape = shape_of(layer, source)?;
+    let border = match *layer {
+        Layer::Conv2d { kernel, padding, .. } => {
+            fits(source.shape, padding)?;
+            kernel
+        }
+        _ => 0,
+    };
+    fits(shape, border)?;
+    Ok(shape)
+}
+
+fn shape_of(layer: &Layer, source: &Source) -> Result<Shape, String> {
     let input = source.shape;
     let needs =
         |what: &str, cure: &str| Err(format!("needs {what}, gets {input} from {}{cure}", source.what));
@@ -31,11 +86,9 @@ pub(crate) fn infer(layer: &Layer, source: &Source) -> Result<Shape, String> {
             let Shape::Image { channels: inputs, height, width } = input else {
                 return needs("an image", "");
             };
-            for (what, value) in
-                [("channels", channels), ("kernel", kernel), ("stride", stride), ("groups", groups)]
-            {
-                positive(what, value)?;
-            }
+            positive("channels", channels)?;
+            positive("groups", groups)?;
+            filter(kernel, stride, padding)?;
             if inputs % groups != 0 || channels % groups != 0 {
                 return Err(format!(
                     "groups must divide the channels, got {groups} for {inputs} in and {channels} out"
@@ -81,7 +134,15 @@ pub(crate) fn infer(layer: &Layer, source: &Source) -> Result<Shape, String> {
         Layer::Attention { heads } => {
             positive("heads", heads)?;
             match input {
-                Shape::Sequence { width, .. } if width % heads == 0 => Ok(input),
+                Shape::Sequence { width, steps } if width % heads == 0 => {
+                    let width = 3 * width;
+                    fits(Shape::Sequence { steps, width }, 0)?;
+                    // The probabilities of every head, and a gradient.
+                    fits(Shape::Image { channels: heads + 1, height: steps, width: steps }, 0).map_err(
+                        |_| format!("{heads} heads on {steps} steps take too much memory; use fewer steps"),
+                    )?;
+                    Ok(input)
+                }
                 Shape::Sequence { width, .. } => {
                     Err(format!("heads must divide the width {width}, got {heads}"))
                 }
@@ -90,10 +151,11 @@ pub(crate) fn infer(layer: &Layer, source: &Source) -> Result<Shape, String> {
         }
         Layer::Relu | Layer::Gelu | Layer::Tanh => real(source),
         Layer::TemperedSigmoid { scale, temperature, offset } => {
-            if !(scale.is_finite() && scale != 0.0 && temperature.is_finite() && offset.is_finite()) {
+            let sensible = 1e-3..=1e3;
+            if !(sensible.contains(&scale) && sensible.contains(&temperature) && offset.abs() <= 1e3) {
                 return Err(format!(
-                    "needs finite numbers and a scale other than 0, got scale {scale}, temperature {temperature}, \
-                     offset {offset}"
+                    "needs a scale and a temperature in [0.001, 1000] and an offset in [-1000, 1000], got {scale}, \
+                     {temperature} and {offset}"
                 ));
             }
             real(source)
@@ -103,6 +165,7 @@ pub(crate) fn infer(layer: &Layer, source: &Source) -> Result<Shape, String> {
             false => Err(format!("rate must be in [0, 1), got {rate}")),
         },
         Layer::MaxPool { kernel, stride, padding } => {
+            filter(kernel, stride, padding)?;
             if 2 * padding > kernel {
                 return Err(format!("padding must be at most half of the kernel {kernel}, got {padding}"));
             }
@@ -129,7 +192,19 @@ pub(crate) fn infer(layer: &Layer, source: &Source) -> Result<Shape, String> {
 }
 
 fn positive(what: &str, value: usize) -> Result<(), String> {
-    if value == 0 { Err(format!("{what} must be at least 1, got 0")) } else { Ok(()) }
+    match (1..=GREATEST).contains(&value) {
+        true => Ok(()),
+        false => Err(format!("{what} must be 1 to {GREATEST}, got {value}")),
+    }
+}
+
+fn filter(kernel: usize, stride: usize, padding: usize) -> Result<(), String> {
+    for (what, value, least) in [("kernel", kernel, 1), ("stride", stride, 1), ("padding", padding, 0)] {
+        if !(least..=GREATEST_FILTER).contains(&value) {
+            return Err(format!("{what} must be {least} to {GREATEST_FILTER}, got {value}"));
+        }
+    }
+    Ok(())
 }
 
 /// Anything but tokens.
@@ -147,8 +222,7 @@ fn pooled(kernel: usize, stride: usize, padding: usize, source: &Source) -> Resu
     let Shape::Image { channels, height, width } = source.shape else {
         return Err(format!("needs an image, gets {} from {}", source.shape, source.what));
     };
-    positive("kernel", kernel)?;
-    positive("stride", stride)?;
+    filter(kernel, stride, padding)?;
     let (height, width) = windows((height, width), kernel, stride, padding, source)?;
     Ok(Shape::Image { channels, height, width })
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::description::{Description, Layer, LayerDescription};
 use crate::error::NetworkError;
-use crate::inference::infer;
+use crate::inference::{check_input, infer};
 use crate::init::{Init, Random};
 use crate::layers::{
     Attention, AveragePool, Conv2d, Dropout, Embedding, Filter, Flatten, Gelu, GroupNorm, Gru, LastStep,
@@ -80,12 +80,7 @@ impl Network {
     /// );
     /// ```
     pub fn new(description: &Description) -> Result<Network, NetworkError> {
-        if description.input.is_empty() || matches!(description.input, Shape::Tokens { vocabulary: 0, .. }) {
-            return Err(NetworkError::Description(format!(
-                "input: every dimension must be at least 1, got {}",
-                description.input
-            )));
-        }
+        check_input(description.input).map_err(NetworkError::Description)?;
         let mut draft = Draft { shapes: vec![description.input], ..Draft::default() };
         let source =
             Source { value: 0, what: "the input".to_owned(), shape: description.input, fresh: false };
@@ -105,6 +100,12 @@ impl Network {
             )));
         };
         let network = draft.build(description, end.value);
+        if network.layout.len() > MOST_PARAMETERS {
+            return Err(NetworkError::Description(format!(
+                "the network would have {} parameters, more than the {MOST_PARAMETERS} permitted",
+                network.layout.len()
+            )));
+        }
         let mut names: Vec<&str> = network.layout.slices().iter().map(|slice| slice.name.as_str()).collect();
         names.sort_unstable();
         match names.windows(2).find(|pair| pair[0] == pair[1]) {
@@ -169,6 +170,12 @@ impl Network {
     }
 }
 
+/// How deep residual blocks may be nested.
+const DEEPEST: usize = 16;
+
+/// Parameters that are surely a mistake: 16 GiB of them.
+const MOST_PARAMETERS: usize = 1 << 32;
+
 /// Where a layer's input comes from.
 #[derive(Clone)]
 pub(crate) struct Source {
@@ -186,15 +193,18 @@ struct Prefixes {
     place: String,
     unnamed: String,
     named: String,
+    /// Whether the block is frozen, and all that is in it.
+    frozen: bool,
 }
 
 impl Prefixes {
     /// A layer with a name of its own is a child of the block, `layer1.0.conv1`; others are counted, `3.body.0`.
-    fn within(place: &str, name: &str, part: &str) -> Prefixes {
+    fn within(place: &str, name: &str, part: &str, frozen: bool) -> Prefixes {
         Prefixes {
             place: format!("{place}.{part}."),
             unnamed: format!("{name}.{part}."),
             named: format!("{name}."),
+            frozen,
         }
     }
 }
@@ -219,6 +229,8 @@ struct DraftStep {
     frozen: bool,
     x: usize,
     y: usize,
+    /// The projection to queries, keys and values: PyTorch calls its parameters `in_proj_weight`, without a dot.
+    projection: bool,
 }
 
 impl Draft {
@@ -228,7 +240,7 @@ impl Draft {
     }
 
     fn push(&mut self, action: Action, name: &str, frozen: bool, x: usize, y: usize) {
-        self.steps.push(DraftStep { action, name: name.to_owned(), frozen, x, y });
+        self.steps.push(DraftStep { action, name: name.to_owned(), frozen, x, y, projection: false });
     }
 
     fn sequence(
@@ -243,7 +255,9 @@ impl Draft {
                 Some(name) => format!("{}{name}", prefixes.named),
                 None => format!("{}{index}", prefixes.unnamed),
             };
-            source = self.layer(described, &place, &name, source)?;
+            let described =
+                LayerDescription { frozen: described.frozen || prefixes.frozen, ..described.clone() };
+            source = self.layer(&described, &place, &name, source)?;
         }
         Ok(source)
     }
@@ -266,9 +280,15 @@ impl Draft {
             _ => format!("layer {place} ({})", layer.kind()),
         };
         if let Layer::Residual { body, shortcut } = layer {
+            if place.matches('.').count() >= 2 * DEEPEST {
+                let problem = format!("residual blocks may be {DEEPEST} deep");
+                return Err(NetworkError::Layer { layer: place.to_owned(), kind: layer.kind(), problem });
+            }
             let fork = Source { fresh: false, ..source };
-            let mut main = self.sequence(body, &Prefixes::within(place, name, "body"), fork.clone())?;
-            let other = self.sequence(shortcut, &Prefixes::within(place, name, "shortcut"), fork)?;
+            let mut main =
+                self.sequence(body, &Prefixes::within(place, name, "body", described.frozen), fork.clone())?;
+            let other =
+                self.sequence(shortcut, &Prefixes::within(place, name, "shortcut", described.frozen), fork)?;
             if main.shape != other.shape {
                 let problem = format!(
                     "the body gives {}, the shortcut {}; they are added and must agree",
@@ -295,7 +315,8 @@ impl Draft {
             let heads = self.value(shape);
             let out = self.value(shape);
             let linear = |outputs| Action::Layer(Layer::linear(outputs));
-            self.push(linear(3 * width), &format!("{name}.in_proj_"), described.frozen, source.value, wide);
+            self.push(linear(3 * width), name, described.frozen, source.value, wide);
+            self.steps.last_mut().expect("it was pushed").projection = true;
             self.push(Action::Layer(layer.clone()), name, true, wide, heads);
             self.push(linear(width), &format!("{name}.out_proj"), described.frozen, heads, out);
             return Ok(Source { value: out, what, shape, fresh: true });
@@ -371,11 +392,10 @@ impl Network {
             Action::Layer(layer) => match pointwise(layer) {
                 Some(operation) => (Step::Pointwise { operation, value: y }, false),
                 None => {
-                    let operation = self.operation(layer, x, y, &step.name);
+                    let operation = self.operation(layer, x, y, step.projection);
                     for parameter in operation.parameters() {
-                        // The projection of attention has PyTorch's name `in_proj_weight`, without a dot.
-                        let dot = if step.name.ends_with('_') { "" } else { "." };
-                        let name = format!("{}{dot}{}", step.name, parameter.name);
+                        let part = if step.projection { "in_proj_" } else { "" };
+                        let name = format!("{}.{part}{}", step.name, parameter.name);
                         layout.push(name, parameter.shape, step.frozen);
                         self.inits.push(parameter.init);
                     }
@@ -385,19 +405,18 @@ impl Network {
         };
         let params = start..layout.len();
         let layer = (trained && !params.is_empty()).then(|| {
-            let name = step.name.trim_end_matches(".in_proj_").to_owned();
-            self.layers.push(LayerParameters { name, range: params.clone() });
+            self.layers.push(LayerParameters { name: step.name.clone(), range: params.clone() });
             self.layers.len() - 1
         });
         self.nodes.push(Node { step: taken, params, layer, accumulate: false });
     }
 
-    fn operation(&self, layer: &Layer, x: usize, y: usize, name: &str) -> Box<dyn Operation> {
+    fn operation(&self, layer: &Layer, x: usize, y: usize, projection: bool) -> Box<dyn Operation> {
         let (from, to) = (self.places[x], self.places[y]);
         match (layer.clone(), from.shape) {
             (Layer::Linear { outputs, bias, .. }, shape) => {
                 let linear = Linear::new(shape, outputs, bias);
-                Box::new(if name.ends_with(".in_proj_") { linear.for_attention() } else { linear })
+                Box::new(if projection { linear.for_attention() } else { linear })
             }
             (Layer::Conv2d { kernel, stride, padding, groups, bias, .. }, _) => {
                 let filter = Filter { kernel, stride, padding, groups, bias };

@@ -147,6 +147,7 @@ impl Tape {
                 Step::Operation { operation, x, y } => {
                     let (before, after) = self.values.split_at_mut(*y);
                     operation.forward(&pass, &before[*x], &mut after[0], memory);
+                    clear_tails(&mut after[0], network.places[*y], chunk);
                 }
                 Step::Pointwise { operation, value } => {
                     let place = network.places[*value];
@@ -311,6 +312,15 @@ fn transfer(source: &[f32], from: Place, target: &mut [f32], to: Place, chunk: &
         for y in 0..height {
             one(record * from.record() + from.at(y, 0), record * to.record() + to.at(y, 0), width * channels);
         }
+    }
+}
+
+/// Sets steps beyond the records' lengths to zero: what a record gives must not depend on how long others are.
+fn clear_tails(value: &mut [f32], place: Place, chunk: &Chunk) {
+    let Shape::Sequence { width, .. } = place.shape else { return };
+    let stride = Place::stride(width);
+    for (record, &length) in chunk.lengths.iter().enumerate() {
+        value[(record * chunk.steps + length) * stride..(record + 1) * chunk.steps * stride].fill(0.0);
     }
 }
 

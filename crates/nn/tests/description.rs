@@ -32,7 +32,7 @@ fn refusals_name_the_layer_the_value_and_the_cure() {
         ),
         (
             r#"{type="conv2d", channels=4, kernel=3, stride=0}"#,
-            "layer 0 (conv2d): stride must be at least 1, got 0",
+            "layer 0 (conv2d): stride must be 1 to 1024, got 0",
         ),
         (
             r#"{type="residual", body=[{type="relu"}, {type="conv2d", channels=5, kernel=1}]}"#,
@@ -57,8 +57,58 @@ fn refusals_name_the_layer_the_value_and_the_cure() {
     }
     assert_eq!(
         refusal("input = { features = 0 }\nlayers = [{type='linear', outputs=1}]"),
-        "input: every dimension must be at least 1, got 0"
+        "input: every dimension must be 1 to 16777216, got 0"
     );
+}
+
+#[test]
+fn absurd_sizes_are_refused_before_anything_is_allocated() {
+    for (input, layers) in [
+        ("{ image = [1, 8, 8] }", "{type='conv2d', channels=1, kernel=3, padding=1000000000000000000}"),
+        ("{ image = [1, 8, 8] }", "{type='conv2d', channels=1, kernel=3, stride=60000}"),
+        ("{ image = [1, 100000, 100000] }", "{type='global_average_pool'}"),
+        ("{ features = 3 }", "{type='linear', outputs=4611686018427387904}"),
+        ("{ sequence = [5, 3] }", "{type='lstm', hidden=4611686018427387904}"),
+        ("{ sequence = [10000000, 2] }", "{type='attention', heads=2}"),
+        ("{ tokens = { steps = 4, vocabulary = 4611686018427387904 } }", "{type='embedding', width=4}"),
+        (
+            "{ tokens = { steps = 4, vocabulary = 16777216 } }",
+            "{type='embedding', width=16000000}, {type='last_step'}",
+        ),
+        ("{ tokens = { steps = 1152921504606846976, vocabulary = 4 } }", "{type='embedding', width=4}"),
+        ("{ features = 3 }", "{type='tempered_sigmoid', scale=1e-30, temperature=1.0, offset=1e30}"),
+    ] {
+        let text = format!("input = {input}\nlayers = [{layers}]");
+        assert!(
+            refusal(&text).contains("permitted")
+                || refusal(&text).contains("must be")
+                || refusal(&text).contains("needs")
+                || refusal(&text).contains("memory"),
+            "{}",
+            refusal(&text)
+        );
+    }
+    let mut deep = Layer::Relu;
+    for _ in 0..40 {
+        deep = Layer::Residual { body: vec![deep.into()], shortcut: Vec::new() };
+    }
+    let error =
+        Network::new(&Description::new(Shape::Features(2)).then(deep)).err().map(|error| error.to_string());
+    assert!(error.is_some_and(|error| error.contains("residual blocks may be 16 deep")));
+    assert!(Engine::with_workers(models::linear(3).unwrap(), Loss::Hinge, 0).is_err());
+    assert!(Engine::with_workers(models::linear(3).unwrap(), Loss::Hinge, usize::MAX).is_err());
+}
+
+#[test]
+fn freezing_a_block_freezes_what_is_in_it() {
+    let body = vec![Layer::linear(3).into(), Layer::Relu.into()];
+    let mut description = Description::new(Shape::Features(3))
+        .then(Layer::Residual { body, shortcut: Vec::new() })
+        .then(Layer::linear(2));
+    description.layers[0].frozen = true;
+    let network = Network::new(&description).unwrap();
+    assert_eq!(network.layers().iter().map(|layer| layer.name.as_str()).collect::<Vec<_>>(), ["1"]);
+    assert!(network.layout().get("0.body.0.weight").unwrap().frozen);
 }
 
 #[test]

@@ -169,6 +169,146 @@ fn a_norm_is_not_too_small_when_positions_cancel() {
     }
 }
 
+/// The same rule as a caller would write it, and the norm of what one record then adds.
+fn contribution(
+    description: &Description,
+    values: &[f32],
+    targets: &[f32],
+    params: impl Fn(&mut [f32]),
+) -> f64 {
+    let network = Network::new(description).unwrap();
+    let width = network.outputs();
+    let mut engine = Engine::with_workers(network, Loss::SquaredError, 1).unwrap();
+    let mut at = engine.network().init(1);
+    params(at.values_mut());
+    let records = engine.records(Inputs::Dense(values), Targets::Values { values: targets, width }).unwrap();
+    let mut sums = [vec![0.0; at.values().len()]];
+    engine.pass(&Query::new(&at, &records, &[0]).weighed_by(&clip), &mut sums).unwrap();
+    sums[0].iter().map(|g| f64::from(*g).powi(2)).sum::<f64>().sqrt()
+}
+
+/// Records made to slip through a clip bound of 1/2: huge inputs that cancel, tiny inputs with huge targets.
+#[test]
+fn an_adversarial_record_stays_within_its_bound() {
+    let (steps, width) = (8, 32);
+    let bare = |outputs| Layer::Linear { outputs, inputs: None, bias: false };
+    let sequence =
+        Description::new(Shape::Sequence { steps, width }).then(bare(32)).then(Layer::MeanOverSteps);
+    let image = Description::new(Shape::Image { channels: 16, height: 1, width: 2 })
+        .then(Layer::Conv2d { channels: 64, kernel: 1, stride: 1, padding: 0, groups: 1, bias: false })
+        .then(Layer::GlobalAveragePool);
+    for seed in 0..30 {
+        for size in [1e2f32, 1e3, 1e4, 1e5] {
+            let (noise, start) = (numbers(steps * width, seed), numbers(width, seed + 99));
+            let value = |i: usize, columns: usize| {
+                let sign = if i / columns % 2 == 0 { size } else { -size };
+                sign * start[i % columns] + noise[i]
+            };
+            let values: Vec<f32> = (0..steps * width).map(|i| value(i, width)).collect();
+            let targets: Vec<f32> = numbers(64, seed + 7).iter().map(|v| 100.0 * v).collect();
+            let found = contribution(&sequence, &values, &targets[..32], |params| params.fill(0.0));
+            assert!(found <= 0.501, "sequence, {size}: {found}");
+            // One row of two pixels, channel by channel.
+            let pixels: Vec<f32> = (0..32).map(|i| value(i % 2 * 16 + i / 2, 16)).collect();
+            let found = contribution(&image, &pixels, &targets, |params| params.fill(0.0));
+            assert!(found <= 0.501, "image, {size}: {found}");
+        }
+    }
+    let single = Description::new(Shape::Features(1)).then(bare(1));
+    for (x, y) in [(1e-23, 5e18), (2e-21, 5e20), (1e-30, 1e30), (1e18, 1e19), (3e38, 1e-38), (1e-38, 3e38)] {
+        let found = contribution(&single, &[x], &[y], |params| params.fill(0.0));
+        assert!(found <= 0.501, "{x} {y}: {found}");
+    }
+}
+
+#[test]
+fn a_token_repeated_very_often_has_an_exact_norm() {
+    let steps = 20_000;
+    let description = Description::new(Shape::Tokens { steps, vocabulary: 2 })
+        .then(Layer::Embedding { width: 3 })
+        .then(Layer::MeanOverSteps)
+        .then(Layer::Linear { outputs: 1, inputs: None, bias: false });
+    let mut engine =
+        Engine::with_workers(Network::new(&description).unwrap(), Loss::SquaredError, 1).unwrap();
+    let mut params = engine.network().init(1);
+    params.values_mut().fill(0.7);
+    let tokens = vec![1; steps];
+    let inputs = Inputs::Tokens { tokens: &tokens, starts: &[0, steps] };
+    let records = engine.records(inputs, Targets::Values { values: &[0.0], width: 1 }).unwrap();
+    let found = std::sync::Mutex::new(0.0);
+    let look = |norms: RecordNorms<'_>, _: &mut RecordWeights<'_>| *found.lock().unwrap() = norms.layer(0);
+    engine.pass(&Query::new(&params, &records, &[0]).weighed_by(&look), &mut []).unwrap();
+    // d/d(row) (w . row)^2 = 2 (w . row) w, at the output that single precision gives.
+    let inputs = engine.unlabelled(inputs).unwrap();
+    let output = f64::from(engine.outputs(&params, &inputs, &[0]).unwrap()[0]);
+    let truth = 2.0 * output * 0.7 * 3f64.sqrt();
+    assert!((*found.lock().unwrap() / truth - 1.0).abs() < 1e-6);
+}
+
+#[test]
+fn batches_of_growing_size_may_follow_each_other() {
+    let mut engine =
+        Engine::with_workers(models::mlp(40, &[32], 2).unwrap(), Loss::cross_entropy(), 2).unwrap();
+    let (here, there) = (engine.network().init(1), engine.network().init(2));
+    let values = numbers(40 * 300, 5);
+    let classes: Vec<u32> = (0..300).map(|record| record % 2).collect();
+    let records = engine.records(Inputs::Dense(&values), Targets::Classes(&classes)).unwrap();
+    let all: Vec<usize> = (0..300).collect();
+    let mut sums = [vec![0.0; here.values().len()]];
+    for count in [3, 4, 0, 300, 1, 64] {
+        let query = Query::new(&here, &records, &all[..count]).weighed_by(&clip);
+        engine.pass(&query.minus(&there), &mut sums).unwrap();
+        engine.pass(&query, &mut sums).unwrap();
+    }
+}
+
+#[test]
+fn records_belong_to_the_engine_that_checked_them() {
+    let two = Engine::new(models::mlp(3, &[], 2).unwrap(), Loss::SquaredError).unwrap();
+    let mut one = Engine::new(models::mlp(3, &[], 1).unwrap(), Loss::SquaredError).unwrap();
+    let targets = Targets::Values { values: &[0.0; 2], width: 2 };
+    let records = two.records(Inputs::Dense(&[1.0; 3]), targets).unwrap();
+    let params = one.network().init(1);
+    assert!(one.pass(&Query::new(&params, &records, &[0]), &mut [vec![0.0; 4]]).is_err());
+}
+
+#[test]
+fn a_weight_that_is_not_finite_counts_as_zero() {
+    let mut engine =
+        Engine::with_workers(models::mlp(3, &[4], 2).unwrap(), Loss::cross_entropy(), 1).unwrap();
+    let params = engine.network().init(1);
+    let records = engine.records(Inputs::Dense(&[1.0; 6]), Targets::Classes(&[0, 1])).unwrap();
+    let rule = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| {
+        weights.set(0, if norms.place() == 0 { f32::NAN } else { 1.0 });
+        weights.set(5, 1.0);
+    };
+    let mut both = [vec![0.0; params.values().len()]];
+    engine.pass(&Query::new(&params, &records, &[0, 1]).weighed_by(&rule), &mut both).unwrap();
+    let mut plain = [vec![0.0; params.values().len()]];
+    engine.pass(&Query::new(&params, &records, &[1]), &mut plain).unwrap();
+    assert!(both[0].iter().zip(&plain[0]).all(|(a, b)| (a - b).abs() < 1e-6));
+}
+
+/// What a record gives does not depend on how long the others in its chunk are, whatever the parameters.
+#[test]
+fn a_longer_neighbour_does_not_matter() {
+    let description = Description::new(Shape::Tokens { steps: 3, vocabulary: 4 })
+        .then(Layer::Embedding { width: 4 })
+        .then(Layer::Positions)
+        .then(Layer::linear(6))
+        .then(Layer::MeanOverSteps)
+        .then(Layer::linear(2));
+    let mut engine =
+        Engine::with_workers(Network::new(&description).unwrap(), Loss::cross_entropy(), 1).unwrap();
+    let mut params = engine.network().init(1);
+    params.slice_mut("1.weight").unwrap()[8..].fill(3e38);
+    let inputs = Inputs::Tokens { tokens: &[1, 2, 1, 2, 3], starts: &[0, 2, 5] };
+    let records = engine.records(inputs, Targets::Classes(&[0, 1])).unwrap();
+    let mut sums = [vec![0.0; params.values().len()]];
+    let outcome = engine.pass(&Query::new(&params, &records, &[0, 1]).weighed_by(&clip), &mut sums).unwrap();
+    assert_eq!(outcome.non_finite, [1]);
+}
+
 #[test]
 fn zero_gradients_have_norm_zero() {
     let mut engine = Engine::new(models::linear(4).unwrap(), Loss::Hinge).unwrap();

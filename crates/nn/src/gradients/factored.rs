@@ -237,37 +237,44 @@ fn norm_by_gram(
 /// The terms of the sum may cancel: positions whose output gradients point in opposite directions leave a gradient far
 /// smaller than `M = sum_t |a_t| |b_t|`. A dot product of `d` floats in sixteen lanes is off by at most
 /// `rounding(d) |x| |y|`, so the sum over all pairs is off by at most `(rounding(inputs) + rounding(outputs) + 16 u) M^2`,
-/// with the unit `u = 2^-24`. This is added: a norm that came out too small would break a clip bound. For `T` positions in
-/// directions of their own, it is of the order of `10^-6 T` relative to the squared norm.
+/// with the unit `u = 2^-24`; where products underflow, by `d` of the least floats `m = 2^-149` more, which makes
+/// `m (inputs (sum_t |b_t|)^2 + outputs (sum_t |a_t|)^2)`. This is added: a norm that came out too small would break a clip
+/// bound. For `T` positions in directions of their own, it is of the order of `10^-6 T` relative to the squared norm.
 pub(crate) fn norm_of_outer(parts: &[(Matrix<'_>, Matrix<'_>)], scratch: &mut Scratch) -> f64 {
-    let (mut total, mut magnitude, mut error) = (0.0, 0.0, 0.0);
+    let (mut total, mut magnitude, mut left, mut right) = (0.0, 0.0, 0.0, 0.0);
     for (p, (a, b)) in parts.iter().enumerate() {
+        for row in 0..a.count {
+            let (a, b) = (vector::squared_norm(a.row(row)).sqrt(), vector::squared_norm(b.row(row)).sqrt());
+            (magnitude, left, right) = (magnitude + a * b, left + a, right + b);
+        }
         for (q, (c, d)) in parts.iter().enumerate().skip(p) {
             let pairs = a.count * c.count;
             scratch.third.reserve(pairs);
             scratch.fourth.reserve(pairs);
-            if p == q {
+            let twice = if p == q {
                 gram(*a, &mut scratch.third);
                 gram(*b, &mut scratch.fourth);
-                total += vector::dot(&scratch.third[..pairs], &scratch.fourth[..pairs]);
-                error = rounding(a.width) + rounding(b.width) + 16.0 * UNIT;
-                let squares =
-                    scratch.third.iter().zip(&scratch.fourth[..]).step_by(a.count + 1).take(a.count);
-                magnitude += squares.map(|(a, b)| (f64::from(*a) * f64::from(*b)).sqrt()).sum::<f64>();
+                1.0
             } else {
                 dots(*a, *c, &mut scratch.third);
                 dots(*b, *d, &mut scratch.fourth);
-                total += 2.0 * vector::dot(&scratch.third[..pairs], &scratch.fourth[..pairs]);
-            }
+                2.0
+            };
+            total += twice * vector::dot(&scratch.third[..pairs], &scratch.fourth[..pairs]);
         }
     }
-    let bound = total + error * magnitude * magnitude;
-    // At least 0 by what was added; a NaN must stay.
-    if bound < 0.0 { 0.0 } else { bound }
+    let (inputs, outputs) = parts.first().map_or((0, 0), |(a, b)| (a.width, b.width));
+    let rounded = (rounding(inputs) + rounding(outputs) + 16.0 * UNIT) * magnitude * magnitude;
+    let underflown = LEAST * (inputs as f64 * right * right + outputs as f64 * left * left);
+    // At least 0 before it was rounded; a NaN must stay.
+    if total < 0.0 { rounded + underflown } else { total + rounded + underflown }
 }
 
 /// Half of the distance from 1 to the next float.
 const UNIT: f64 = 1.0 / (1 << 24) as f64;
+
+/// The least positive float, `2^-149`.
+const LEAST: f64 = 1.5e-45;
 
 /// How far a dot product of this length can be off, relative to the product of the norms: additions within a lane, over the
 /// lanes, and of what is left over.

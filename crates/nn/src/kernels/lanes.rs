@@ -7,7 +7,7 @@ pub(crate) const WIDTH: usize = 16;
 
 /// Sixteen floats.
 #[derive(Clone, Copy)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 pub(crate) struct Lanes(pub(crate) [f32; WIDTH]);
 
 /// `a * b + c`, fused where the instruction exists (a software fused multiply-add would be a hundred times slower).

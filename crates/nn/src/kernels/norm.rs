@@ -85,7 +85,9 @@ pub(crate) fn layer_norm(x: &[f32], y: &mut [f32], gamma: &[f32], beta: &[f32], 
     for (y, x) in y.iter_mut().zip(x) {
         *y = x - mean;
     }
-    let inverse = 1.0 / ((vector::squared_norm(y) as f32) / n + epsilon).sqrt();
+    let variance = (vector::squared_norm(y) as f32) / n;
+    // A variance beyond all floats would make every value 0: not a number says so.
+    let inverse = if variance < f32::INFINITY { 1.0 / (variance + epsilon).sqrt() } else { f32::NAN };
     layer_norm_apply(y, gamma, beta, inverse);
     (mean, inverse)
 }

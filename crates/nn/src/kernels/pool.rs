@@ -3,14 +3,14 @@
 use super::isa::multiversion;
 
 multiversion! {
-    /// `y = max(y, x)`; a NaN in `x` wins.
+    /// `y = max(y, x)`; a NaN wins.
     pub(crate) fn take_greater(y: &mut [f32], x: &[f32]) = take_greater_body
 }
 
 #[inline(always)]
 fn take_greater_body<const FMA: bool>(y: &mut [f32], x: &[f32]) {
     for (y, x) in y.iter_mut().zip(x) {
-        *y = if *x <= *y { *y } else { *x };
+        *y = if *x <= *y || y.is_nan() { *y } else { *x };
     }
 }
 

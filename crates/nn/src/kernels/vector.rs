@@ -3,9 +3,19 @@
 use super::isa::{by_register, multiversion};
 use super::lanes::{Register, WIDTH, fma};
 
-/// `sum x^2`: short stretches in single precision, added up in double.
+/// `sum x^2`: short stretches in single precision, added up in double; all in double where single precision would
+/// underflow or overflow.
 pub(crate) fn squared_norm(x: &[f32]) -> f64 {
-    dot(x, x)
+    in_range(dot(x, x), x)
+}
+
+/// A sum of squares, or the sum in double precision if single precision may have lost some of it.
+#[inline(always)]
+fn in_range(sum: f64, x: &[f32]) -> f64 {
+    match (1e-24..1e36).contains(&sum) {
+        true => sum,
+        false => x.iter().map(|x| f64::from(*x) * f64::from(*x)).sum(),
+    }
 }
 
 by_register! {
@@ -80,7 +90,7 @@ unsafe fn squared_norms_of_rows_body<R: Register>(x: &[f32], rows: Strided, out:
     for (index, out) in out.iter_mut().enumerate() {
         let row = &x[rows.row(index)];
         // SAFETY: the caller's promise.
-        *out = unsafe { dot_body::<R>(row, row) };
+        *out = in_range(unsafe { dot_body::<R>(row, row) }, row);
     }
 }
 

@@ -83,8 +83,13 @@ impl Conv2d {
         for group in 0..groups {
             conv.forward.push(conv.forward_walk(group));
             if input_gradient {
-                for remainder in 0..stride * stride {
-                    conv.backward.push(conv.input_gradient(group, remainder / stride, remainder % stride));
+                let remainders = |size: usize| {
+                    (0..stride).filter(move |r| (0..size).any(|x| (x + padding) % stride == *r))
+                };
+                for y in remainders(input.height) {
+                    for x in remainders(input.width) {
+                        conv.backward.push(conv.input_gradient(group, y, x));
+                    }
                 }
             }
         }

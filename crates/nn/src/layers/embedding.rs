@@ -46,11 +46,11 @@ impl Operation for Embedding {
     ) {
     }
 
-    fn squared_norms(&self, terms: &[Term<'_>], room: &mut Room<'_>, out: &mut [f64]) {
+    fn squared_norms(&self, terms: &[Term<'_>], _: &mut Room<'_>, out: &mut [f64]) {
         let Term { pass, dy, .. } = terms[terms.len() - 1];
         let stride = Place::stride(self.width);
-        room.scratch.first.reserve(self.width);
-        let sum = &mut room.scratch.first[..self.width];
+        // In double precision, since a token may be repeated very often.
+        let mut sum = vec![0.0f64; self.width];
         let mut equals = Equals::default();
         let mut norms = vec![0.0; pass.steps];
         let rows = vector::Strided { width: self.width, stride };
@@ -65,13 +65,13 @@ impl Operation for Embedding {
                     continue;
                 }
                 // Equal tokens share a row of the table: their gradients add before they are squared.
-                sum.copy_from_slice(gradient(step));
-                let mut other = equals.next[step];
+                sum.fill(0.0);
+                let mut other = step;
                 while other != NONE {
-                    vector::add(sum, gradient(other));
+                    sum.iter_mut().zip(gradient(other)).for_each(|(sum, value)| *sum += f64::from(*value));
                     other = equals.next[other];
                 }
-                *out += vector::squared_norm(sum);
+                *out += sum.iter().map(|sum| sum * sum).sum::<f64>();
             }
         }
     }

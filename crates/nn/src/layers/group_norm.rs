@@ -102,7 +102,15 @@ impl Operation for GroupNorm {
             let inverse: Vec<f32> = self
                 .by_group(third)
                 .iter()
-                .map(|sum| (1.0 / (sum / self.values_in_group() + EPSILON).sqrt()) as f32)
+                // A variance beyond all floats would make every value 0: not a number says so.
+                .map(|sum| {
+                    if *sum < f64::INFINITY {
+                        1.0 / (sum / self.values_in_group() + EPSILON).sqrt()
+                    } else {
+                        f64::NAN
+                    }
+                })
+                .map(|inverse| inverse as f32)
                 .collect();
             for group in 0..groups {
                 (moments[group], moments[groups + group]) = (mean[group] as f32, inverse[group]);
