@@ -201,7 +201,7 @@ fn an_adversarial_record_stays_within_its_bound() {
         for size in [1e2f32, 1e3, 1e4, 1e5] {
             let (noise, start) = (numbers(steps * width, seed), numbers(width, seed + 99));
             let value = |i: usize, columns: usize| {
-                let sign = if i / columns % 2 == 0 { size } else { -size };
+                let sign = if (i / columns).is_multiple_of(2) { size } else { -size };
                 sign * start[i % columns] + noise[i]
             };
             let values: Vec<f32> = (0..steps * width).map(|i| value(i, width)).collect();
