@@ -1,5 +1,7 @@
 //! A right operand packed once and used for many products.
 
+use rayon::prelude::*;
+
 use super::aligned::Aligned;
 use super::lanes::WIDTH;
 
@@ -52,31 +54,15 @@ impl Packed {
     /// Replaces the contents by the transpose of `n` rows of `source`, each of which holds `k` floats.
     pub(crate) fn fill_columns(&mut self, k: usize, n: usize, source: &[f32], stride: usize) {
         self.resize(k, n);
-        for panel in 0..n.div_ceil(WIDTH) {
-            let (first, width) = (panel * WIDTH, (n - panel * WIDTH).min(WIDTH));
-            let out = &mut self.panels[panel * k * WIDTH..][..k * WIDTH];
-            if width < WIDTH {
-                out.fill(0.0);
-            }
-            // Eight rows of the source at a time, so that each line of the panel is visited twice, not sixteen times.
-            for half in (0..width).step_by(8) {
-                let columns = (width - half).min(8);
-                let source = &source[(first + half) * stride..];
-                if columns == 8 {
-                    let rows: [&[f32]; 8] = std::array::from_fn(|j| &source[j * stride..][..k]);
-                    for (i, out) in out.chunks_exact_mut(WIDTH).enumerate() {
-                        for (j, row) in rows.iter().enumerate() {
-                            out[half + j] = row[i];
-                        }
-                    }
-                } else {
-                    for j in 0..columns {
-                        for (out, value) in out.chunks_exact_mut(WIDTH).zip(&source[j * stride..][..k]) {
-                            out[half + j] = *value;
-                        }
-                    }
-                }
-            }
+        let panels = &mut self.panels[..n.div_ceil(WIDTH) * k * WIDTH];
+        let one = |(panel, out): (usize, &mut [f32])| {
+            let width = (n - panel * WIDTH).min(WIDTH);
+            transpose(&source[panel * WIDTH * stride..], stride, width, out);
+        };
+        // Handing out small jobs costs more than they take.
+        match k * n < 1 << 16 {
+            true => panels.chunks_exact_mut(k * WIDTH).enumerate().for_each(one),
+            false => panels.par_chunks_exact_mut(k * WIDTH).enumerate().for_each(one),
         }
     }
 
@@ -98,6 +84,30 @@ impl Packed {
     /// All panels: `n / 16` rounded up, each of `16 k` floats.
     pub(super) fn panels(&self) -> &[f32] {
         &self.panels
+    }
+}
+
+/// `out[i][j] = source[j][i]` for `width` rows of the source; missing columns are zero.
+fn transpose(source: &[f32], stride: usize, width: usize, out: &mut [f32]) {
+    let k = out.len() / WIDTH;
+    if width < WIDTH {
+        out.fill(0.0);
+        for j in 0..width {
+            for (out, value) in out.chunks_exact_mut(WIDTH).zip(&source[j * stride..][..k]) {
+                out[j] = *value;
+            }
+        }
+        return;
+    }
+    // A whole line of each of sixteen rows at a time.
+    let rows: [&[f32]; WIDTH] = std::array::from_fn(|j| &source[j * stride..][..k]);
+    for (block, out) in out.chunks_mut(WIDTH * WIDTH).enumerate() {
+        let first = block * WIDTH;
+        for (i, out) in out.chunks_exact_mut(WIDTH).enumerate() {
+            for (out, row) in out.iter_mut().zip(&rows) {
+                *out = row[first + i];
+            }
+        }
     }
 }
 
