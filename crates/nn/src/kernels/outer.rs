@@ -151,7 +151,7 @@ impl Job<'_> {
                 column += 2 * WIDTH;
             }
             if column < self.n {
-                self.columns_avx2::<6, 1>(column);
+                self.columns_avx512::<12, 1>(column);
             }
         }
     }
