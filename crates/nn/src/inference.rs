@@ -1,7 +1,7 @@
 //! Which shape a layer makes of its input, or why it cannot.
 
 use crate::description::Layer;
-use crate::network::Source;
+use crate::draft::Source;
 use crate::shape::Shape;
 
 /// The greatest size of any dimension.

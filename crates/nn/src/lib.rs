@@ -12,6 +12,7 @@
 
 mod batch;
 mod description;
+mod draft;
 mod engine;
 mod error;
 mod gradients;
@@ -23,15 +24,18 @@ mod loss;
 pub mod models;
 mod network;
 mod params;
+mod query;
 mod safetensors;
 mod shape;
 mod tape;
+mod worker;
 
 pub use batch::{Inputs, Records, Targets, Unlabelled};
 pub use description::{Description, Layer, LayerDescription};
-pub use engine::{Engine, Outcome, Query, RecordNorms, RecordWeights, Weigh};
+pub use engine::Engine;
 pub use error::NetworkError;
 pub use loss::Loss;
 pub use network::{LayerParameters, Network};
 pub use params::{Layout, Params, Slice};
+pub use query::{Outcome, Query, RecordNorms, RecordWeights, Weigh};
 pub use shape::Shape;

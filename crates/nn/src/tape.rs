@@ -39,6 +39,7 @@ impl Chunk {
             tokens: &self.tokens,
             dropout: self.dropout.map(|seed| mix(seed ^ mix(index as u64))),
             first_record: self.first_record,
+            accumulate: false,
         }
     }
 
@@ -192,13 +193,15 @@ impl Tape {
         mut visit: impl FnMut(usize, usize, Term<'_>),
     ) {
         for (index, node) in network.nodes.iter().enumerate().rev() {
-            let pass = chunk.pass(point, node, index);
+            let mut pass = chunk.pass(point, node, index);
             match &node.step {
                 Step::Operation { operation, x, y } if network.wanted[*y] => {
                     let (before, after) = self.gradients.split_at_mut(*y);
                     let memory = &mut self.memories[index];
                     let (x_value, y_value, dy) = (&self.values[*x], &self.values[*y], &mut after[0]);
-                    let dx = match (network.wanted[*x], node.accumulate) {
+                    pass.accumulate = node.accumulate && operation.can_accumulate();
+                    let through_spare = node.accumulate && !pass.accumulate;
+                    let dx = match (network.wanted[*x], through_spare) {
                         (false, _) => None,
                         (true, false) => Some(&mut before[*x][..]),
                         (true, true) => {
@@ -207,7 +210,7 @@ impl Tape {
                         }
                     };
                     operation.backward(&pass, x_value, y_value, dy, dx, memory);
-                    if network.wanted[*x] && node.accumulate {
+                    if network.wanted[*x] && through_spare {
                         transfer(spare, network.places[*x], &mut before[*x], network.places[*x], chunk, true);
                     }
                     if let Some(layer) = node.layer {

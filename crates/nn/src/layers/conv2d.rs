@@ -354,6 +354,10 @@ impl Operation for Conv2d {
         }
     }
 
+    fn can_accumulate(&self) -> bool {
+        true
+    }
+
     fn backward(
         &self,
         pass: &Pass<'_>,
@@ -369,7 +373,15 @@ impl Operation for Conv2d {
             let (dy, dx) = (&dy[first * self.output.record()..], &mut dx[first * self.input.record()..]);
             for (gradient, pack) in self.backward.iter().zip(&pass.packs[self.groups..]) {
                 let (rows, out) = (gradient.walk.rows.of(records), gradient.walk.out.of(records));
-                product(dy, rows, &gradient.walk.segments, pack, dx, out, Store::default());
+                product(
+                    dy,
+                    rows,
+                    &gradient.walk.segments,
+                    pack,
+                    dx,
+                    out,
+                    Store { accumulate: pass.accumulate, bias: None },
+                );
             }
         }
     }

@@ -90,6 +90,10 @@ impl Operation for Linear {
         );
     }
 
+    fn can_accumulate(&self) -> bool {
+        true
+    }
+
     fn backward(
         &self,
         pass: &Pass<'_>,
@@ -108,7 +112,7 @@ impl Operation for Linear {
             &pass.packs[1],
             dx,
             Rows::Every { count, stride: Place::stride(self.inputs) },
-            Store::default(),
+            Store { accumulate: pass.accumulate, bias: None },
         );
     }
 

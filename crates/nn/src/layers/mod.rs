@@ -68,6 +68,8 @@ pub(crate) struct Pass<'a> {
     pub(crate) dropout: Option<u64>,
     /// The place of the chunk's first record in the batch.
     pub(crate) first_record: usize,
+    /// Whether the input's gradient is added to what is there, for layers that can.
+    pub(crate) accumulate: bool,
 }
 
 /// Floats for each record that a layer keeps from forward to backward and beyond.
@@ -154,6 +156,11 @@ pub(crate) trait Operation: Send + Sync {
 
     /// Computes `y` from `x`.
     fn forward(&self, pass: &Pass<'_>, x: &[f32], y: &mut [f32], memory: &mut Memory);
+
+    /// Whether the backward pass can add to the input's gradient instead of replacing it.
+    fn can_accumulate(&self) -> bool {
+        false
+    }
 
     /// Computes `dx`, if wanted, from `dy`, and leaves in memory what norms and sums need.
     fn backward(

@@ -22,16 +22,22 @@ pub(crate) struct MaxPool {
 }
 
 impl MaxPool {
-    /// Calls `f(output pixel, input pixels)` for each window, in places within a record.
-    fn each(&self, mut f: impl FnMut(usize, &mut dyn Iterator<Item = usize>)) {
+    /// Calls `f(where windows begin in the output, where each tap begins in the input, floats)` for runs of windows whose taps
+    /// are contiguous in both: a row of windows if they are one pixel apart, else a single window.
+    fn each(&self, mut f: impl FnMut(usize, &[usize], usize)) {
         let (input, output) = (&self.input, &self.output);
+        let whole_rows = self.stride == 1 && self.padding == 0;
+        let (columns, run) = if whole_rows { (1, output.width) } else { (output.width, 1) };
+        let mut taps = Vec::with_capacity(self.kernel * self.kernel);
         for y in 0..output.height {
             let rows = window(y, self.kernel, self.stride, self.padding, input.height);
-            for x in 0..output.width {
+            for x in 0..columns {
                 let columns = window(x, self.kernel, self.stride, self.padding, input.width);
-                let mut pixels =
-                    rows.clone().flat_map(|row| columns.clone().map(move |column| input.at(row, column)));
-                f(output.at(y, x), &mut pixels);
+                taps.clear();
+                taps.extend(
+                    rows.clone().flat_map(|row| columns.clone().map(move |column| input.at(row, column))),
+                );
+                f(output.at(y, x), &taps, run * input.channels);
             }
         }
     }
@@ -39,19 +45,18 @@ impl MaxPool {
 
 impl Operation for MaxPool {
     fn memory(&self, _: usize) -> Sizes {
-        Sizes { scratch: self.input.channels, ..Sizes::default() }
+        Sizes { scratch: self.input.channels * self.output.width, ..Sizes::default() }
     }
 
     fn forward(&self, pass: &Pass<'_>, x: &[f32], y: &mut [f32], _: &mut Memory) {
-        let channels = self.input.channels;
         for record in 0..pass.records {
             let x = &x[record * self.input.record()..];
             let y = &mut y[record * self.output.record()..];
-            self.each(|out, pixels| {
-                let y = &mut y[out..][..channels];
-                y.fill(f32::NEG_INFINITY);
-                for pixel in pixels {
-                    pool::take_greater(y, &x[pixel..][..channels]);
+            self.each(|out, taps, len| {
+                let y = &mut y[out..][..len];
+                y.copy_from_slice(&x[taps[0]..][..len]);
+                for &tap in &taps[1..] {
+                    pool::take_greater(y, &x[tap..][..len]);
                 }
             });
         }
@@ -67,19 +72,17 @@ impl Operation for MaxPool {
         memory: &mut Memory,
     ) {
         let Some(dx) = dx else { return };
-        let channels = self.input.channels;
-        let left = &mut memory.scratch[..channels];
         for record in 0..pass.records {
             let from = record * self.input.record();
             let to = record * self.output.record();
             let (x, dx) = (&x[from..], &mut dx[from..][..self.input.record()]);
             dx.fill(0.0);
             let (y, dy) = (&y[to..], &dy[to..]);
-            self.each(|out, pixels| {
-                left.copy_from_slice(&dy[out..][..channels]);
-                for pixel in pixels {
-                    let place = pixel..pixel + channels;
-                    pool::give_to_winner(&x[place.clone()], &y[out..][..channels], left, &mut dx[place]);
+            self.each(|out, taps, len| {
+                let left = &mut memory.scratch[..len];
+                left.copy_from_slice(&dy[out..][..len]);
+                for &tap in taps {
+                    pool::give_to_winner(&x[tap..][..len], &y[out..][..len], left, &mut dx[tap..][..len]);
                 }
             });
         }

@@ -1,0 +1,138 @@
+//! What a pass over a batch is asked for, and what it answers.
+
+use crate::batch::Records;
+use crate::params::Params;
+
+/// What a pass over a batch is asked for.
+#[derive(Clone, Copy)]
+pub struct Query<'a> {
+    pub(crate) at: &'a Params,
+    pub(crate) anchor: Option<&'a Params>,
+    pub(crate) records: &'a Records<'a>,
+    pub(crate) chosen: &'a [usize],
+    pub(crate) dropout: Option<u64>,
+    pub(crate) weigh: Option<&'a dyn Weigh>,
+}
+
+/// Chooses weights for a record, given the norms of its gradient.
+///
+/// Any `Fn(RecordNorms, &mut RecordWeights) + Sync` is one. It is called once for each record, from any worker.
+pub trait Weigh: Sync {
+    /// Sets the weights; those that are not set are 0.
+    fn weigh(&self, norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>);
+}
+
+impl<F: Fn(RecordNorms<'_>, &mut RecordWeights<'_>) + Sync> Weigh for F {
+    fn weigh(&self, norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>) {
+        self(norms, weights);
+    }
+}
+
+/// The norms of one record's gradient.
+///
+/// Each is off by at most about one part in a million, as sums of squares of single-precision numbers are. Norms below
+/// about 1e-19 may come out as 0, and records with norms above 1e18 count as not finite.
+#[derive(Debug, Clone, Copy)]
+pub struct RecordNorms<'a> {
+    pub(crate) place: usize,
+    /// Layer by layer, the squared norms of all records of the chunk.
+    pub(crate) squared: &'a [f64],
+    pub(crate) records: usize,
+    pub(crate) index: usize,
+}
+
+impl RecordNorms<'_> {
+    /// The record's place in the batch.
+    pub fn place(&self) -> usize {
+        self.place
+    }
+
+    /// The norm over all trained parameters.
+    pub fn total(&self) -> f64 {
+        (0..self.layers()).map(|layer| self.squared[layer * self.records + self.index]).sum::<f64>().sqrt()
+    }
+
+    /// The norm over the parameters of one layer, in the order of [`Network::layers`](crate::Network::layers).
+    pub fn layer(&self, layer: usize) -> f64 {
+        self.squared[layer * self.records + self.index].sqrt()
+    }
+
+    /// The number of layers.
+    pub fn layers(&self) -> usize {
+        self.squared.len() / self.records
+    }
+}
+
+/// The weights of one record's gradient in each sum.
+#[derive(Debug)]
+pub struct RecordWeights<'a> {
+    /// Sum by sum and layer by layer, the weights of all records of the chunk.
+    pub(crate) weights: &'a mut [f32],
+    pub(crate) layers: usize,
+    pub(crate) records: usize,
+    pub(crate) index: usize,
+}
+
+impl RecordWeights<'_> {
+    /// Sets the weight in a sum, for all layers. A weight that is not finite counts as 0: the record adds nothing. A sum that
+    /// nobody asked for has no weights, and setting one does nothing.
+    pub fn set(&mut self, sum: usize, weight: f32) {
+        for layer in 0..self.layers {
+            self.set_layer(sum, layer, weight);
+        }
+    }
+
+    /// Sets the weight in a sum for one layer, in the order of [`Network::layers`](crate::Network::layers).
+    ///
+    /// # Panics
+    /// If there is no such layer.
+    pub fn set_layer(&mut self, sum: usize, layer: usize, weight: f32) {
+        assert!(
+            layer < self.layers,
+            "the network has {} trained layers, got a weight for number {layer}",
+            self.layers
+        );
+        if let Some(place) = self.weights.get_mut((sum * self.layers + layer) * self.records + self.index) {
+            *place = if weight.is_finite() { weight } else { 0.0 };
+        }
+    }
+}
+
+impl<'a> Query<'a> {
+    /// The gradients of the chosen records at these parameters, each with weight 1 in one sum.
+    pub fn new(at: &'a Params, records: &'a Records<'a>, chosen: &'a [usize]) -> Query<'a> {
+        Query { at, anchor: None, records, chosen, dropout: None, weigh: None }
+    }
+
+    /// Asks for differences: each record's gradient minus its gradient at the anchor.
+    ///
+    /// With activations `a`, `a'` and output gradients `b`, `b'`, the difference is `(a - a') b + a' (b - b')`. Norms and
+    /// sums come from these factors, so they keep their accuracy when the two points are close.
+    #[must_use]
+    pub fn minus(self, anchor: &'a Params) -> Query<'a> {
+        Query { anchor: Some(anchor), ..self }
+    }
+
+    /// Weighs each record by its norms.
+    #[must_use]
+    pub fn weighed_by(self, weigh: &'a dyn Weigh) -> Query<'a> {
+        Query { weigh: Some(weigh), ..self }
+    }
+
+    /// Turns dropout on, with masks from this seed.
+    #[must_use]
+    pub fn with_dropout(self, seed: u64) -> Query<'a> {
+        Query { dropout: Some(seed), ..self }
+    }
+}
+
+/// What a pass found out, in the order of the chosen records. All of it is as private as the records.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Outcome {
+    /// The loss of each record; of a difference, the loss at the first point.
+    pub losses: Vec<f64>,
+    /// The gradient norm of each record; empty if nobody weighs.
+    pub norms: Vec<f64>,
+    /// The places of records whose loss or gradient was not finite. They added nothing.
+    pub non_finite: Vec<usize>,
+}

@@ -1,0 +1,214 @@
+//! A worker: one chunk after another, forward, backward, norms, weights, sums.
+
+use crate::kernels::Aligned;
+use crate::layers::{Room, Scratch, Term};
+use crate::loss::Loss;
+use crate::network::{Network, Step};
+use crate::query::{Query, RecordNorms, RecordWeights};
+use crate::tape::{Chunk, Point, Tape};
+
+/// One record's part of an [`Outcome`](crate::Outcome).
+pub(crate) struct Finding {
+    pub(crate) place: usize,
+    pub(crate) loss: f64,
+    pub(crate) norm: f64,
+    pub(crate) finite: bool,
+}
+
+/// Everything a worker owns.
+pub(crate) struct Worker {
+    pub(crate) tape: Tape,
+    anchor: Option<Tape>,
+    pub(crate) chunk: Chunk,
+    bench: Bench,
+    spare: Aligned,
+    pub(crate) sums: Vec<Aligned>,
+    pub(crate) results: Vec<Finding>,
+}
+
+/// Room for norms, weights and written-out gradients.
+#[derive(Default)]
+struct Bench {
+    kept: Vec<[Aligned; 2]>,
+    scratch: Scratch,
+    squared: Vec<f64>,
+    weights: Vec<f32>,
+}
+
+/// Above this norm a record counts as not finite: clipped to any sensible bound, its weight would be no normal float.
+const GREATEST_NORM: f64 = 1e18;
+
+/// What all workers know about a pass.
+pub(crate) struct Job<'a> {
+    pub(crate) network: &'a Network,
+    pub(crate) loss: Loss,
+    /// The greatest number of records in a chunk.
+    pub(crate) chunk: usize,
+    pub(crate) query: &'a Query<'a>,
+    pub(crate) here: Point<'a>,
+    pub(crate) there: Option<Point<'a>>,
+    /// How many sums are asked for.
+    pub(crate) sums: usize,
+}
+
+impl Worker {
+    /// Room for chunks of this many records.
+    pub(crate) fn new(network: &Network, chunk: usize) -> Worker {
+        Worker {
+            tape: Tape::new(network, chunk, network.input().steps()),
+            anchor: None,
+            chunk: Chunk::default(),
+            bench: Bench {
+                kept: network.nodes.iter().map(|_| Default::default()).collect(),
+                ..Bench::default()
+            },
+            spare: Aligned::default(),
+            sums: Vec::new(),
+            results: Vec::new(),
+        }
+    }
+
+    /// Makes ready for a pass.
+    pub(crate) fn begin(&mut self, job: &Job<'_>) {
+        self.results.clear();
+        self.chunk.dropout = job.query.dropout;
+        self.sums.resize_with(job.sums.max(self.sums.len()), Aligned::default);
+        for sum in &mut self.sums[..job.sums] {
+            sum.reserve(job.network.layout().len());
+            sum.fill(0.0);
+        }
+        if job.there.is_some() && self.anchor.is_none() {
+            self.anchor = Some(Tape::new(job.network, job.chunk, job.network.input().steps()));
+        }
+    }
+
+    /// Runs one chunk.
+    pub(crate) fn run(&mut self, job: &Job<'_>, first: usize, chosen: &[usize]) {
+        let (network, inputs) = (job.network, &job.query.records.inputs);
+        self.chunk.first_record = first;
+        self.chunk.load(inputs, chosen);
+        let begun = self.results.len();
+        let finding = |place| Finding { place, loss: 0.0, norm: 0.0, finite: true };
+        self.results.extend((first..first + chosen.len()).map(finding));
+        self.evaluate(job, job.here, chosen, begun);
+        let layers = network.layers.len();
+        self.bench.squared.clear();
+        self.bench.squared.resize(layers * chosen.len(), 0.0);
+        let weighed = job.query.weigh.is_some();
+        let anchor = if job.there.is_some() { self.anchor.take() } else { None };
+        if let (Some(there), Some(mut anchor)) = (job.there, anchor) {
+            self.tape.backward(network, job.here, &self.chunk, &mut self.spare, |_, _, _| {});
+            std::mem::swap(&mut self.tape, &mut anchor);
+            self.evaluate(job, there, chosen, begun);
+            self.tape.backward(network, there, &self.chunk, &mut self.spare, |_, _, _| {});
+            std::mem::swap(&mut self.tape, &mut anchor);
+            self.tape.subtract(&mut anchor);
+            self.anchor = Some(anchor);
+            if weighed {
+                self.each_layer(job, |bench, node, layer, terms| bench.norms(network, node, layer, terms));
+            }
+        } else {
+            let bench = &mut self.bench;
+            self.tape.backward(network, job.here, &self.chunk, &mut self.spare, |node, layer, term| {
+                if weighed {
+                    bench.norms(network, node, layer, &[term]);
+                }
+            });
+        }
+        self.weigh(job, begun);
+        self.add(job, weighed);
+    }
+
+    /// Forward, and the gradients of the losses.
+    fn evaluate(&mut self, job: &Job<'_>, point: Point<'_>, chosen: &[usize], begun: usize) {
+        let records = job.query.records;
+        self.tape.load(job.network, &self.chunk, &records.inputs, chosen);
+        self.tape.forward(job.network, point, &self.chunk);
+        for (index, &record) in chosen.iter().enumerate() {
+            let (outputs, gradient) = self.tape.loss_gradient(job.network, index);
+            let loss = job.loss.gradient(outputs, records.target(record), gradient);
+            let finding = &mut self.results[begun + index];
+            finding.finite &= loss.is_finite();
+            if std::ptr::eq(point.params, job.here.params) {
+                finding.loss = loss;
+            }
+        }
+    }
+
+    /// Calls `f` for each layer with trained parameters and the terms of its gradients.
+    fn each_layer(&mut self, job: &Job<'_>, mut f: impl FnMut(&mut Bench, usize, usize, &[Term<'_>])) {
+        for (index, node) in job.network.nodes.iter().enumerate() {
+            let Some(layer) = node.layer else { continue };
+            let first = self.tape.term(job.network, job.here, &self.chunk, index);
+            match (&self.anchor, job.there) {
+                (Some(anchor), Some(there)) => {
+                    let second = anchor.term(job.network, there, &self.chunk, index);
+                    f(&mut self.bench, index, layer, &[first, second]);
+                }
+                _ => f(&mut self.bench, index, layer, &[first]),
+            }
+        }
+    }
+
+    /// Finds records that are not finite, erases them, and asks for the weights of the others.
+    fn weigh(&mut self, job: &Job<'_>, begun: usize) {
+        let (records, layers) = (self.chunk.records, job.network.layers.len());
+        self.bench.weights.clear();
+        self.bench.weights.resize(job.sums * layers * records, 0.0);
+        for index in 0..records {
+            let result = &mut self.results[begun + index];
+            let norms = RecordNorms { place: result.place, squared: &self.bench.squared, records, index };
+            result.norm = norms.total();
+            result.finite &= result.norm <= GREATEST_NORM;
+            if !result.finite {
+                self.bench.erase(job.network, self.chunk.steps, index);
+                self.tape.erase(job.network, &self.chunk, index);
+                if let Some(anchor) = &mut self.anchor {
+                    anchor.erase(job.network, &self.chunk, index);
+                }
+                continue;
+            }
+            if let Some(weigh) = job.query.weigh {
+                let weights = &mut self.bench.weights;
+                weigh.weigh(norms, &mut RecordWeights { weights, layers, records, index });
+            }
+        }
+    }
+
+    /// Adds the weighted gradients to the sums.
+    fn add(&mut self, job: &Job<'_>, weighed: bool) {
+        let mut sums = std::mem::take(&mut self.sums);
+        let (records, layers, network) = (self.chunk.records, job.network.layers.len(), job.network);
+        self.each_layer(job, |bench, index, layer, terms| {
+            let node = &network.nodes[index];
+            let Step::Operation { operation, .. } = &node.step else { return };
+            for (number, sum) in sums[..job.sums].iter_mut().enumerate() {
+                let first = (number * layers + layer) * records;
+                let weights = weighed.then(|| &bench.weights[first..first + records]);
+                let mut room = Room { kept: &mut bench.kept[index], scratch: &mut bench.scratch };
+                operation.weighted_sum(terms, weights, &mut room, &mut sum[node.params.clone()]);
+            }
+        });
+        self.sums = sums;
+    }
+}
+
+impl Bench {
+    /// Sets a record's written-out gradients to zero.
+    fn erase(&mut self, network: &Network, steps: usize, record: usize) {
+        for (kept, node) in self.kept.iter_mut().zip(&network.nodes) {
+            let (Step::Operation { operation, .. }, Some(_)) = (&node.step, node.layer) else { continue };
+            for (kept, size) in kept.iter_mut().zip(operation.kept(steps)) {
+                let end = ((record + 1) * size).min(kept.len());
+                kept[(record * size).min(end)..end].fill(0.0);
+            }
+        }
+    }
+
+    fn norms(&mut self, network: &Network, node: usize, layer: usize, terms: &[Term<'_>]) {
+        let Step::Operation { operation, .. } = &network.nodes[node].step else { return };
+        let records = terms[0].pass.records;
+        let mut room = Room { kept: &mut self.kept[node], scratch: &mut self.scratch };
+        operation.squared_norms(terms, &mut room, &mut self.squared[layer * records..][..records]);
+    }
+}
