@@ -30,8 +30,12 @@ impl<F: Fn(RecordNorms<'_>, &mut RecordWeights<'_>) + Sync> Weigh for F {
 
 /// The norms of one record's gradient.
 ///
-/// Each is off by at most about one part in a million, as sums of squares of single-precision numbers are. Norms below
-/// about 1e-19 may come out as 0, and records with norms above 1e18 count as not finite.
+/// **Guarantees.** A norm is that of what the record adds to a sum with weight 1, to a few parts in a million. Where it comes
+/// from Gram matrices, whose terms may cancel, the worst rounding error is added, so that it may be too large but not too
+/// small. Records with norms above 1e18 count as not finite and are not shown to a rule.
+///
+/// A caller that clips to a bound `C` with weight `C / norm` should leave a thousandth of `C` for rounding: of the weight to
+/// single precision, and of the sum where a record's positions cancel.
 #[derive(Debug, Clone, Copy)]
 pub struct RecordNorms<'a> {
     pub(crate) place: usize,
