@@ -144,7 +144,7 @@ impl Network {
     }
 
     /// Parameters to begin with: Kaiming's uniform rule for linear and convolutional layers, Xavier's for the projections
-    /// of attention, ones and zeros for norms, all as PyTorch begins. The same seed gives the same parameters.
+    /// of attention, ones and zeros for norms, a normal distribution for embeddings. The same seed gives the same parameters.
     pub fn init(&self, seed: u64) -> Params {
         let mut params = Params::zeros(self.layout.clone());
         let mut random = Random::new(seed);
