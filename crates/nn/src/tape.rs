@@ -2,7 +2,7 @@
 
 use crate::batch::Unlabelled;
 use crate::kernels::{Aligned, Packed, vector};
-use crate::layers::{Memory, Pass, Sizes, Term, mix};
+use crate::layers::{Flow, Memory, Pass, Sizes, Term, mix};
 use crate::network::{Network, Node, Step};
 use crate::shape::{Place, Shape};
 
@@ -209,7 +209,7 @@ impl Tape {
                             Some(&mut spare[..])
                         }
                     };
-                    operation.backward(&pass, x_value, y_value, dy, dx, memory);
+                    operation.backward(&pass, Flow { x: x_value, y: y_value, dy, dx }, memory);
                     if network.wanted[*x] && through_spare {
                         transfer(spare, network.places[*x], &mut before[*x], network.places[*x], chunk, true);
                     }

@@ -1,6 +1,6 @@
 //! Scaled dot-product attention over the projections `q k v`.
 
-use super::{Memory, Operation, Pass, Sizes};
+use super::{Flow, Memory, Operation, Pass, Sizes};
 use crate::kernels::{Rows, Runs, Segment, Store, math, outer_sum, product};
 use crate::shape::Place;
 
@@ -71,15 +71,8 @@ impl Operation for Attention {
         }
     }
 
-    fn backward(
-        &self,
-        pass: &Pass<'_>,
-        x: &[f32],
-        _: &[f32],
-        dy: &mut [f32],
-        dx: Option<&mut [f32]>,
-        memory: &mut Memory,
-    ) {
+    fn backward(&self, pass: &Pass<'_>, flow: Flow<'_>, memory: &mut Memory) {
+        let Flow { x, dy, dx, .. } = flow;
         let Some(dx) = dx else { return };
         let (head, steps, row) = (self.head(), pass.steps, Attention::row(pass.steps));
         let (x_stride, y_stride) = (Place::stride(3 * self.width), Place::stride(self.width));

@@ -1,6 +1,6 @@
 //! A convolution with square filters.
 
-use super::{Memory, Operation, Parameter, Pass, Room, Scratch, Term};
+use super::{Flow, Memory, Operation, Parameter, Pass, Room, Scratch, Term};
 use crate::gradients::{direct, gram_is_cheaper, norm_of_outer};
 use crate::init::Init;
 use crate::kernels::{Matrix, Packed, Runs, Segment, Starts, Store, outer_sum, product, vector};
@@ -358,15 +358,8 @@ impl Operation for Conv2d {
         true
     }
 
-    fn backward(
-        &self,
-        pass: &Pass<'_>,
-        _: &[f32],
-        _: &[f32],
-        dy: &mut [f32],
-        dx: Option<&mut [f32]>,
-        _: &mut Memory,
-    ) {
+    fn backward(&self, pass: &Pass<'_>, flow: Flow<'_>, _: &mut Memory) {
+        let Flow { dy, dx, .. } = flow;
         let Some(dx) = dx else { return };
         for first in (0..pass.records).step_by(TOGETHER) {
             let records = (pass.records - first).min(TOGETHER);

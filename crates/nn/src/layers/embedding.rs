@@ -1,6 +1,6 @@
 //! A vector for each token.
 
-use super::{Memory, Operation, Parameter, Pass, Room, Term};
+use super::{Flow, Memory, Operation, Parameter, Pass, Room, Term};
 use crate::init::Init;
 use crate::kernels::vector;
 use crate::shape::Place;
@@ -35,16 +35,7 @@ impl Operation for Embedding {
         }
     }
 
-    fn backward(
-        &self,
-        _: &Pass<'_>,
-        _: &[f32],
-        _: &[f32],
-        _: &mut [f32],
-        _: Option<&mut [f32]>,
-        _: &mut Memory,
-    ) {
-    }
+    fn backward(&self, _: &Pass<'_>, _: Flow<'_>, _: &mut Memory) {}
 
     fn squared_norms(&self, terms: &[Term<'_>], _: &mut Room<'_>, out: &mut [f64]) {
         let Term { pass, dy, .. } = terms[terms.len() - 1];

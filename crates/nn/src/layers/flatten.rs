@@ -1,6 +1,6 @@
 //! An image as a vector, channel by channel.
 
-use super::{Memory, Operation, Pass};
+use super::{Flow, Memory, Operation, Pass};
 use crate::shape::{Image, Place};
 
 /// Writes out an image in the order channel, row, pixel, as PyTorch does.
@@ -35,15 +35,8 @@ impl Operation for Flatten {
         }
     }
 
-    fn backward(
-        &self,
-        pass: &Pass<'_>,
-        _: &[f32],
-        _: &[f32],
-        dy: &mut [f32],
-        dx: Option<&mut [f32]>,
-        _: &mut Memory,
-    ) {
+    fn backward(&self, pass: &Pass<'_>, flow: Flow<'_>, _: &mut Memory) {
+        let Flow { dy, dx, .. } = flow;
         let Some(dx) = dx else { return };
         for record in 0..pass.records {
             let dx = &mut dx[record * self.input.record()..];

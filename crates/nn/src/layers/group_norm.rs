@@ -1,6 +1,6 @@
 //! Normalises groups of channels of an image.
 
-use super::{Memory, Operation, Parameter, Pass, Room, Sizes, Term};
+use super::{Flow, Memory, Operation, Parameter, Pass, Room, Sizes, Term};
 use crate::gradients::direct;
 use crate::init::Init;
 use crate::kernels::norm;
@@ -125,15 +125,8 @@ impl Operation for GroupNorm {
         }
     }
 
-    fn backward(
-        &self,
-        pass: &Pass<'_>,
-        x: &[f32],
-        _: &[f32],
-        dy: &mut [f32],
-        mut dx: Option<&mut [f32]>,
-        memory: &mut Memory,
-    ) {
+    fn backward(&self, pass: &Pass<'_>, flow: Flow<'_>, memory: &mut Memory) {
+        let Flow { x, dy, mut dx, .. } = flow;
         let (channels, row, groups) = (self.input.channels, self.row(), self.groups);
         let size = channels / groups;
         let gamma = &pass.params[..channels];

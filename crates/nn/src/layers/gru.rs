@@ -1,6 +1,6 @@
 //! A gated recurrent unit.
 
-use super::{Memory, Operation, Parameter, Pass, Room, Sizes, Term};
+use super::{Flow, Memory, Operation, Parameter, Pass, Room, Sizes, Term};
 use crate::gradients::{Block, Factor, Factored};
 use crate::init::Init;
 use crate::kernels::{Packed, Rows, Segment, Store, math, product, vector};
@@ -127,15 +127,8 @@ impl Operation for Gru {
         }
     }
 
-    fn backward(
-        &self,
-        pass: &Pass<'_>,
-        _: &[f32],
-        _: &[f32],
-        dy: &mut [f32],
-        dx: Option<&mut [f32]>,
-        memory: &mut Memory,
-    ) {
+    fn backward(&self, pass: &Pass<'_>, flow: Flow<'_>, memory: &mut Memory) {
+        let Flow { dy, dx, .. } = flow;
         let (steps, inputs, hidden, row) = (pass.steps, self.inputs, self.hidden, self.row());
         let (state, gates) = (Place::stride(hidden), 3 * hidden);
         for step in (0..steps).rev() {

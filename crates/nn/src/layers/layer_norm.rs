@@ -1,6 +1,6 @@
 //! Normalises each step of a sequence, or a vector.
 
-use super::{Memory, Operation, Parameter, Pass, Room, Sizes, Term};
+use super::{Flow, Memory, Operation, Parameter, Pass, Room, Sizes, Term};
 use crate::gradients::direct;
 use crate::init::Init;
 use crate::kernels::norm;
@@ -53,15 +53,8 @@ impl Operation for LayerNorm {
         }
     }
 
-    fn backward(
-        &self,
-        pass: &Pass<'_>,
-        x: &[f32],
-        _: &[f32],
-        dy: &mut [f32],
-        mut dx: Option<&mut [f32]>,
-        memory: &mut Memory,
-    ) {
+    fn backward(&self, pass: &Pass<'_>, flow: Flow<'_>, memory: &mut Memory) {
+        let Flow { x, dy, mut dx, .. } = flow;
         let (gamma, _) = pass.params.split_at(self.width);
         let (stride, rows) = (Place::stride(self.width), self.rows(pass.steps));
         for (record, gradient) in memory.gradients.chunks_mut(self.gradient()).take(pass.records).enumerate()

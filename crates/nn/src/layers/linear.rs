@@ -1,6 +1,6 @@
 //! `y = W x + b`, on a vector or on each step of a sequence.
 
-use super::{Memory, Operation, Parameter, Pass, Room, Term};
+use super::{Flow, Memory, Operation, Parameter, Pass, Room, Term};
 use crate::gradients::{Block, Factor, Factored};
 use crate::init::Init;
 use crate::kernels::{Packed, Rows, Segment, Store, product};
@@ -94,15 +94,8 @@ impl Operation for Linear {
         true
     }
 
-    fn backward(
-        &self,
-        pass: &Pass<'_>,
-        _: &[f32],
-        _: &[f32],
-        dy: &mut [f32],
-        dx: Option<&mut [f32]>,
-        _: &mut Memory,
-    ) {
+    fn backward(&self, pass: &Pass<'_>, flow: Flow<'_>, _: &mut Memory) {
+        let Flow { dy, dx, .. } = flow;
         let Some(dx) = dx else { return };
         let count = pass.records * self.rows(pass.steps);
         product(

@@ -1,6 +1,6 @@
 //! A long short-term memory.
 
-use super::{Memory, Operation, Parameter, Pass, Room, Sizes, Term};
+use super::{Flow, Memory, Operation, Parameter, Pass, Room, Sizes, Term};
 use crate::gradients::{Block, Factor, Factored};
 use crate::init::Init;
 use crate::kernels::{Packed, Rows, Segment, Store, math, product, vector};
@@ -146,15 +146,8 @@ impl Operation for Lstm {
         }
     }
 
-    fn backward(
-        &self,
-        pass: &Pass<'_>,
-        _: &[f32],
-        _: &[f32],
-        dy: &mut [f32],
-        dx: Option<&mut [f32]>,
-        memory: &mut Memory,
-    ) {
+    fn backward(&self, pass: &Pass<'_>, flow: Flow<'_>, memory: &mut Memory) {
+        let Flow { dy, dx, .. } = flow;
         let (steps, inputs, hidden) = (pass.steps, self.inputs, self.hidden);
         let (row, gates, y_stride) = (self.row(), self.gates(), Place::stride(hidden));
         let [cells, squashed, drows, _] = self.parts(steps);

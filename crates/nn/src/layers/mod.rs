@@ -72,6 +72,18 @@ pub(crate) struct Pass<'a> {
     pub(crate) accumulate: bool,
 }
 
+/// What flows through a layer on the way back.
+pub(crate) struct Flow<'a> {
+    /// What the layer read.
+    pub(crate) x: &'a [f32],
+    /// What it wrote.
+    pub(crate) y: &'a [f32],
+    /// The gradient of what it wrote; it may be used as room.
+    pub(crate) dy: &'a mut [f32],
+    /// Room for the gradient of what it read, if anybody wants it.
+    pub(crate) dx: Option<&'a mut [f32]>,
+}
+
 /// Floats for each record that a layer keeps from forward to backward and beyond.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Sizes {
@@ -163,15 +175,7 @@ pub(crate) trait Operation: Send + Sync {
     }
 
     /// Computes `dx`, if wanted, from `dy`, and leaves in memory what norms and sums need.
-    fn backward(
-        &self,
-        pass: &Pass<'_>,
-        x: &[f32],
-        y: &[f32],
-        dy: &mut [f32],
-        dx: Option<&mut [f32]>,
-        memory: &mut Memory,
-    );
+    fn backward(&self, pass: &Pass<'_>, flow: Flow<'_>, memory: &mut Memory);
 
     /// Adds each record's squared gradient norm to `out`.
     fn squared_norms(&self, terms: &[Term<'_>], room: &mut Room<'_>, out: &mut [f64]) {

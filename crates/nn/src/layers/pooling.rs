@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Memory, Operation, Pass, Sizes};
+use super::{Flow, Memory, Operation, Pass, Sizes};
 use crate::kernels::{pool, vector};
 use crate::shape::{Image, Place};
 
@@ -62,15 +62,8 @@ impl Operation for MaxPool {
         }
     }
 
-    fn backward(
-        &self,
-        pass: &Pass<'_>,
-        x: &[f32],
-        y: &[f32],
-        dy: &mut [f32],
-        dx: Option<&mut [f32]>,
-        memory: &mut Memory,
-    ) {
+    fn backward(&self, pass: &Pass<'_>, flow: Flow<'_>, memory: &mut Memory) {
+        let Flow { x, y, dy, dx } = flow;
         let Some(dx) = dx else { return };
         for record in 0..pass.records {
             let from = record * self.input.record();
@@ -142,15 +135,8 @@ impl Operation for AveragePool {
         }
     }
 
-    fn backward(
-        &self,
-        pass: &Pass<'_>,
-        _: &[f32],
-        _: &[f32],
-        dy: &mut [f32],
-        dx: Option<&mut [f32]>,
-        _: &mut Memory,
-    ) {
+    fn backward(&self, pass: &Pass<'_>, flow: Flow<'_>, _: &mut Memory) {
+        let Flow { dy, dx, .. } = flow;
         let Some(dx) = dx else { return };
         let channels = self.input.channels;
         let (size, ..) = self.output();

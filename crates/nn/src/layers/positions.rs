@@ -1,6 +1,6 @@
 //! A learned vector for each place in a sequence.
 
-use super::{Memory, Operation, Parameter, Pass, Room, Term};
+use super::{Flow, Memory, Operation, Parameter, Pass, Room, Term};
 use crate::init::Init;
 use crate::kernels::vector;
 use crate::shape::Place;
@@ -25,15 +25,8 @@ impl Operation for Positions {
         }
     }
 
-    fn backward(
-        &self,
-        pass: &Pass<'_>,
-        _: &[f32],
-        _: &[f32],
-        dy: &mut [f32],
-        dx: Option<&mut [f32]>,
-        _: &mut Memory,
-    ) {
+    fn backward(&self, pass: &Pass<'_>, flow: Flow<'_>, _: &mut Memory) {
+        let Flow { dy, dx, .. } = flow;
         if let Some(dx) = dx {
             let len = pass.records * pass.steps * Place::stride(self.width);
             dx[..len].copy_from_slice(&dy[..len]);

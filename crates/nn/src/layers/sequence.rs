@@ -1,6 +1,6 @@
 //! From a sequence to a vector.
 
-use super::{Memory, Operation, Pass};
+use super::{Flow, Memory, Operation, Pass};
 use crate::kernels::vector;
 use crate::shape::Place;
 
@@ -18,15 +18,8 @@ impl Operation for LastStep {
         }
     }
 
-    fn backward(
-        &self,
-        pass: &Pass<'_>,
-        _: &[f32],
-        _: &[f32],
-        dy: &mut [f32],
-        dx: Option<&mut [f32]>,
-        _: &mut Memory,
-    ) {
+    fn backward(&self, pass: &Pass<'_>, flow: Flow<'_>, _: &mut Memory) {
+        let Flow { dy, dx, .. } = flow;
         let Some(dx) = dx else { return };
         let stride = Place::stride(self.width);
         dx[..pass.records * pass.steps * stride].fill(0.0);
@@ -58,15 +51,8 @@ impl Operation for MeanOverSteps {
         }
     }
 
-    fn backward(
-        &self,
-        pass: &Pass<'_>,
-        _: &[f32],
-        _: &[f32],
-        dy: &mut [f32],
-        dx: Option<&mut [f32]>,
-        _: &mut Memory,
-    ) {
+    fn backward(&self, pass: &Pass<'_>, flow: Flow<'_>, _: &mut Memory) {
+        let Flow { dy, dx, .. } = flow;
         let Some(dx) = dx else { return };
         let stride = Place::stride(self.width);
         for (record, &length) in pass.lengths.iter().enumerate() {
