@@ -114,3 +114,50 @@ macro_rules! by_register {
     };
 }
 pub(crate) use by_register;
+
+/// A tile of `MR` rows and `P` panels of columns, and all tiles of `P` panels, compiled for one instruction set. They need the
+/// methods `tile` and `height` beside them. A tile is a function of its own: inlined into its callers, the compiler would not
+/// keep its accumulators in registers.
+macro_rules! tiles {
+    ($columns:ident, $tile:ident, $register:ty $(, $features:literal)?) => {
+        #[inline(never)]
+        $(#[target_feature(enable = $features)])?
+        unsafe fn $tile<const MR: usize, const P: usize>(&self, row: usize, at: usize) {
+            // SAFETY: the caller's promise.
+            unsafe { self.tile::<$register, MR, P>(row, at) }
+        }
+
+        /// All rows of the `P` panels from `at` on, `MR` rows at a time.
+        ///
+        /// # Safety
+        /// The processor has the instructions, and the panels exist.
+        unsafe fn $columns<const MR: usize, const P: usize>(&self, at: usize) {
+            let height = self.height();
+            let mut row = 0;
+            // SAFETY: the caller's promise, and rows up to `height` exist.
+            unsafe {
+                while row + MR <= height {
+                    self.$tile::<MR, P>(row, at);
+                    row += MR;
+                }
+                if MR > 8 && row + 8 <= height {
+                    self.$tile::<8, P>(row, at);
+                    row += 8;
+                }
+                if MR > 4 && row + 4 <= height {
+                    self.$tile::<4, P>(row, at);
+                    row += 4;
+                }
+                if MR > 2 && row + 2 <= height {
+                    self.$tile::<2, P>(row, at);
+                    row += 2;
+                }
+                while row < height {
+                    self.$tile::<1, P>(row, at);
+                    row += 1;
+                }
+            }
+        }
+    };
+}
+pub(crate) use tiles;

@@ -1,6 +1,6 @@
 //! Sums of outer products: the weight gradients of linear layers, recurrent layers and convolutions.
 
-use super::isa::Isa;
+use super::isa::{Isa, tiles};
 #[cfg(target_arch = "x86_64")]
 use super::lanes::{Avx2, Avx512};
 use super::lanes::{Lanes, Register, WIDTH};
@@ -71,51 +71,12 @@ struct Job<'a> {
     accumulate: bool,
 }
 
-/// A tile, and all tiles of `P` panels of columns, compiled for one instruction set. A tile is a function of its own:
-/// inlined into its callers, the compiler would not keep its accumulators in registers.
-macro_rules! tiles {
-    ($columns:ident, $tile:ident, $register:ty $(, $features:literal)?) => {
-        #[inline(never)]
-        $(#[target_feature(enable = $features)])?
-        unsafe fn $tile<const MR: usize, const P: usize>(&self, row: usize, column: usize) {
-            // SAFETY: the caller's promise.
-            unsafe { self.tile::<$register, MR, P>(row, column) }
-        }
-
-        /// All rows of `P` panels of columns, `MR` rows at a time.
-        ///
-        /// # Safety
-        /// The processor has the instructions.
-        unsafe fn $columns<const MR: usize, const P: usize>(&self, column: usize) {
-            let mut row = 0;
-            // SAFETY: the caller's promise, and rows up to `m` exist.
-            unsafe {
-                while row + MR <= self.m {
-                    self.$tile::<MR, P>(row, column);
-                    row += MR;
-                }
-                if MR > 8 && row + 8 <= self.m {
-                    self.$tile::<8, P>(row, column);
-                    row += 8;
-                }
-                if MR > 4 && row + 4 <= self.m {
-                    self.$tile::<4, P>(row, column);
-                    row += 4;
-                }
-                if MR > 2 && row + 2 <= self.m {
-                    self.$tile::<2, P>(row, column);
-                    row += 2;
-                }
-                while row < self.m {
-                    self.$tile::<1, P>(row, column);
-                    row += 1;
-                }
-            }
-        }
-    };
-}
-
 impl Job<'_> {
+    /// Rows of the result.
+    fn height(&self) -> usize {
+        self.m
+    }
+
     /// Adds some of the pairs.
     fn part(&self, runs: Runs<'_>, accumulate: bool) {
         let job = Job { runs, accumulate, ..*self };

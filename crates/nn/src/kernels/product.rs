@@ -1,6 +1,6 @@
 //! Products with a packed right operand: linear layers, recurrent steps, attention, and convolutions without im2col.
 
-use super::isa::Isa;
+use super::isa::{Isa, tiles};
 #[cfg(target_arch = "x86_64")]
 use super::lanes::{Avx2, Avx512};
 use super::lanes::{Lanes, Register, WIDTH};
@@ -152,48 +152,12 @@ struct Job<'a> {
     store: Store<'a>,
 }
 
-/// A tile, and all tiles of `P` panels, compiled for one instruction set. A tile is a function of its own: inlined into
-/// its callers, the compiler would not keep its accumulators in registers.
-macro_rules! tiles {
-    ($columns:ident, $tile:ident, $register:ty $(, $features:literal)?) => {
-        #[inline(never)]
-        $(#[target_feature(enable = $features)])?
-        unsafe fn $tile<const MR: usize, const P: usize>(&self, row: usize, panel: usize) {
-            // SAFETY: the caller's promise.
-            unsafe { self.tile::<$register, MR, P>(row, panel) }
-        }
-
-        /// All rows of `P` panels, `MR` rows at a time.
-        ///
-        /// # Safety
-        /// The processor has the instructions, and `panel + P` panels exist.
-        unsafe fn $columns<const MR: usize, const P: usize>(&self, panel: usize) {
-            let count = self.rows.count();
-            let mut row = 0;
-            // SAFETY: the caller's promise, and rows up to `count` exist.
-            unsafe {
-                while row + MR <= count {
-                    self.$tile::<MR, P>(row, panel);
-                    row += MR;
-                }
-                if MR > 4 && row + 4 <= count {
-                    self.$tile::<4, P>(row, panel);
-                    row += 4;
-                }
-                if MR > 2 && row + 2 <= count {
-                    self.$tile::<2, P>(row, panel);
-                    row += 2;
-                }
-                while row < count {
-                    self.$tile::<1, P>(row, panel);
-                    row += 1;
-                }
-            }
-        }
-    };
-}
-
 impl Job<'_> {
+    /// Rows of the result.
+    fn height(&self) -> usize {
+        self.rows.count()
+    }
+
     tiles!(columns_portable, tile_portable, Lanes);
     #[cfg(target_arch = "x86_64")]
     tiles!(columns_avx2, tile_avx2, Avx2, "avx2,fma");
