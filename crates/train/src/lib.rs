@@ -1,0 +1,2 @@
+//! The training loop: runs, checkpoints, resuming.
+#![forbid(unsafe_code)]
