@@ -208,6 +208,21 @@ impl Plan {
         self.entries.iter().map(|e| e.steps.get()).fold(0, u64::saturating_add)
     }
 
+    /// The plan's first steps, in the order of its entries: what has been spent after so many.
+    #[must_use]
+    pub fn first(&self, steps: u64) -> Self {
+        let mut left = steps;
+        let mut entries = Vec::new();
+        for entry in &self.entries {
+            let taken = left.min(entry.steps.get());
+            left -= taken;
+            if let Ok(steps) = Steps::new(taken) {
+                entries.push(Entry { steps, ..entry.clone() });
+            }
+        }
+        Self::new(entries)
+    }
+
     /// The relation under which this plan is priced: replace-one as soon as a batch has a fixed size (removing
     /// a record would change the others' chances), zero-out otherwise.
     pub fn relation(&self) -> Relation {
@@ -345,6 +360,15 @@ mod tests {
             let message = read(text).unwrap_err().to_string();
             assert!(message.contains(reason), "{text}: {message}");
         }
+    }
+
+    #[test]
+    fn first_steps_are_taken_in_order() {
+        let text = r#"[{"noise_multiplier":1,"sample_rate":0.1,"steps":3},{"noise_multiplier":2,"sample_rate":0.1,"steps":4}]"#;
+        let plan = read(text).unwrap();
+        let counts = |steps| plan.first(steps).entries().iter().map(|e| e.steps().get()).collect::<Vec<_>>();
+        assert_eq!([counts(0), counts(2), counts(3), counts(5)], [vec![], vec![2], vec![3], vec![3, 2]]);
+        assert_eq!(plan.first(u64::MAX), plan);
     }
 
     #[test]

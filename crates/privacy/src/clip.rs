@@ -1,0 +1,202 @@
+//! How much of a record's gradient enters a sum.
+
+use sordino_accounting::ClipNorm;
+
+use crate::{PrivacyError, RecordGradient};
+
+/// What is kept free for rounding: of weights to single precision, of norms, and of sums within a record.
+const ROOM: f64 = 1.0 / 1024.0;
+
+/// A gradient so small that it would need a larger weight is mostly rounding error; it is not enlarged further.
+const GREATEST_WEIGHT: f64 = 1e12;
+
+/// A rule that bounds what each record adds to a sum.
+///
+/// A rule is data, not code: it cannot look at norms for any other purpose. Whatever weight it asks for, the base lets a
+/// record add at most the bound: `weight <= bound / norm`, less a thousandth for rounding. A record with norm 0 or a norm that
+/// is not finite adds nothing.
+///
+/// | rule | weight of a gradient with norm `n` | sensitivity of the sum |
+/// | --- | --- | --- |
+/// | [`flat`](Self::flat) | `min(1, C / n)` | `C` |
+/// | [`per_layer`](Self::per_layer) | `min(1, C_l / n_l)` for each layer `l` | `sqrt(sum_l C_l^2)` |
+/// | either, [`normalising`](Self::normalising) | `C / (r + n)` | the same |
+///
+/// **References.** Abadi et al. 2016 (flat); McMahan et al. 2018 (per layer); Yang et al. 2022 (normalising, DP-NSGD);
+/// Bu et al. 2023 (automatic clipping, `r` = 0.01).
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClipRule {
+    bounds: Bounds,
+    regulariser: Option<f64>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Bounds {
+    Flat(f64),
+    PerLayer(Vec<f64>),
+}
+
+impl ClipRule {
+    /// Clips the whole gradient to a norm.
+    ///
+    /// # Errors
+    /// A norm outside of [1e-12, 1e12], where single precision ends.
+    pub fn flat(bound: ClipNorm) -> Result<Self, PrivacyError> {
+        Ok(Self { bounds: Bounds::Flat(checked(bound)?), regulariser: None })
+    }
+
+    /// Clips each layer to a norm of its own.
+    ///
+    /// # Errors
+    /// As [`flat`](Self::flat); no layers.
+    pub fn per_layer(bounds: &[ClipNorm]) -> Result<Self, PrivacyError> {
+        if bounds.is_empty() {
+            return Err(PrivacyError::Rule(
+                "clipping by layers needs a norm for each layer, got none".into(),
+            ));
+        }
+        let bounds = bounds.iter().map(|&bound| checked(bound)).collect::<Result<_, _>>()?;
+        Ok(Self { bounds: Bounds::PerLayer(bounds), regulariser: None })
+    }
+
+    /// Scales every gradient to just below the bound, the smaller ones too: weight `C / (r + n)`.
+    ///
+    /// # Errors
+    /// A regulariser that is negative or not finite.
+    pub fn normalising(self, regulariser: f64) -> Result<Self, PrivacyError> {
+        match regulariser >= 0.0 && regulariser.is_finite() {
+            true => Ok(Self { regulariser: Some(regulariser), ..self }),
+            false => Err(PrivacyError::Rule(format!(
+                "the regulariser must be a finite number of at least 0, got {regulariser}"
+            ))),
+        }
+    }
+
+    /// How far the sum can move when one record is removed.
+    pub fn sensitivity(&self) -> f64 {
+        match &self.bounds {
+            Bounds::Flat(bound) => *bound,
+            Bounds::PerLayer(bounds) => bounds.iter().map(|bound| bound * bound).sum::<f64>().sqrt(),
+        }
+    }
+
+    /// Checks that there is a bound for each layer.
+    pub(crate) fn fits(&self, layers: usize) -> Result<(), PrivacyError> {
+        match &self.bounds {
+            Bounds::PerLayer(bounds) if bounds.len() != layers => Err(PrivacyError::Rule(format!(
+                "the model has {layers} layers to be clipped, the rule {} norms",
+                bounds.len()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sets the weights of a record.
+    pub(crate) fn weigh(&self, record: &mut dyn RecordGradient, layers: usize) {
+        match &self.bounds {
+            Bounds::Flat(bound) => {
+                let norm = (0..layers).map(|layer| record.norm(layer).powi(2)).sum::<f64>().sqrt();
+                let weight = self.weight(norm, *bound);
+                (0..layers).for_each(|layer| record.weigh(layer, weight));
+            }
+            Bounds::PerLayer(bounds) => {
+                for (layer, &bound) in bounds.iter().enumerate() {
+                    record.weigh(layer, self.weight(record.norm(layer), bound));
+                }
+            }
+        }
+    }
+
+    fn weight(&self, norm: f64, bound: f64) -> f32 {
+        let wanted = match self.regulariser {
+            None => 1.0,
+            Some(regulariser) => bound / (regulariser + norm),
+        };
+        bounded(wanted, norm, bound)
+    }
+}
+
+/// The weight that a rule asks for, or the greatest that is permitted, rounded down.
+fn bounded(wanted: f64, norm: f64, bound: f64) -> f32 {
+    let most = bound * (1.0 - ROOM) / norm;
+    // Written so that a NaN in any place gives 0.
+    if !(norm > 0.0 && norm.is_finite() && wanted >= 0.0 && most >= 0.0) {
+        return 0.0;
+    }
+    let weight = wanted.min(most).min(GREATEST_WEIGHT);
+    #[expect(clippy::cast_possible_truncation, reason = "rounded down below")]
+    let rounded = weight as f32;
+    if f64::from(rounded) > weight { rounded.next_down() } else { rounded }
+}
+
+fn checked(bound: ClipNorm) -> Result<f64, PrivacyError> {
+    match (1e-12..=1e12).contains(&bound.get()) {
+        true => Ok(bound.get()),
+        false => Err(PrivacyError::Rule(format!("clip norms must be between 1e-12 and 1e12, got {bound}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn norm(value: f64) -> ClipNorm {
+        ClipNorm::new(value).unwrap()
+    }
+
+    #[test]
+    fn no_rule_lets_a_record_add_more_than_its_bound() {
+        let edges = [0.0, 1e-300, 1e-20, 1e-3, 0.5, 1.0, 1.0 + 1e-9, 3.0, 1e18, f64::MAX, f64::INFINITY];
+        for bound in [1e-12, 0.1, 1.0, 7.3, 1e12] {
+            let flat = ClipRule::flat(norm(bound)).unwrap();
+            let rules =
+                [flat.clone(), flat.clone().normalising(0.0).unwrap(), flat.normalising(0.01).unwrap()];
+            for (rule, n) in rules.iter().flat_map(|rule| edges.map(|n| (rule, n))) {
+                let added = f64::from(rule.weight(n, bound)) * n;
+                // An infinite norm times a weight of 0 is NaN; the weight is what counts.
+                assert!(
+                    added <= bound * (1.0 - ROOM) || rule.weight(n, bound) == 0.0,
+                    "{rule:?} adds {added} of {n}"
+                );
+            }
+            assert_eq!(rules[0].weight(f64::NAN, bound), 0.0);
+        }
+    }
+
+    #[test]
+    fn whatever_a_rule_wants_is_bounded() {
+        for wanted in [-1.0, 0.0, 1.0, 1e300, f64::INFINITY, f64::NAN] {
+            for n in [1e-6, 1.0, 1e6] {
+                let weight = f64::from(bounded(wanted, n, 0.5));
+                assert!((0.0..=0.5 / n).contains(&weight), "{wanted} at {n}: {weight}");
+            }
+        }
+    }
+
+    #[test]
+    fn small_gradients_are_left_alone_by_clipping_and_enlarged_by_normalising() {
+        let rule = ClipRule::flat(norm(1.0)).unwrap();
+        assert_eq!(rule.weight(0.25, 1.0), 1.0);
+        let added = f64::from(rule.normalising(0.01).unwrap().weight(0.25, 1.0)) * 0.25;
+        assert!((added - 0.25 / 0.26).abs() < 1e-6, "{added}");
+    }
+
+    #[test]
+    fn layers_bound_together_what_they_bound_apart() {
+        let rule = ClipRule::per_layer(&[norm(3.0), norm(4.0)]).unwrap();
+        assert!((rule.sensitivity() - 5.0).abs() < 1e-12);
+        assert!(rule.fits(2).is_ok());
+        assert_eq!(
+            rule.fits(3).unwrap_err().to_string(),
+            "the model has 3 layers to be clipped, the rule 2 norms"
+        );
+    }
+
+    #[test]
+    fn wrong_rules_are_refused_with_their_value() {
+        let message = |rule: Result<ClipRule, PrivacyError>| rule.unwrap_err().to_string();
+        assert!(message(ClipRule::flat(norm(1e-20))).contains("got 1e-20"));
+        assert!(message(ClipRule::per_layer(&[])).contains("got none"));
+        assert!(message(ClipRule::flat(norm(1.0)).unwrap().normalising(-1.0)).contains("got -1"));
+    }
+}

@@ -1,0 +1,206 @@
+//! A ledger that is cut, edited or torn is found out; one that is whole survives.
+
+use std::fs;
+
+use sordino_accounting::{Accountant, Delta, NoiseMultiplier, Plan, SamplingRate, Steps};
+
+use super::*;
+use crate::Standing;
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("sordino-ledger-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+
+    fn ledger(&self) -> PathBuf {
+        self.0.join("ledger")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn terms() -> Terms {
+    let plan = Plan::dp_sgd(
+        NoiseMultiplier::new(1.0).unwrap(),
+        SamplingRate::new(0.1).unwrap(),
+        Steps::new(100).unwrap(),
+    );
+    Terms::price(plan, 50, Delta::new(1e-5).unwrap(), None, Accountant::Rdp).unwrap().about("a test")
+}
+
+fn epsilon(account: &Account) -> f64 {
+    match account.standing().unwrap() {
+        Standing::Private(guarantee) => guarantee.epsilon.get(),
+        Standing::NotPrivate(why) => panic!("{why}"),
+    }
+}
+
+/// A ledger of four lines: terms, 10 steps, 20 steps, 5 steps.
+fn written(folder: &Folder) -> String {
+    let mut ledger = Ledger::create(&folder.ledger(), &terms(), false).unwrap();
+    for steps in [10, 20, 5] {
+        ledger.charge(steps).unwrap();
+    }
+    fs::read_to_string(folder.ledger()).unwrap()
+}
+
+fn broken_line(path: &Path) -> usize {
+    match Account::read(path).unwrap_err() {
+        PrivacyError::LedgerBroken { line, .. } => line,
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn what_was_charged_is_read_back_and_priced() {
+    let folder = Folder::new("read");
+    written(&folder);
+    let account = Account::read(&folder.ledger()).unwrap();
+    assert_eq!((account.charged(), account.steps(), account.is_closed()), (35, 100, false));
+    let price = |steps| match account.standing_after(steps).unwrap() {
+        Standing::Private(guarantee) => guarantee.epsilon.get(),
+        Standing::NotPrivate(why) => panic!("{why}"),
+    };
+    assert!(price(34) < epsilon(&account) && epsilon(&account) < price(100));
+    assert_eq!(epsilon(&account), price(35));
+}
+
+#[test]
+fn every_changed_character_is_found_and_its_line_named() {
+    let folder = Folder::new("edit");
+    let text = written(&folder);
+    let mut line = 1;
+    for (place, byte) in text.bytes().enumerate() {
+        let mut edited = text.clone().into_bytes();
+        edited[place] = if byte == b'7' { b'8' } else { b'7' };
+        fs::write(folder.ledger(), &edited).unwrap();
+        match byte {
+            // Without its line end, a line runs into the next one; the last one is torn.
+            b'\n' if line == 4 => assert!(Account::read(&folder.ledger()).unwrap().is_torn()),
+            _ => assert_eq!(broken_line(&folder.ledger()), line, "byte {place}"),
+        }
+        line += usize::from(byte == b'\n');
+    }
+}
+
+#[test]
+fn lines_that_are_removed_swapped_or_repeated_are_found() {
+    let folder = Folder::new("swap");
+    let text = written(&folder);
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    for (order, first_wrong) in [
+        (vec![1, 2, 3], 1),
+        (vec![0, 2, 3], 2),
+        (vec![0, 1, 3], 3),
+        (vec![0, 2, 1, 3], 2),
+        (vec![0, 1, 1], 3),
+    ] {
+        let edited: String = order.iter().map(|&line| lines[line]).collect();
+        fs::write(folder.ledger(), edited).unwrap();
+        assert_eq!(broken_line(&folder.ledger()), first_wrong, "{order:?}");
+    }
+}
+
+#[test]
+fn a_ledger_without_its_last_lines_lacks_the_seal_that_a_checkpoint_kept() {
+    let folder = Folder::new("cut");
+    let text = written(&folder);
+    let (lines, hash) = Account::read(&folder.ledger()).unwrap().seal();
+    assert_eq!(lines, 4);
+    assert!(Account::read(&folder.ledger()).unwrap().has_seal(lines, &hash));
+    let cut = text.trim_end().rfind('\n').unwrap() + 1;
+    fs::write(folder.ledger(), &text[..cut]).unwrap();
+    let account = Account::read(&folder.ledger()).unwrap();
+    assert!(!account.has_seal(lines, &hash));
+    assert!(!account.has_seal(0, &hash) && !account.has_seal(u64::MAX, &hash));
+}
+
+#[test]
+fn a_torn_line_counts_as_much_as_it_may_have_paid_for() {
+    let folder = Folder::new("torn");
+    let text = written(&folder);
+    for cut in text.trim_end().rfind('\n').unwrap() + 2..text.len() {
+        fs::write(folder.ledger(), &text[..cut]).unwrap();
+        let account = Account::read(&folder.ledger()).unwrap();
+        assert!(account.is_torn() && account.charged() == 30);
+        let torn = epsilon(&account);
+        let ledger = Ledger::resume(&folder.ledger(), &terms(), false).unwrap();
+        assert_eq!(ledger.account().charged(), 100);
+        assert_eq!(epsilon(ledger.account()), torn);
+        drop(ledger);
+        assert!(!Account::read(&folder.ledger()).unwrap().is_torn());
+    }
+}
+
+#[test]
+fn steps_that_were_not_drawn_are_given_back_only_by_the_process_that_charged_them() {
+    let folder = Folder::new("settle");
+    let mut ledger = Ledger::create(&folder.ledger(), &terms(), false).unwrap();
+    ledger.charge(10).unwrap();
+    ledger.settle(4).unwrap();
+    assert_eq!(ledger.account().charged(), 4);
+    ledger.charge(10).unwrap();
+    drop(ledger);
+    let mut ledger = Ledger::resume(&folder.ledger(), &terms(), false).unwrap();
+    assert_eq!(ledger.account().charged(), 14);
+    assert!(ledger.settle(10).is_err(), "another process may have drawn them");
+}
+
+#[test]
+fn a_ledger_is_resumed_under_its_own_terms_by_one_process() {
+    let folder = Folder::new("terms");
+    written(&folder);
+    let refused =
+        |terms: &Terms, seeded| Ledger::resume(&folder.ledger(), terms, seeded).err().unwrap().to_string();
+    assert!(refused(&terms().about("something else"), false).contains("other terms"));
+    assert!(refused(&terms(), true).contains("other terms"));
+    let _first = Ledger::resume(&folder.ledger(), &terms(), false).unwrap();
+    assert!(refused(&terms(), false).contains("in use"));
+    assert!(Ledger::create(&folder.ledger(), &terms(), false).is_err());
+}
+
+#[test]
+fn no_more_is_charged_than_was_agreed_and_nothing_after_the_end() {
+    let folder = Folder::new("end");
+    let mut ledger = Ledger::create(&folder.ledger(), &terms(), false).unwrap();
+    ledger.charge(100).unwrap();
+    assert!(ledger.charge(1).is_err());
+    ledger.close().unwrap();
+    assert!(ledger.charge(1).is_err() && ledger.account().is_closed());
+    assert!(Account::read(&folder.ledger()).unwrap().is_closed());
+}
+
+#[test]
+fn what_was_disclosed_or_seeded_has_no_epsilon() {
+    let folder = Folder::new("hole");
+    let mut ledger = Ledger::create(&folder.ledger(), &terms(), false).unwrap();
+    ledger.charge(1).unwrap();
+    ledger.disclose("for a test").unwrap();
+    ledger.disclose("again").unwrap();
+    drop(ledger);
+    let account = Account::read(&folder.ledger()).unwrap();
+    assert_eq!(account.standing().unwrap(), Standing::NotPrivate("for a test".to_owned()));
+    fs::remove_file(folder.ledger()).unwrap();
+    let ledger = Ledger::create(&folder.ledger(), &terms(), true).unwrap();
+    assert!(
+        matches!(ledger.account().standing().unwrap(), Standing::NotPrivate(why) if why.contains("seed"))
+    );
+}
+
+#[test]
+fn a_ledger_whose_disk_fails_pays_for_nothing_more() {
+    let folder = Folder::new("full");
+    let mut ledger = Ledger::create(&folder.ledger(), &terms(), false).unwrap();
+    // A file that cannot be written stands for a full disk.
+    ledger.file = File::open(folder.ledger()).unwrap();
+    assert!(ledger.charge(10).is_err());
+    assert!(ledger.check().is_err() && ledger.charge(1).is_err());
+}

@@ -1,0 +1,160 @@
+//! Misuses that do not compile, each beside the use that does.
+//!
+//! The use that compiles, from which every misuse departs in one place:
+//!
+//! ```
+//! use sordino_privacy::*;
+//! fn step<G: Gradients>(vault: &mut Vault<G>, at: &G::Point, rule: &ClipRule) -> Option<Release<Vec<f32>>> {
+//!     let released = vault.round(|round| {
+//!         let sum = round.gradients(at).clipped_sum(rule)?;
+//!         round.release(sum)
+//!     });
+//!     released.ok()??.ok()
+//! }
+//! ```
+//!
+//! Reading a bounded sum:
+//!
+//! ```compile_fail,E0616
+//! use sordino_privacy::*;
+//! fn step<G: Gradients>(vault: &mut Vault<G>, at: &G::Point, rule: &ClipRule) {
+//!     let released = vault.round(|round| {
+//!         let sum = round.gradients(at).clipped_sum(rule)?;
+//!         let read = sum.value;
+//!         round.release(sum)
+//!     });
+//! }
+//! ```
+//!
+//! ```compile_fail,E0614
+//! use sordino_privacy::*;
+//! fn step<G: Gradients>(vault: &mut Vault<G>, at: &G::Point, rule: &ClipRule) {
+//!     let released = vault.round(|round| {
+//!         let sum = round.gradients(at).clipped_sum(rule)?;
+//!         let read = (*sum)[0];
+//!         round.release(sum)
+//!     });
+//! }
+//! ```
+//!
+//! Printing what is sensitive or bounded:
+//!
+//! ```compile_fail,E0277
+//! use sordino_privacy::*;
+//! fn step<G: Gradients>(vault: &mut Vault<G>, at: &G::Point, rule: &ClipRule) {
+//!     let released = vault.round(|round| {
+//!         let sum = round.gradients(at).clipped_sum(rule)?;
+//!         println!("{sum:?}");
+//!         round.release(sum)
+//!     });
+//! }
+//! ```
+//!
+//! ```compile_fail,E0277
+//! fn print(value: sordino_privacy::Sensitive<f64>) {
+//!     println!("{value:?}");
+//! }
+//! ```
+//!
+//! Copying or reading what is sensitive:
+//!
+//! ```compile_fail,E0599
+//! fn copy(value: &sordino_privacy::Sensitive<f64>) -> sordino_privacy::Sensitive<f64> {
+//!     value.clone()
+//! }
+//! ```
+//!
+//! ```compile_fail,E0616
+//! fn read(value: sordino_privacy::Sensitive<f64>) -> f64 {
+//!     value.0
+//! }
+//! ```
+//!
+//! Forging a release, a bounded sum, or something sensitive that is known:
+//!
+//! ```compile_fail,E0451
+//! fn forge(value: Vec<f32>) -> sordino_privacy::Release<Vec<f32>> {
+//!     sordino_privacy::Release { value, noise_std: 1.0 }
+//! }
+//! ```
+//!
+//! ```compile_fail,E0624
+//! fn forge(value: Vec<f32>) -> sordino_privacy::Release<Vec<f32>> {
+//!     sordino_privacy::Release::new(value, 1.0)
+//! }
+//! ```
+//!
+//! ```compile_fail,E0423
+//! fn forge(value: Vec<f32>) -> sordino_privacy::Sensitive<Vec<f32>> {
+//!     sordino_privacy::Sensitive(value)
+//! }
+//! ```
+//!
+//! Releasing a sum twice:
+//!
+//! ```compile_fail,E0382
+//! use sordino_privacy::*;
+//! fn step<G: Gradients>(vault: &mut Vault<G>, at: &G::Point, rule: &ClipRule) {
+//!     let released = vault.round(|round| {
+//!         let sum = round.gradients(at).clipped_sum(rule)?;
+//!         round.release(sum)?;
+//!         round.release(sum)
+//!     });
+//! }
+//! ```
+//!
+//! Keeping a sum beyond its round:
+//!
+//! ```compile_fail
+//! use sordino_privacy::*;
+//! fn step<G: Gradients>(vault: &mut Vault<G>, at: &G::Point, rule: &ClipRule) {
+//!     let kept = vault.round(|round| round.gradients(at).clipped_sum(rule));
+//! }
+//! ```
+//!
+//! Releasing it in a round of another vault:
+//!
+//! ```compile_fail
+//! use sordino_privacy::*;
+//! fn step<G: Gradients>(vault: &mut Vault<G>, other: &mut Vault<G>, at: &G::Point, rule: &ClipRule) {
+//!     let released = vault.round(|round| {
+//!         let sum = round.gradients(at).clipped_sum(rule)?;
+//!         other.round(|cheaper| cheaper.release(sum));
+//!         Ok::<(), PrivacyError>(())
+//!     });
+//! }
+//! ```
+//!
+//! A clip rule that spies on norms: a rule is data, and code is not taken for one.
+//!
+//! ```compile_fail,E0308
+//! use sordino_privacy::*;
+//! fn step<G: Gradients>(vault: &mut Vault<G>, at: &G::Point, seen: &std::sync::Mutex<Vec<f64>>) {
+//!     let released = vault.round(|round| {
+//!         let sum = round.gradients(at).clipped_sum(&|norm: f64| {
+//!             seen.lock().unwrap().push(norm);
+//!             1.0
+//!         })?;
+//!         round.release(sum)
+//!     });
+//! }
+//! ```
+//!
+//! Opening a vault on a plan that nobody priced:
+//!
+//! ```compile_fail,E0308
+//! use sordino_privacy::*;
+//! fn seal<G: Gradients>(gradients: G, plan: &sordino_accounting::Plan, ledger: &std::path::Path) {
+//!     let vault = Vault::seal(gradients, plan, Randomness::seeded(1), ledger);
+//! }
+//! ```
+//!
+//! Reaching the records through the vault:
+//!
+//! ```compile_fail,E0616
+//! fn peek<G: sordino_privacy::Gradients>(vault: sordino_privacy::Vault<G>) -> G {
+//!     vault.gradients
+//! }
+//! ```
+//!
+//! An un-noised sum handed to an optimizer fails likewise; that test stands with the optimizers.

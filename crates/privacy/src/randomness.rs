@@ -1,0 +1,90 @@
+//! Secret randomness: one key from the operating system, and streams that are never used twice.
+
+use rand_chacha::{
+    ChaCha20Rng,
+    rand_core::{Rng, SeedableRng},
+};
+
+use crate::PrivacyError;
+
+/// Where coins and noise come from.
+///
+/// A key is never written anywhere, and no stream of it is used twice. A resumed run begins with a new key.
+pub struct Randomness {
+    key: ChaCha20Rng,
+    families: u64,
+    seeded: bool,
+}
+
+impl Randomness {
+    /// ChaCha20 with a key from the operating system.
+    ///
+    /// # Errors
+    /// If the operating system has no randomness to give.
+    pub fn from_os() -> Result<Self, PrivacyError> {
+        let mut key = [0; 32];
+        getrandom::fill(&mut key).map_err(|error| PrivacyError::NoRandomness(error.to_string()))?;
+        Ok(Self { key: ChaCha20Rng::from_seed(key), families: 0, seeded: false })
+    }
+
+    /// Randomness that anybody can repeat. Whatever is made with it is **not private**, and is marked so everywhere.
+    pub fn seeded(seed: u64) -> Self {
+        Self { key: ChaCha20Rng::seed_from_u64(seed), families: 0, seeded: true }
+    }
+
+    /// Whether it can be repeated.
+    pub fn is_seeded(&self) -> bool {
+        self.seeded
+    }
+
+    /// Streams that nobody has used before.
+    pub(crate) fn streams(&mut self) -> Streams {
+        // Stream number n of the key yields the key of the n-th family: distinct streams of ChaCha20 are independent.
+        let mut rng = self.key.clone();
+        rng.set_stream(self.families);
+        self.families += 1;
+        let mut key = [0; 32];
+        rng.fill_bytes(&mut key);
+        Streams { key }
+    }
+}
+
+/// A family of independent streams with a key of its own.
+pub(crate) struct Streams {
+    key: [u8; 32],
+}
+
+impl Streams {
+    /// One of the streams.
+    pub(crate) fn number(&self, number: u64) -> ChaCha20Rng {
+        let mut rng = ChaCha20Rng::from_seed(self.key);
+        rng.set_stream(number);
+        rng
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_streams_agree() {
+        let mut randomness = Randomness::from_os().unwrap();
+        let (first, second) = (randomness.streams(), randomness.streams());
+        let mut seen: Vec<u64> = Vec::new();
+        for family in [&first, &second] {
+            seen.extend((0..100).map(|number| family.number(number).next_u64()));
+        }
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), 200);
+    }
+
+    #[test]
+    fn a_seed_repeats_and_the_operating_system_does_not() {
+        let first = |mut randomness: Randomness| randomness.streams().number(0).next_u64();
+        assert_eq!(first(Randomness::seeded(7)), first(Randomness::seeded(7)));
+        assert_ne!(first(Randomness::seeded(7)), first(Randomness::seeded(8)));
+        assert_ne!(first(Randomness::from_os().unwrap()), first(Randomness::from_os().unwrap()));
+    }
+}

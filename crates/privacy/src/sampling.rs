@@ -1,0 +1,143 @@
+//! Which records take part in a step.
+
+use rand::seq::index;
+use rand_chacha::rand_core::Rng;
+use sordino_accounting::Sampling;
+
+/// Draws a batch of `population` records, in ascending order, at a cost proportional to the batch.
+pub(crate) fn draw(sampling: Sampling, population: usize, rng: &mut impl Rng, batch: &mut Vec<usize>) {
+    batch.clear();
+    match sampling {
+        Sampling::Poisson { rate, cap } => {
+            poisson(rate.get(), population, rng, batch);
+            if let Some(cap) = cap {
+                // What is dropped does not matter: the price of a cap is the chance that it is felt at all.
+                batch.truncate(usize::try_from(cap.max_batch_size).unwrap_or(usize::MAX));
+            }
+        }
+        Sampling::FixedSize { batch_size, .. } => {
+            let size = usize::try_from(batch_size).unwrap_or(usize::MAX).min(population);
+            batch.extend(index::sample(rng, population, size));
+            batch.sort_unstable();
+        }
+        Sampling::Everybody => batch.extend(0..population),
+    }
+}
+
+/// Every record with probability `rate`, by jumping from one chosen record to the next.
+///
+/// The number of records passed over is geometric: `Pr[gap >= k] = (1 - q)^k`, and `u <= (1 - q)^k` for a uniform `u` in
+/// (0, 1] just when `floor(ln u / ln(1 - q)) >= k`. Uniforms are multiples of 2^-53, so each of these probabilities is off by
+/// less than 2^-50; `PROOF.md` says what that costs.
+fn poisson(rate: f64, population: usize, rng: &mut impl Rng, batch: &mut Vec<usize>) {
+    let ln_absent = (-rate).ln_1p();
+    let mut gap = || {
+        #[expect(clippy::cast_precision_loss, reason = "at most 2^53")]
+        let uniform = ((rng.next_u64() >> 11) + 1) as f64 * 2.0_f64.powi(-53);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "saturates; never negative"
+        )]
+        let records = (uniform.ln() / ln_absent) as usize;
+        records
+    };
+    let mut next = gap();
+    while next < population {
+        batch.push(next);
+        next = next.saturating_add(1).saturating_add(gap());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand_chacha::{ChaCha20Rng, rand_core::SeedableRng};
+    use sordino_accounting::{Cap, SamplingRate};
+
+    use super::*;
+
+    fn at_rate(rate: f64) -> Sampling {
+        Sampling::Poisson { rate: SamplingRate::new(rate).unwrap(), cap: None }
+    }
+
+    fn batches(sampling: Sampling, population: usize, count: usize) -> Vec<Vec<usize>> {
+        let mut rng = ChaCha20Rng::seed_from_u64(11);
+        let one = |_| {
+            let mut batch = Vec::new();
+            draw(sampling, population, &mut rng, &mut batch);
+            batch
+        };
+        (0..count).map(one).collect()
+    }
+
+    /// How far `hits` of `trials` lie from `rate`, in standard deviations.
+    fn deviation(hits: usize, trials: usize, rate: f64) -> f64 {
+        let (hits, trials) = (hits as f64, trials as f64);
+        (hits - trials * rate) / (trials * rate * (1.0 - rate)).sqrt()
+    }
+
+    /// Fixed seeds; each of the 300 statistics would leave 5 standard deviations by chance once in 1.7 million.
+    #[test]
+    fn every_record_is_chosen_at_the_rate_and_independently_of_others_and_of_other_steps() {
+        const STEPS: usize = 20_000;
+        for rate in [0.01, 0.3, 0.97] {
+            let batches = batches(at_rate(rate), 50, STEPS);
+            let has = |step: usize, record: usize| batches[step].binary_search(&record).is_ok();
+            for record in 0..50 {
+                let hits = (0..STEPS).filter(|&step| has(step, record)).count();
+                assert!(deviation(hits, STEPS, rate).abs() < 5.0, "rate {rate}, record {record}: {hits}");
+                let with_next =
+                    (0..STEPS).filter(|&step| has(step, record) && has(step, (record + 1) % 50)).count();
+                assert!(
+                    deviation(with_next, STEPS, rate * rate).abs() < 5.0,
+                    "rate {rate}, records {record} and next: {with_next}"
+                );
+                let again = (1..STEPS).filter(|&step| has(step - 1, record) && has(step, record)).count();
+                assert!(
+                    deviation(again, STEPS - 1, rate * rate).abs() < 5.0,
+                    "rate {rate}, record {record} twice: {again}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_size_of_a_poisson_batch_is_binomial() {
+        // Mean 600, variance 594: over 4,000 batches the mean is within 5 * 0.39, the variance within 5 * 13.3.
+        let sizes: Vec<f64> =
+            batches(at_rate(0.01), 60_000, 4000).iter().map(|batch| batch.len() as f64).collect();
+        let mean = sizes.iter().sum::<f64>() / 4000.0;
+        let variance = sizes.iter().map(|size| (size - mean).powi(2)).sum::<f64>() / 4000.0;
+        assert!((mean - 600.0).abs() < 1.95, "{mean}");
+        assert!((variance - 594.0).abs() < 66.5, "{variance}");
+    }
+
+    #[test]
+    fn edge_rates_take_everybody_or_hardly_anybody() {
+        assert_eq!(batches(at_rate(1.0), 5, 3), vec![vec![0, 1, 2, 3, 4]; 3]);
+        assert!(batches(at_rate(1e-300), usize::MAX, 3).iter().all(Vec::is_empty));
+        assert!(batches(at_rate(0.5), 0, 3).iter().all(Vec::is_empty));
+        assert_eq!(batches(Sampling::Everybody, 3, 1), vec![vec![0, 1, 2]]);
+    }
+
+    #[test]
+    fn a_cap_is_never_exceeded() {
+        let cap = Some(Cap { max_batch_size: 4, population: 10 });
+        let sampling = Sampling::Poisson { rate: SamplingRate::new(0.9).unwrap(), cap };
+        assert!(batches(sampling, 10, 100).iter().all(|batch| batch.len() <= 4));
+    }
+
+    #[test]
+    fn fixed_size_batches_are_distinct_records_each_equally_often() {
+        let sampling = Sampling::FixedSize { batch_size: 5, population: 20 };
+        let batches = batches(sampling, 20, 20_000);
+        let mut hits = [0; 20];
+        for batch in &batches {
+            assert!(batch.len() == 5 && batch.windows(2).all(|pair| pair[0] < pair[1]));
+            for &record in batch {
+                hits[record] += 1;
+            }
+        }
+        assert!(hits.iter().all(|&hits| deviation(hits, 20_000, 0.25).abs() < 5.0), "{hits:?}");
+    }
+}

@@ -1,0 +1,26 @@
+//! Values that nobody may read.
+
+use std::marker::PhantomData;
+
+/// A value computed from private records without noise. It cannot be read, printed, copied or stored.
+pub struct Sensitive<T>(pub(crate) T);
+
+/// Ties a value to its round: no two rounds have the same `'r`, and none can be shortened to another.
+pub(crate) type Brand<'r> = PhantomData<fn(&'r ()) -> &'r ()>;
+
+/// A sum that moves by at most a known distance when one record is removed: this crate has seen to it.
+///
+/// It belongs to its round `'r`: it can be released in that round, once, and nowhere else.
+#[must_use = "nothing is released before Round::release"]
+pub struct Bounded<'r, T> {
+    pub(crate) value: Sensitive<T>,
+    pub(crate) sensitivity: f64,
+    pub(crate) brand: Brand<'r>,
+}
+
+impl<T> Bounded<'_, T> {
+    /// How far it can move when one record is removed. Public: it comes from the rule.
+    pub fn sensitivity(&self) -> f64 {
+        self.sensitivity
+    }
+}

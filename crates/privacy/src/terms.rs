@@ -1,0 +1,166 @@
+//! What was agreed before any record is read: a plan and its price.
+
+use serde::{Deserialize, Serialize};
+use sordino_accounting::{
+    Accountant, Delta, Epsilon, Guarantee, NoiseMultiplier, Plan, Sampling, SamplingRate, Steps,
+};
+
+use crate::PrivacyError;
+
+/// What a run may do with how many records, and what that costs.
+///
+/// A plan becomes terms by being priced, and only terms open a [`Vault`](crate::Vault).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Terms {
+    pub(crate) text: TermsText,
+    guarantee: Option<Guarantee>,
+}
+
+/// The terms as they stand in the ledger.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TermsText {
+    /// The public number of records.
+    pub(crate) records: u64,
+    /// What the run is, in words; a resumed run must say the same.
+    pub(crate) about: String,
+    pub(crate) agreed: Agreed,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum Agreed {
+    Plan { plan: Plan, delta: Delta, accountant: Accountant },
+    Unprotected { sample_rate: SamplingRate, steps: Steps, why: String },
+}
+
+/// What a run guarantees.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Standing {
+    /// This, for every record.
+    Private(Guarantee),
+    /// Nothing, for this reason.
+    NotPrivate(String),
+}
+
+/// What one step may do.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Step {
+    pub(crate) sampling: Sampling,
+    pub(crate) releases: Vec<NoiseMultiplier>,
+}
+
+impl Terms {
+    /// Prices a plan for this many records, a public number, and compares it with the budget if there is one.
+    ///
+    /// ```
+    /// use sordino_accounting::{Accountant, Delta, Epsilon, NoiseMultiplier, Plan, SamplingRate, Steps};
+    /// use sordino_privacy::Terms;
+    ///
+    /// let plan = Plan::dp_sgd(NoiseMultiplier::new(1.0)?, SamplingRate::new(0.01)?, Steps::new(100)?);
+    /// let (delta, budget) = (Delta::new(1e-5)?, Epsilon::new(2.0)?);
+    /// let terms = Terms::price(plan, 10_000, delta, Some(budget), Accountant::Pld)?;
+    /// assert!(terms.guarantee().is_some_and(|guarantee| guarantee.epsilon <= budget));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A plan over budget; an accountant that only approximates or cannot bound the plan; a plan for another number of
+    /// records.
+    pub fn price(
+        plan: Plan,
+        records: u64,
+        delta: Delta,
+        budget: Option<Epsilon>,
+        accountant: Accountant,
+    ) -> Result<Self, PrivacyError> {
+        if !accountant.proves() {
+            return Err(PrivacyError::NoBound(accountant.name()));
+        }
+        if plan.entries().is_empty() {
+            return Err(PrivacyError::Mismatch("the plan is empty: it permits no step".to_owned()));
+        }
+        for entry in plan.entries() {
+            let population = match entry.sampling() {
+                Sampling::Poisson { cap: Some(cap), .. } => cap.population,
+                Sampling::FixedSize { population, .. } => population,
+                Sampling::Poisson { cap: None, .. } | Sampling::Everybody => continue,
+            };
+            if population != records {
+                return Err(PrivacyError::Mismatch(format!(
+                    "the plan is for {population} records, there are {records}"
+                )));
+            }
+        }
+        let guarantee = accountant.price(&plan, delta)?;
+        if let Some(budget) = budget
+            && !(guarantee.epsilon <= budget)
+        {
+            return Err(PrivacyError::OverBudget { cost: guarantee.epsilon, budget, delta });
+        }
+        let agreed = Agreed::Plan { plan, delta, accountant };
+        let text = TermsText { records, about: String::new(), agreed };
+        Ok(Self { text, guarantee: Some(guarantee) })
+    }
+
+    /// Terms without any protection: every step may disclose what it computes.
+    pub fn unprotected(records: u64, sample_rate: SamplingRate, steps: Steps, why: &str) -> Self {
+        let agreed = Agreed::Unprotected { sample_rate, steps, why: why.to_owned() };
+        Self { text: TermsText { records, about: String::new(), agreed }, guarantee: None }
+    }
+
+    /// Says what the run is. It stands in the ledger, and a run can be resumed only under the same words.
+    #[must_use]
+    pub fn about(mut self, words: &str) -> Self {
+        words.clone_into(&mut self.text.about);
+        self
+    }
+
+    /// What the whole plan costs; nothing for unprotected terms.
+    pub fn guarantee(&self) -> Option<&Guarantee> {
+        self.guarantee.as_ref()
+    }
+
+    /// The number of steps.
+    pub fn steps(&self) -> u64 {
+        self.text.steps()
+    }
+}
+
+impl TermsText {
+    pub(crate) fn steps(&self) -> u64 {
+        match &self.agreed {
+            Agreed::Plan { plan, .. } => plan.steps(),
+            Agreed::Unprotected { steps, .. } => steps.get(),
+        }
+    }
+
+    /// What the step with this number may do; `None` after the last.
+    pub(crate) fn step(&self, number: u64) -> Option<Step> {
+        match &self.agreed {
+            Agreed::Plan { plan, .. } => {
+                let mut first = 0;
+                let entry = plan.entries().iter().find(|entry| {
+                    first += entry.steps().get();
+                    number < first
+                })?;
+                Some(Step { sampling: entry.sampling(), releases: entry.releases().to_vec() })
+            }
+            Agreed::Unprotected { sample_rate, steps, .. } if number < steps.get() => {
+                let sampling = Sampling::Poisson { rate: *sample_rate, cap: None };
+                Some(Step { sampling, releases: Vec::new() })
+            }
+            Agreed::Unprotected { .. } => None,
+        }
+    }
+
+    /// What the first steps cost.
+    pub(crate) fn standing(&self, steps: u64) -> Result<Standing, PrivacyError> {
+        match &self.agreed {
+            Agreed::Plan { plan, delta, accountant } => {
+                Ok(Standing::Private(accountant.price(&plan.first(steps), *delta)?))
+            }
+            Agreed::Unprotected { why, .. } => Ok(Standing::NotPrivate(why.clone())),
+        }
+    }
+}

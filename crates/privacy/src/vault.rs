@@ -1,0 +1,201 @@
+//! The vault: records go in, releases come out.
+
+use std::{path::Path, time::Duration};
+
+use rand_chacha::rand_core::Rng;
+
+use crate::{
+    Account, Bounded, Gradients, PerRecord, PrivacyError, Randomness, Release, Sensitive, Terms, Weigh,
+    ledger::Ledger, noise::Noise, sampling, sensitive::Brand, terms::Step,
+};
+
+/// Private records behind a door that opens once for each step of a plan.
+///
+/// **Guarantees.** Everything that leaves through [`round`](Self::round), together, satisfies the guarantee of the
+/// [`Terms`], as `PROOF.md` argues; what was charged to the ledger covers what has left, whenever the process dies.
+pub struct Vault<G> {
+    gradients: G,
+    ledger: Ledger,
+    randomness: Randomness,
+    /// Steps that have been drawn or given up.
+    position: u64,
+    steps_per_charge: u64,
+    batch: Vec<usize>,
+}
+
+impl<G: Gradients> Vault<G> {
+    /// Seals records behind priced terms and begins a ledger.
+    ///
+    /// # Errors
+    /// Terms for another number of records; a ledger that exists already or cannot be written.
+    pub fn seal(
+        gradients: G,
+        terms: &Terms,
+        randomness: Randomness,
+        ledger: &Path,
+    ) -> Result<Self, PrivacyError> {
+        fitting(&gradients, terms)?;
+        let ledger = Ledger::create(ledger, terms, randomness.is_seeded())?;
+        Ok(Self::new(gradients, ledger, randomness))
+    }
+
+    /// Opens the vault of a run that stopped. All steps that the ledger has charged count as taken; what is left of the
+    /// plan can still be drawn, with fresh randomness.
+    ///
+    /// # Errors
+    /// A ledger that was written under other terms, has been changed, or is in use; records that do not fit.
+    pub fn resume(
+        gradients: G,
+        terms: &Terms,
+        randomness: Randomness,
+        ledger: &Path,
+    ) -> Result<Self, PrivacyError> {
+        fitting(&gradients, terms)?;
+        let ledger = Ledger::resume(ledger, terms, randomness.is_seeded())?;
+        Ok(Self::new(gradients, ledger, randomness))
+    }
+
+    fn new(gradients: G, ledger: Ledger, randomness: Randomness) -> Self {
+        let position = ledger.account().charged();
+        Self { gradients, ledger, randomness, position, steps_per_charge: 1, batch: Vec::new() }
+    }
+
+    /// Pays for this many steps at a time. More of them cost less time for syncing; when the process is killed, those that
+    /// were paid for and not drawn are given up.
+    pub fn charge_by(&mut self, steps: u64) {
+        self.steps_per_charge = steps.max(1);
+    }
+
+    /// Takes the next step of the plan: charges it, draws its batch, and hands a [`Round`] to `f`.
+    ///
+    /// `None` when the plan is finished.
+    ///
+    /// # Errors
+    /// A ledger that cannot be written: then nothing is drawn.
+    pub fn round<R>(
+        &mut self,
+        f: impl for<'r> FnOnce(&mut Round<'r, G>) -> R,
+    ) -> Result<Option<R>, PrivacyError> {
+        let Some(step) = self.ledger.account().terms().step(self.position) else { return Ok(None) };
+        self.ledger.check()?;
+        if self.position == self.ledger.account().charged() {
+            let left = self.ledger.account().steps() - self.position;
+            self.ledger.charge(self.steps_per_charge.min(left))?;
+        }
+        // From here on the step counts as taken, whatever happens.
+        self.position += 1;
+        let mut coins = self.randomness.streams().number(0);
+        sampling::draw(step.sampling, self.gradients.records(), &mut coins, &mut self.batch);
+        let mut round = Round { vault: self, step, released: 0, brand: Brand::default() };
+        Ok(Some(f(&mut round)))
+    }
+
+    /// The number of steps taken or given up.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// What the ledger says.
+    pub fn account(&self) -> &Account {
+        self.ledger.account()
+    }
+
+    /// How long the last line of the ledger took to reach the disk.
+    pub fn sync_time(&self) -> Duration {
+        self.ledger.sync_time()
+    }
+
+    /// Closes the vault: steps that were paid for and not drawn are given back, and a finished plan is marked so.
+    ///
+    /// # Errors
+    /// A ledger that cannot be written: then all that was paid for counts as taken.
+    pub fn close(mut self) -> Result<Account, PrivacyError> {
+        let account = self.ledger.account();
+        if self.position < account.charged() {
+            self.ledger.settle(self.position)?;
+        } else if self.position == account.steps() && !account.is_closed() {
+            self.ledger.close()?;
+        }
+        Ok(self.ledger.account().clone())
+    }
+}
+
+/// One step of the plan: a batch has been drawn, and what the plan permits can be released.
+///
+/// Values made in a round carry its lifetime `'r` and cannot leave it, except by [`release`](Self::release).
+pub struct Round<'r, G> {
+    vault: &'r mut Vault<G>,
+    step: Step,
+    released: usize,
+    brand: Brand<'r>,
+}
+
+impl<'r, G: Gradients> Round<'r, G> {
+    /// The per-record gradients of the batch at these parameters.
+    pub fn gradients<'a>(&'a mut self, at: &'a G::Point) -> PerRecord<'a, 'r, G> {
+        PerRecord { round: self, at }
+    }
+
+    /// Adds the plan's noise to a bounded sum and lets it go.
+    ///
+    /// The noise has standard deviation `z * sensitivity` (and a ten-thousandth more for rounding, `PROOF.md`), where `z` is
+    /// the multiplier that the plan has for this release: the first, the second, and so on, of this step.
+    ///
+    /// # Errors
+    /// More releases than the plan has for this step.
+    pub fn release(&mut self, sum: Bounded<'r, Vec<f32>>) -> Result<Release<Vec<f32>>, PrivacyError> {
+        let planned = self.step.releases.len();
+        let Some(multiplier) = self.step.releases.get(self.released) else {
+            return Err(PrivacyError::OffPlan { planned });
+        };
+        self.released += 1;
+        let Vault { gradients, randomness, .. } = &mut *self.vault;
+        let trainable = gradients.trainable();
+        let dimension = trainable.iter().map(ExactSizeIterator::len).sum();
+        let noise = Noise::new(multiplier.get(), sum.sensitivity, gradients.records(), dimension);
+        let mut value = sum.value.0;
+        noise.add(&mut value, &trainable, &randomness.streams());
+        Ok(Release::new(value, noise.std))
+    }
+
+    /// Lets a value go without noise: the one hole. From here on the run is **not private**, the ledger says so, and no
+    /// epsilon is ever stated for it.
+    ///
+    /// # Errors
+    /// A ledger that cannot be written: then nothing leaves.
+    pub fn disclose<T>(
+        &mut self,
+        value: Sensitive<T>,
+        why: &'static str,
+    ) -> Result<Release<T>, PrivacyError> {
+        self.vault.ledger.disclose(why)?;
+        Ok(Release::new(value.0, 0.0))
+    }
+
+    pub(crate) fn layers(&self) -> usize {
+        self.vault.gradients.layers()
+    }
+
+    pub(crate) fn pass(
+        &mut self,
+        at: &G::Point,
+        weigh: Option<&Weigh<'_>>,
+    ) -> Result<Vec<f32>, PrivacyError> {
+        let Vault { gradients, randomness, batch, .. } = &mut *self.vault;
+        let seed = randomness.streams().number(0).next_u64();
+        let mut sum = vec![0.0; gradients.dimension()];
+        let passed = gradients.pass(at, batch, weigh, seed, &mut sum);
+        passed.map_err(|error| PrivacyError::Engine(Box::new(error)))?;
+        Ok(sum)
+    }
+}
+
+fn fitting(gradients: &impl Gradients, terms: &Terms) -> Result<(), PrivacyError> {
+    let (held, agreed) = (gradients.records() as u64, terms.text.records);
+    match held == agreed {
+        true => Ok(()),
+        false => Err(PrivacyError::Mismatch(format!(
+            "the terms are for {agreed} records, the vault is given {held}"
+        ))),
+    }
+}

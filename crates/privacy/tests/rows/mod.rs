@@ -1,0 +1,120 @@
+//! Records whose gradients are given outright, so that everything about a release can be worked out by hand.
+
+use std::{convert::Infallible, fs, ops::Range, path::PathBuf};
+
+use sordino_accounting::{Accountant, Delta, NoiseMultiplier, Plan, SamplingRate, Steps};
+use sordino_privacy::{Gradients, RecordGradient, Terms, Weigh};
+
+/// Record `i` has the gradient `rows[i]` wherever it is taken; an empty row is a record that is absent.
+#[derive(Clone)]
+pub(crate) struct Rows {
+    pub(crate) rows: Vec<Vec<f32>>,
+    pub(crate) dimension: usize,
+}
+
+impl Rows {
+    pub(crate) fn new(rows: Vec<Vec<f32>>) -> Self {
+        let dimension = rows.iter().map(Vec::len).max().unwrap_or(0);
+        Self { rows, dimension }
+    }
+
+    /// Equal rows.
+    pub(crate) fn same(count: usize, row: &[f32]) -> Self {
+        Self::new(vec![row.to_vec(); count])
+    }
+}
+
+struct Row {
+    norm: f64,
+    weight: f32,
+}
+
+impl RecordGradient for Row {
+    fn norm(&self, _: usize) -> f64 {
+        self.norm
+    }
+
+    fn weigh(&mut self, _: usize, weight: f32) {
+        self.weight = weight;
+    }
+}
+
+impl Gradients for Rows {
+    type Point = ();
+    type Error = Infallible;
+
+    fn records(&self) -> usize {
+        self.rows.len()
+    }
+
+    fn dimension(&self) -> usize {
+        self.dimension
+    }
+
+    fn trainable(&self) -> Vec<Range<usize>> {
+        std::iter::once(0..self.dimension).collect()
+    }
+
+    fn layers(&self) -> usize {
+        1
+    }
+
+    fn pass(
+        &mut self,
+        (): &(),
+        chosen: &[usize],
+        weigh: Option<&Weigh<'_>>,
+        _: u64,
+        sum: &mut Vec<f32>,
+    ) -> Result<(), Infallible> {
+        sum.clear();
+        sum.resize(self.dimension, 0.0);
+        for row in chosen.iter().map(|&record| &self.rows[record]) {
+            let norm = row.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>().sqrt();
+            if !norm.is_finite() {
+                continue;
+            }
+            let mut record = Row { norm, weight: 1.0 };
+            if let Some(weigh) = weigh {
+                record.weight = 0.0;
+                weigh(&mut record);
+            }
+            for (sum, value) in sum.iter_mut().zip(row) {
+                *sum += record.weight * value;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Terms of DP-SGD from plain numbers.
+pub(crate) fn terms(records: usize, multipliers: &[f64], rate: f64, steps: u64) -> Terms {
+    let releases = multipliers.iter().map(|&z| NoiseMultiplier::new(z).unwrap()).collect();
+    let sampling =
+        sordino_accounting::Sampling::Poisson { rate: SamplingRate::new(rate).unwrap(), cap: None };
+    let entry = sordino_accounting::Entry::new(sampling, releases, Steps::new(steps).unwrap()).unwrap();
+    let delta = Delta::new(1e-5).unwrap();
+    Terms::price(Plan::new(vec![entry]), records as u64, delta, None, Accountant::Rdp).unwrap()
+}
+
+/// A folder for ledgers that goes away with its test.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("sordino-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

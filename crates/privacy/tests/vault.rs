@@ -1,0 +1,190 @@
+//! The vault keeps to its plan.
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+mod rows;
+
+use rows::{Folder, Rows, terms};
+use sordino_accounting::{ClipNorm, SamplingRate, Steps};
+use sordino_privacy::{
+    ClipRule, Gradients, PrivacyError, Randomness, Release, Round, Standing, Terms, Vault,
+};
+
+fn rule(bound: f64) -> ClipRule {
+    ClipRule::flat(ClipNorm::new(bound).unwrap()).unwrap()
+}
+
+fn step<G: Gradients<Point = ()>>(round: &mut Round<'_, G>) -> Result<Release<Vec<f32>>, PrivacyError> {
+    let sum = round.gradients(&()).clipped_sum(&rule(1.0))?;
+    round.release(sum)
+}
+
+fn epsilon(standing: &Standing) -> f64 {
+    match standing {
+        Standing::Private(guarantee) => guarantee.epsilon.get(),
+        Standing::NotPrivate(why) => panic!("{why}"),
+    }
+}
+
+#[test]
+fn a_vault_opens_as_often_as_its_plan_says_and_charges_each_time() {
+    let folder = Folder::new("plan");
+    let terms = terms(10, &[1.0], 0.5, 7);
+    let mut vault =
+        Vault::seal(Rows::same(10, &[1.0, 2.0]), &terms, Randomness::from_os().unwrap(), &folder.file("l"))
+            .unwrap();
+    vault.charge_by(3);
+    for number in 1..=7_u64 {
+        let release = vault.round(step).unwrap().unwrap().unwrap();
+        assert!(release.len() == 2 && (release.noise_std() - 1.0).abs() < 1e-5);
+        assert_eq!(
+            (vault.position(), vault.account().charged()),
+            (number, number.next_multiple_of(3).min(7))
+        );
+    }
+    assert!(vault.round(step).unwrap().is_none());
+    let account = vault.close().unwrap();
+    assert!(account.is_closed());
+    assert_eq!(epsilon(&account.standing().unwrap()), terms.guarantee().unwrap().epsilon.get());
+}
+
+#[test]
+fn a_step_is_on_the_disk_before_it_is_drawn() {
+    let folder = Folder::new("ahead");
+    let path = folder.file("l");
+    let mut vault =
+        Vault::seal(Rows::same(10, &[1.0]), &terms(10, &[1.0], 0.5, 4), Randomness::seeded(1), &path)
+            .unwrap();
+    for number in 1..=4 {
+        let charged = vault.round(|_| sordino_privacy::Account::read(&path).unwrap().charged()).unwrap();
+        assert_eq!(charged, Some(number));
+    }
+}
+
+#[test]
+fn a_round_releases_no_more_than_the_plan_has_for_it() {
+    let folder = Folder::new("twice");
+    let mut vault = Vault::seal(
+        Rows::same(10, &[1.0]),
+        &terms(10, &[1.0, 3.0], 0.5, 4),
+        Randomness::seeded(1),
+        &folder.file("l"),
+    )
+    .unwrap();
+    vault
+        .round(|round| {
+            let stds: Vec<f64> = [(); 2].map(|()| step(round).unwrap().noise_std()).to_vec();
+            assert!((stds[0] - 1.0).abs() < 1e-5 && (stds[1] - 3.0).abs() < 1e-5);
+            assert!(matches!(step(round), Err(PrivacyError::OffPlan { planned: 2 })));
+        })
+        .unwrap();
+}
+
+#[test]
+fn a_round_that_panics_or_fails_is_paid_for() {
+    let folder = Folder::new("panic");
+    let mut vault = Vault::seal(
+        Rows::same(10, &[1.0]),
+        &terms(10, &[1.0], 0.5, 4),
+        Randomness::seeded(1),
+        &folder.file("l"),
+    )
+    .unwrap();
+    let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _ = vault.round(|_| panic!("on purpose"));
+    }));
+    assert!(failed.is_err());
+    assert_eq!((vault.position(), vault.account().charged()), (1, 1));
+}
+
+#[test]
+fn a_resumed_vault_goes_on_after_all_that_was_charged_with_fresh_noise() {
+    let folder = Folder::new("resume");
+    let terms = terms(10, &[1.0], 1.0, 20);
+    let rows = || Rows::same(10, &[1.0, 2.0]);
+    let os = || Randomness::from_os().unwrap();
+    let mut vault = Vault::seal(rows(), &terms, os(), &folder.file("l")).unwrap();
+    vault.charge_by(8);
+    let first = vault.round(step).unwrap().unwrap().unwrap();
+    // As if the process had been killed.
+    drop(vault);
+    let mut vault = Vault::resume(rows(), &terms, os(), &folder.file("l")).unwrap();
+    assert_eq!(vault.position(), 8);
+    let second = vault.round(step).unwrap().unwrap().unwrap();
+    assert_ne!(*first, *second);
+    // A vault that is closed in good order gives back what it did not draw.
+    vault.charge_by(5);
+    vault.round(step).unwrap();
+    let account = vault.close().unwrap();
+    assert_eq!((account.charged(), account.is_closed()), (10, false));
+    let vault = Vault::resume(rows(), &terms, os(), &folder.file("l")).unwrap();
+    assert_eq!(vault.position(), 10);
+}
+
+#[test]
+fn a_seed_repeats_a_run_and_is_never_called_private() {
+    let folder = Folder::new("seed");
+    let run = |name: &str, seed| {
+        let mut vault = Vault::seal(
+            Rows::new((0..40).map(|i| vec![i as f32 / 20.0 - 1.0, 0.5]).collect()),
+            &terms(40, &[1.0], 0.3, 5),
+            Randomness::seeded(seed),
+            &folder.file(name),
+        )
+        .unwrap();
+        let released: Vec<Vec<f32>> =
+            (0..5).map(|_| vault.round(step).unwrap().unwrap().unwrap().into_inner()).collect();
+        (released, vault.close().unwrap().standing().unwrap())
+    };
+    let (first, standing) = run("a", 1);
+    assert_eq!(first, run("b", 1).0);
+    assert_ne!(first, run("c", 2).0);
+    assert!(matches!(standing, Standing::NotPrivate(why) if why.contains("seed")));
+}
+
+#[test]
+fn plain_sums_can_only_be_disclosed_and_then_nothing_is_promised() {
+    let folder = Folder::new("disclose");
+    let mut vault = Vault::seal(
+        Rows::same(3, &[2.0]),
+        &terms(3, &[1.0], 1.0, 2),
+        Randomness::from_os().unwrap(),
+        &folder.file("l"),
+    )
+    .unwrap();
+    let disclosed = vault
+        .round(|round| {
+            let sum = round.gradients(&()).plain_sum().unwrap();
+            round.disclose(sum, "a test wants to see it").unwrap()
+        })
+        .unwrap()
+        .unwrap();
+    assert_eq!((&*disclosed, disclosed.noise_std()), (&vec![6.0], 0.0));
+    drop(vault);
+    let standing = sordino_privacy::Account::read(&folder.file("l")).unwrap().standing().unwrap();
+    assert_eq!(standing, Standing::NotPrivate("a test wants to see it".to_owned()));
+}
+
+#[test]
+fn unprotected_terms_permit_no_release_and_promise_nothing() {
+    let folder = Folder::new("unprotected");
+    let terms =
+        Terms::unprotected(3, SamplingRate::new(1.0).unwrap(), Steps::new(2).unwrap(), "plain training");
+    let mut vault =
+        Vault::seal(Rows::same(3, &[2.0]), &terms, Randomness::seeded(1), &folder.file("l")).unwrap();
+    let refused = vault.round(step).unwrap().unwrap();
+    assert!(matches!(refused, Err(PrivacyError::OffPlan { planned: 0 })));
+    assert_eq!(vault.account().standing().unwrap(), Standing::NotPrivate("plain training".to_owned()));
+}
+
+#[test]
+fn records_and_terms_must_fit() {
+    let folder = Folder::new("fit");
+    let refused = Vault::seal(
+        Rows::same(4, &[1.0]),
+        &terms(5, &[1.0], 0.5, 4),
+        Randomness::seeded(1),
+        &folder.file("l"),
+    );
+    assert_eq!(refused.err().unwrap().to_string(), "the terms are for 5 records, the vault is given 4");
+    assert!(!folder.file("l").exists());
+}
