@@ -58,7 +58,7 @@
 //!
 //! Copying or reading what is sensitive:
 //!
-//! ```compile_fail,E0599
+//! ```compile_fail,E0308
 //! fn copy(value: &sordino_privacy::Sensitive<f64>) -> sordino_privacy::Sensitive<f64> {
 //!     value.clone()
 //! }
@@ -84,7 +84,7 @@
 //! }
 //! ```
 //!
-//! ```compile_fail,E0423
+//! ```compile_fail,E0603
 //! fn forge(value: Vec<f32>) -> sordino_privacy::Sensitive<Vec<f32>> {
 //!     sordino_privacy::Sensitive(value)
 //! }

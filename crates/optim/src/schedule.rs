@@ -1,0 +1,269 @@
+//! Learning rates that change along the run, by public formulas.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{OptimError, error::require};
+
+/// The fraction of the learning rate at each step.
+///
+/// Steps count from 0, and a run of `T` steps ends *after* step `T - 1`: a schedule that decays to 0 gets there when all is
+/// over, so that no step that was paid for is taken at a rate of 0.
+///
+/// # Guarantees
+/// A factor is always in [0, 1], never NaN, and depends on no record.
+///
+/// # Example
+/// ```
+/// use sordino_optim::Schedule;
+///
+/// let schedule: Schedule = toml::from_str("type = 'cosine'\nlast = 0.2").unwrap();
+/// assert_eq!(schedule.factor(0, 100), 1.0);
+/// assert!((schedule.factor(50, 100) - 0.6).abs() < 1e-12);
+/// assert!((schedule.factor(100, 100) - 0.2).abs() < 1e-12);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Schedule {
+    /// Always 1.
+    // A struct variant: serde lets unknown fields of a unit variant pass.
+    Constant {},
+    /// `factor^floor(t / every)`.
+    Step {
+        /// The number of steps between drops, at least 1.
+        every: u64,
+        /// What a drop leaves, in [0, 1].
+        factor: f64,
+    },
+    /// `last + (1 - last) (1 + cos(pi t / T)) / 2`.
+    ///
+    /// # References
+    /// Loshchilov and Hutter, "SGDR: stochastic gradient descent with warm restarts" (2017), equation 5, without restarts.
+    Cosine {
+        /// The fraction at the end, in [0, 1]. Default 0.
+        #[serde(default)]
+        last: f64,
+    },
+    /// `(t + 1) / (warmup + 1)` during the warm-up, then straight from 1 at `t = warmup` to `last` at `t = T`.
+    ///
+    /// A warm-up longer than the run never ends.
+    Linear {
+        /// The number of steps before the full rate. Default 0.
+        #[serde(default)]
+        warmup: u64,
+        /// The fraction at the end, in [0, 1]. Default 0.
+        #[serde(default)]
+        last: f64,
+    },
+    /// A triangle: from `lowest` at the start of each period up to 1 at its middle, and back.
+    ///
+    /// With a `lowest` of 0 the first step of each period is wasted.
+    ///
+    /// # References
+    /// Smith, "Cyclical learning rates for training neural networks" (2017), the triangular policy.
+    Cyclic {
+        /// The number of steps from one lowest rate to the next, at least 2.
+        period: u64,
+        /// The lowest fraction, in [0, 1].
+        lowest: f64,
+    },
+}
+
+impl Default for Schedule {
+    fn default() -> Self {
+        Self::Constant {}
+    }
+}
+
+impl Schedule {
+    /// Checks every setting.
+    ///
+    /// # Errors
+    /// The first setting outside of its range, NaN included.
+    pub fn check(&self) -> Result<(), OptimError> {
+        match *self {
+            Self::Constant {} => Ok(()),
+            Self::Step { every, factor } => {
+                require(
+                    every >= 1,
+                    "every",
+                    "at least 1",
+                    every,
+                    "this is the number of steps between drops",
+                )?;
+                check_fraction("factor", factor)
+            }
+            Self::Cosine { last } | Self::Linear { last, .. } => check_fraction("last", last),
+            Self::Cyclic { period, lowest } => {
+                require(
+                    period >= 2,
+                    "period",
+                    "at least 2",
+                    period,
+                    "this is the number of steps of a cycle",
+                )?;
+                check_fraction("lowest", lowest)
+            }
+        }
+    }
+
+    /// The fraction of the learning rate at `step`, from 0, of `total` steps.
+    ///
+    /// # Edge cases
+    /// After the end, and if `total` is 0, a decay stays at its last value. A schedule that [`check`](Self::check) would
+    /// refuse gives some number in [0, 1].
+    #[expect(clippy::cast_precision_loss, reason = "counts of steps")]
+    pub fn factor(&self, step: u64, total: u64) -> f64 {
+        let factor = match *self {
+            Self::Constant {} => 1.0,
+            Self::Step { every, factor } => factor.powf((step / every.max(1)) as f64),
+            Self::Cosine { last } => {
+                let wave = (std::f64::consts::PI * progress(step, total)).cos();
+                last + (1.0 - last) * 0.5 * (1.0 + wave)
+            }
+            Self::Linear { warmup, .. } if step < warmup => (step as f64 + 1.0) / (warmup as f64 + 1.0),
+            Self::Linear { warmup, last } => {
+                1.0 - (1.0 - last) * progress(step - warmup, total.saturating_sub(warmup))
+            }
+            Self::Cyclic { period, lowest } => {
+                let phase = (step % period.max(1)) as f64 / period.max(1) as f64;
+                lowest + (1.0 - lowest) * (1.0 - (2.0 * phase - 1.0).abs())
+            }
+        };
+        // `clamp` would let a NaN pass.
+        if factor >= 1.0 {
+            1.0
+        } else if factor >= 0.0 {
+            factor
+        } else {
+            0.0
+        }
+    }
+}
+
+fn check_fraction(what: &'static str, value: f64) -> Result<(), OptimError> {
+    require(
+        (0.0..=1.0).contains(&value),
+        what,
+        "in [0, 1]",
+        value,
+        "this is a fraction of the learning rate, not a rate itself",
+    )
+}
+
+/// How much of the run lies behind, in [0, 1].
+#[expect(clippy::cast_precision_loss, reason = "counts of steps")]
+fn progress(step: u64, total: u64) -> f64 {
+    if step >= total { 1.0 } else { step as f64 / total as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{prelude::*, test_runner::RngSeed};
+
+    use super::*;
+
+    fn close(a: f64, b: f64) -> bool {
+        (a - b).abs() < 1e-12
+    }
+
+    #[test]
+    fn constant_is_one_everywhere() {
+        for (step, total) in [(0, 0), (0, 1), (5, 3), (u64::MAX, u64::MAX)] {
+            assert_eq!(Schedule::default().factor(step, total), 1.0);
+        }
+    }
+
+    #[test]
+    fn step_drops_at_multiples() {
+        let schedule = Schedule::Step { every: 10, factor: 0.5 };
+        let factors = [0, 9, 10, 19, 20, 30].map(|step| schedule.factor(step, 31));
+        assert_eq!(factors, [1.0, 1.0, 0.5, 0.5, 0.25, 0.125]);
+        assert_eq!(schedule.factor(u64::MAX, 31), 0.0);
+        assert_eq!(Schedule::Step { every: 1, factor: 0.0 }.factor(0, 1), 1.0);
+    }
+
+    #[test]
+    fn cosine_starts_at_one_and_ends_at_its_last() {
+        let schedule = Schedule::Cosine { last: 0.1 };
+        assert_eq!(schedule.factor(0, 8), 1.0);
+        assert!(close(schedule.factor(4, 8), 0.55));
+        assert!(close(schedule.factor(8, 8), 0.1) && close(schedule.factor(1000, 8), 0.1));
+        assert!(close(schedule.factor(0, 0), 0.1));
+        assert_eq!(schedule.factor(0, 1), 1.0);
+    }
+
+    #[test]
+    fn linear_warms_up_then_decays_without_a_jump() {
+        let schedule = Schedule::Linear { warmup: 3, last: 0.2 };
+        let factors: Vec<f64> = (0..=11).map(|step| schedule.factor(step, 11)).collect();
+        let expected = [0.25, 0.5, 0.75, 1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2];
+        assert!(factors.iter().zip(expected).all(|(&a, b)| close(a, b)), "{factors:?}");
+        assert!(close(schedule.factor(50, 11), 0.2));
+        assert_eq!(Schedule::Linear { warmup: 0, last: 0.0 }.factor(0, 1), 1.0);
+        assert_eq!(Schedule::Linear { warmup: 9, last: 0.0 }.factor(0, 1), 0.1);
+        assert!(Schedule::Linear { warmup: u64::MAX, last: 0.0 }.factor(0, 10) > 0.0);
+    }
+
+    #[test]
+    fn cyclic_is_a_triangle() {
+        let schedule = Schedule::Cyclic { period: 4, lowest: 0.5 };
+        let factors: Vec<f64> = (0..9).map(|step| schedule.factor(step, 9)).collect();
+        assert_eq!(factors, [0.5, 0.75, 1.0, 0.75, 0.5, 0.75, 1.0, 0.75, 0.5]);
+    }
+
+    #[test]
+    fn decays_to_zero_waste_no_step() {
+        for schedule in [Schedule::Cosine { last: 0.0 }, Schedule::Linear { warmup: 5, last: 0.0 }] {
+            for total in [1, 2, 100] {
+                assert!((0..total).all(|step| schedule.factor(step, total) > 0.0));
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_kebab_case_and_unknown_fields_are_refused() {
+        let text = r#"{"type": "linear", "warmup": 2, "last": 0.5}"#;
+        let linear: Schedule = serde_json::from_str(text).unwrap();
+        assert_eq!(linear, Schedule::Linear { warmup: 2, last: 0.5 });
+        assert_eq!(toml::from_str::<Schedule>("type = 'constant'").unwrap(), Schedule::default());
+        for text in ["type = 'constant'\nlast = 1", "type = 'cosine'\nfirst = 1", "type = 'square'", ""] {
+            assert!(toml::from_str::<Schedule>(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn edge_values_are_refused() {
+        for bad in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
+            assert!(Schedule::Step { every: 1, factor: bad }.check().is_err());
+            assert!(Schedule::Cosine { last: bad }.check().is_err());
+            assert!(Schedule::Linear { warmup: 0, last: bad }.check().is_err());
+            assert!(Schedule::Cyclic { period: 2, lowest: bad }.check().is_err());
+        }
+        assert!(Schedule::Step { every: 0, factor: 0.5 }.check().is_err());
+        assert!(Schedule::Cyclic { period: 1, lowest: 0.5 }.check().is_err());
+        let message = Schedule::Cosine { last: 3.0 }.check().unwrap_err().to_string();
+        assert_eq!(message, "last must be in [0, 1], got 3");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, rng_seed: RngSeed::Fixed(7), ..ProptestConfig::default() })]
+        #[test]
+        fn factors_are_fractions_even_of_unchecked_schedules(
+            number in prop_oneof![0.0..=1.0_f64, any::<f64>(), Just(f64::NAN), Just(f64::INFINITY)],
+            count in prop_oneof![0..40_u64, any::<u64>()],
+            step in prop_oneof![0..100_u64, any::<u64>()],
+            total in prop_oneof![0..100_u64, any::<u64>()],
+        ) {
+            for schedule in [
+                Schedule::Constant {},
+                Schedule::Step { every: count, factor: number },
+                Schedule::Cosine { last: number },
+                Schedule::Linear { warmup: count, last: number },
+                Schedule::Cyclic { period: count, lowest: number },
+            ] {
+                let factor = schedule.factor(step, total);
+                prop_assert!((0.0..=1.0).contains(&factor), "{schedule:?}: {factor}");
+            }
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Private records and the engine that runs over them, as the trusted base sees them.
+
+use std::ops::Range;
+
+use sordino_nn::{Engine, NetworkError, Params, Query, RecordNorms, RecordWeights, Records};
+use sordino_privacy::{Gradients, RecordGradient, Weigh};
+
+/// Records of a data set with a network to run over them.
+pub struct NetworkGradients<'d> {
+    engine: Engine,
+    records: Records<'d>,
+}
+
+impl<'d> NetworkGradients<'d> {
+    /// These records; they were checked by this engine.
+    pub fn new(engine: Engine, records: Records<'d>) -> Self {
+        Self { engine, records }
+    }
+}
+
+impl Gradients for NetworkGradients<'_> {
+    type Point = Params;
+    type Error = NetworkError;
+
+    fn records(&self) -> usize {
+        self.records.len()
+    }
+
+    fn dimension(&self) -> usize {
+        self.engine.network().layout().len()
+    }
+
+    fn trainable(&self) -> Vec<Range<usize>> {
+        self.engine.network().layout().trainable()
+    }
+
+    fn layers(&self) -> usize {
+        self.engine.network().layers().len()
+    }
+
+    fn pass(
+        &mut self,
+        at: &Params,
+        chosen: &[usize],
+        weigh: Option<&Weigh<'_>>,
+        seed: u64,
+        sum: &mut Vec<f32>,
+    ) -> Result<(), NetworkError> {
+        let sums = std::slice::from_mut(sum);
+        let query = Query::new(at, &self.records, chosen).with_dropout(seed);
+        match weigh {
+            None => self.engine.pass(&query, sums)?,
+            Some(weigh) => {
+                let rule = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| {
+                    weigh(&mut Seen { norms, weights });
+                };
+                self.engine.pass(&query.weighed_by(&rule), sums)?
+            }
+        };
+        Ok(())
+    }
+}
+
+/// A record in the middle of a pass.
+struct Seen<'a, 'b> {
+    norms: RecordNorms<'a>,
+    weights: &'a mut RecordWeights<'b>,
+}
+
+impl RecordGradient for Seen<'_, '_> {
+    fn norm(&self, layer: usize) -> f64 {
+        self.norms.layer(layer)
+    }
+
+    fn weigh(&mut self, layer: usize, weight: f32) {
+        self.weights.set_layer(0, layer, weight);
+    }
+}

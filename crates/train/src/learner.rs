@@ -1,0 +1,155 @@
+//! What learns from releases: parameters, their optimizer, and an average of them.
+
+use std::collections::HashMap;
+
+use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+use sordino_nn::{Network, Params};
+use sordino_optim::{Average, Optimizer, OptimizerConfig, Schedule, State};
+use sordino_privacy::Release;
+
+use crate::{TrainError, folder};
+
+/// How releases become steps.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Learning {
+    /// What is done with a gradient.
+    pub optimizer: OptimizerConfig,
+    /// The learning rate, for gradients divided by the expected batch size.
+    pub learning_rate: f64,
+    /// How the learning rate changes.
+    pub schedule: Schedule,
+    /// The decay of an exponential average of the parameters, if they are averaged.
+    pub average: Option<f64>,
+}
+
+/// Parameters and everything that moves them. All of it is computed from releases alone.
+pub(crate) struct Learner {
+    params: Params,
+    optimizer: Optimizer,
+    average: Option<Average>,
+    learning: Learning,
+}
+
+/// What a checkpoint remembers beside the state of the learner.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Steps taken.
+    pub(crate) step: u64,
+    /// The ledger at that time: how many lines, and the hash of the last.
+    pub(crate) ledger: (u64, String),
+}
+
+impl Learner {
+    pub(crate) fn new(network: &Network, learning: &Learning, seed: u64) -> Result<Self, TrainError> {
+        let params = network.init(seed);
+        Optimizer::check_learning_rate(learning.learning_rate)?;
+        learning.schedule.check()?;
+        let layout = network.layout();
+        let optimizer = Optimizer::new(&learning.optimizer, layout.trainable(), layout.len())?;
+        let average = learning.average.map(Average::new).transpose()?;
+        Ok(Self { params, optimizer, average, learning: learning.clone() })
+    }
+
+    /// The parameters at which the next gradients are taken.
+    pub(crate) fn params(&self) -> &Params {
+        &self.params
+    }
+
+    /// The parameters to be used: the average, if there is one.
+    pub(crate) fn best(&self) -> Params {
+        let mut best = self.params.clone();
+        if let Some(average) = &self.average
+            && !average.values().is_empty()
+        {
+            best.values_mut().copy_from_slice(average.values());
+        }
+        best
+    }
+
+    /// Takes a step along a mean gradient.
+    pub(crate) fn learn(&mut self, gradient: Release<Vec<f32>>, step: u64, steps: u64) {
+        let rate = self.learning.learning_rate * self.learning.schedule.factor(step, steps);
+        self.optimizer.step(gradient, rate, self.params.values_mut());
+        if let Some(average) = &mut self.average {
+            average.update(self.params.values());
+        }
+    }
+
+    /// The learner as a safetensors file.
+    pub(crate) fn save(&self, place: &Place) -> Result<Vec<u8>, TrainError> {
+        let mut vectors = vec![("params".to_owned(), self.params.values().to_vec())];
+        let mut notes = HashMap::from([
+            ("step".to_owned(), place.step.to_string()),
+            ("ledger_lines".to_owned(), place.ledger.0.to_string()),
+            ("ledger_hash".to_owned(), place.ledger.1.clone()),
+        ]);
+        for (part, state) in self.states() {
+            vectors
+                .extend(state.vectors.into_iter().map(|(name, vector)| (format!("{part}.{name}"), vector)));
+            // Bits, so that nothing is rounded.
+            let numbers = state
+                .numbers
+                .into_iter()
+                .map(|(name, x)| (format!("{part}.{name}"), x.to_bits().to_string()));
+            notes.extend(numbers);
+        }
+        let bytes: Vec<(String, usize, Vec<u8>)> = vectors
+            .into_iter()
+            .map(|(name, vector)| {
+                (name, vector.len(), vector.iter().flat_map(|value| value.to_le_bytes()).collect())
+            })
+            .collect();
+        let views = bytes.iter().map(|(name, length, bytes)| {
+            TensorView::new(Dtype::F32, vec![*length], bytes).map(|view| (name.as_str(), view))
+        });
+        let whole =
+            views.collect::<Result<Vec<_>, _>>().and_then(|views| safetensors::serialize(views, Some(notes)));
+        whole.map_err(|error| refused(&format!("cannot be written: {error}")))
+    }
+
+    /// Takes up what was saved; says where that was.
+    pub(crate) fn restore(&mut self, bytes: &[u8]) -> Result<Place, TrainError> {
+        let broken = |problem: &str| refused(problem);
+        let (_, head) = SafeTensors::read_metadata(bytes).map_err(|error| broken(&error.to_string()))?;
+        let tensors = SafeTensors::deserialize(bytes).map_err(|error| broken(&error.to_string()))?;
+        let notes = head.metadata().clone().unwrap_or_default();
+        let note = |name: &str| notes.get(name).ok_or_else(|| refused(&format!("has no {name}")));
+        let whole =
+            |name: &str| note(name)?.parse::<u64>().map_err(|_| refused(&format!("has a wrong {name}")));
+        let place =
+            Place { step: whole("step")?, ledger: (whole("ledger_lines")?, note("ledger_hash")?.clone()) };
+        let mut states: HashMap<&str, State> = HashMap::new();
+        for (name, view) in tensors.iter() {
+            let values: Vec<f32> = view
+                .data()
+                .chunks_exact(4)
+                .map(|bytes| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+                .collect();
+            if name == "params" {
+                self.params = Params::new(self.params.layout().clone(), values)?;
+            } else if let Some((part, name)) = name.split_once('.') {
+                states.entry(part).or_default().vectors.insert(name.to_owned(), values);
+            }
+        }
+        for (name, value) in &notes {
+            if let Some((part, name)) = name.split_once('.') {
+                let bits = value.parse().map_err(|_| refused(&format!("has a wrong {name}")))?;
+                states.entry(part).or_default().numbers.insert(name.to_owned(), f64::from_bits(bits));
+            }
+        }
+        self.optimizer.restore(states.remove("optimizer").unwrap_or_default())?;
+        if let Some(average) = &mut self.average {
+            average.restore(states.remove("average").unwrap_or_default())?;
+        }
+        Ok(place)
+    }
+
+    fn states(&self) -> Vec<(&'static str, State)> {
+        let average = self.average.as_ref().map(|average| ("average", average.state()));
+        std::iter::once(("optimizer", self.optimizer.state())).chain(average).collect()
+    }
+}
+
+fn refused(problem: &str) -> TrainError {
+    folder::failed(std::path::Path::new("checkpoint.safetensors"), &problem)
+}
