@@ -1,6 +1,6 @@
 //! Parameters as safetensors files, with the names and shapes that PyTorch would give them.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -17,6 +17,15 @@ impl Params {
     /// # Errors
     /// None are known: the layout's shapes fit its values.
     pub fn to_safetensors(&self) -> Result<Vec<u8>, NetworkError> {
+        self.to_safetensors_noting(HashMap::new())
+    }
+
+    /// The same, with notes in the file's metadata.
+    ///
+    /// # Errors
+    /// None are known.
+    pub fn to_safetensors_noting(&self, notes: HashMap<String, String>) -> Result<Vec<u8>, NetworkError> {
+        let notes = Some(notes).filter(|notes| !notes.is_empty());
         let bytes: Vec<u8> = self.values().iter().flat_map(|value| value.to_le_bytes()).collect();
         let views = self.layout().slices().iter().map(|slice| {
             let data = &bytes[4 * slice.range.start..4 * slice.range.end];
@@ -24,7 +33,7 @@ impl Params {
         });
         let views: Result<Vec<_>, _> = views.collect();
         views
-            .and_then(|views| safetensors::serialize(views, None))
+            .and_then(|views| safetensors::serialize(views, notes))
             .map_err(|error| NetworkError::Parameters(format!("cannot write the parameters: {error}")))
     }
 

@@ -3,9 +3,15 @@
 
 mod budget_arguments;
 mod commands;
+mod experiment;
+mod models;
 mod plan_arguments;
 mod problem;
+mod progress;
+mod report;
+mod settings;
 mod statement;
+mod tagged;
 
 use std::{
     io::{self, Write},
@@ -13,7 +19,7 @@ use std::{
 };
 
 use clap::{Parser, Subcommand};
-use commands::{epsilon, noise, profile, schedule};
+use commands::{epsilon, noise, predict, profile, schedule, show, train};
 use problem::Problem;
 
 /// Training with differential privacy, and guarantees that hold.
@@ -26,6 +32,12 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Train a model privately: without arguments, logistic regression on the Mushroom data at epsilon 1.
+    Train(Box<train::Arguments>),
+    /// Apply a trained model to records.
+    Predict(predict::Arguments),
+    /// What a run was and what it guarantees, after checking its ledger.
+    Show(show::Arguments),
     /// What a plan costs: its epsilon at a delta.
     Epsilon(epsilon::Arguments),
     /// The least noise that a budget allows.
@@ -38,6 +50,9 @@ enum Command {
 
 fn main() -> ExitCode {
     let answer = Cli::try_parse().map_err(Problem::from).and_then(|cli| match cli.command {
+        Command::Train(arguments) => train::run(*arguments),
+        Command::Predict(arguments) => predict::run(&arguments),
+        Command::Show(arguments) => show::run(&arguments),
         Command::Epsilon(arguments) => epsilon::run(&arguments),
         Command::Noise(arguments) => noise::run(&arguments),
         Command::Schedule(arguments) => schedule::run(&arguments),

@@ -27,13 +27,13 @@ pub(crate) struct PlanArguments {
 impl PlanArguments {
     pub(crate) fn plan(&self) -> Result<Plan, Problem> {
         if let Some(path) = &self.plan {
-            let text = fs::read_to_string(path).map_err(|error| Problem::unreadable(path, &error))?;
-            return serde_json::from_str(&text).map_err(|error| Problem::malformed(path, &error));
+            let text = fs::read_to_string(path).map_err(|error| Problem::unreadable_plan(path, &error))?;
+            return serde_json::from_str(&text).map_err(|error| Problem::malformed_plan(path, &error));
         }
         let (Some(noise_multiplier), Some(rate), Some(steps)) =
             (self.noise_multiplier, self.sample_rate, self.steps)
         else {
-            return Err(Problem::IncompletePlan(self.missing()));
+            return Err(Problem::incomplete_plan(&self.missing()));
         };
         Ok(Plan::dp_sgd(noise_multiplier, rate, steps))
     }

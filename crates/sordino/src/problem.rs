@@ -4,19 +4,20 @@ use std::{error::Error, fmt, io, path::Path};
 
 use clap::error::ErrorKind;
 use sordino_accounting::AccountingError;
+use sordino_data::DataError;
+use sordino_nn::NetworkError;
+use sordino_optim::OptimError;
+use sordino_privacy::PrivacyError;
+use sordino_train::TrainError;
 
 /// A reason not to answer; the exit code is 2.
 #[derive(Debug)]
 pub(crate) enum Problem {
     /// Help, the version, or arguments that make no sense together.
     Usage(clap::Error),
-    /// A value or a plan that was refused.
-    Refused(AccountingError),
-    /// The flags that a plan still lacks.
-    IncompletePlan(String),
-    /// A plan file that cannot be read.
-    PlanFile {
-        /// Where and what.
+    /// Anything that was refused.
+    Refused {
+        /// What, with its value and the permitted range.
         message: String,
         /// The cure.
         hint: String,
@@ -24,21 +25,49 @@ pub(crate) enum Problem {
 }
 
 impl Problem {
-    pub(crate) fn unreadable(path: &Path, error: &io::Error) -> Self {
-        let message = format!("cannot read the plan {}: {error}", path.display());
-        Self::PlanFile { message, hint: "give the path of a JSON file".to_owned() }
+    pub(crate) fn refused(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::Refused { message: message.into(), hint: hint.into() }
     }
 
-    pub(crate) fn malformed(path: &Path, error: &serde_json::Error) -> Self {
-        let hint = "a plan is a list such as [{\"noise_multiplier\": 1.1, \"sample_rate\": 0.01, \"steps\": 1000}]; \
-                    docs/plans.md lists all keys";
-        Self::PlanFile { message: format!("{}: {error}", path.display()), hint: hint.to_owned() }
+    pub(crate) fn incomplete_plan(missing: &str) -> Self {
+        Self::refused(
+            format!("the plan lacks {missing}"),
+            "give --noise-multiplier, --sample-rate and --steps, or --plan FILE",
+        )
+    }
+
+    pub(crate) fn unreadable_plan(path: &Path, error: &io::Error) -> Self {
+        Self::refused(
+            format!("cannot read the plan {}: {error}", path.display()),
+            "give the path of a JSON file",
+        )
+    }
+
+    pub(crate) fn malformed_plan(path: &Path, error: &serde_json::Error) -> Self {
+        Self::refused(
+            format!("{}: {error}", path.display()),
+            "a plan is a list such as [{\"noise_multiplier\": 1.1, \"sample_rate\": 0.01, \"steps\": 1000}]; \
+             docs/plans.md lists all keys",
+        )
     }
 }
 
-impl From<AccountingError> for Problem {
-    fn from(error: AccountingError) -> Self {
-        Self::Refused(error)
+/// Errors of the crates below bring their own hints.
+macro_rules! speaks_for_itself {
+    ($($error:ty),*) => {$(
+        impl From<$error> for Problem {
+            fn from(error: $error) -> Self {
+                Self::refused(error.to_string(), error.hint())
+            }
+        }
+    )*};
+}
+
+speaks_for_itself!(AccountingError, DataError, OptimError, PrivacyError, TrainError);
+
+impl From<NetworkError> for Problem {
+    fn from(error: NetworkError) -> Self {
+        TrainError::from(error).into()
     }
 }
 
@@ -47,7 +76,7 @@ impl From<clap::Error> for Problem {
         // A value that was refused by its own type speaks for itself.
         let refused = error.source().and_then(|source| source.downcast_ref::<AccountingError>()).cloned();
         match refused {
-            Some(refused) if error.kind() == ErrorKind::ValueValidation => Self::Refused(refused),
+            Some(refused) if error.kind() == ErrorKind::ValueValidation => refused.into(),
             _ => Self::Usage(error),
         }
     }
@@ -57,13 +86,7 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Usage(error) => error.fmt(f),
-            Self::Refused(error) => write!(f, "error: {error}\n\nhint: {}", error.hint()),
-            Self::IncompletePlan(missing) => write!(
-                f,
-                "error: the plan lacks {missing}\n\n\
-                 hint: give --noise-multiplier, --sample-rate and --steps, or --plan FILE"
-            ),
-            Self::PlanFile { message, hint } => write!(f, "error: {message}\n\nhint: {hint}"),
+            Self::Refused { message, hint } => write!(f, "error: {message}\n\nhint: {hint}"),
         }
     }
 }

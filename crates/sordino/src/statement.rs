@@ -64,7 +64,7 @@ pub(crate) fn statement(plan: &Plan, group: GroupSize, guarantee: &Guarantee) ->
     text
 }
 
-fn protects(relation: Relation, group: GroupSize) -> String {
+pub(crate) fn protects(relation: Relation, group: GroupSize) -> String {
     let unit = match group.get() {
         1 => "one record".to_owned(),
         k => format!("any {k} records together"),

@@ -1,6 +1,6 @@
 //! Measurements on public records.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sordino_data::Dataset;
 use sordino_nn::{Engine, Loss, Network, NetworkError, Params, Targets};
 
@@ -12,13 +12,13 @@ pub struct Examination<'d> {
 }
 
 /// What was measured.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Score {
     /// The share of records whose class was found, for classes.
     #[serde(rename = "test_accuracy")]
     pub accuracy: Option<f64>,
     /// The mean squared error, for values.
-    #[serde(rename = "test_mean_squared_error", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "test_mean_squared_error", default, skip_serializing_if = "Option::is_none")]
     pub mean_squared_error: Option<f64>,
 }
 

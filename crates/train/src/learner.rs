@@ -30,15 +30,6 @@ pub(crate) struct Learner {
     learning: Learning,
 }
 
-/// What a checkpoint remembers beside the state of the learner.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
-    /// Steps taken.
-    pub(crate) step: u64,
-    /// The ledger at that time: how many lines, and the hash of the last.
-    pub(crate) ledger: (u64, String),
-}
-
 impl Learner {
     pub(crate) fn new(network: &Network, learning: &Learning, seed: u64) -> Result<Self, TrainError> {
         let params = network.init(seed);
@@ -75,14 +66,9 @@ impl Learner {
         }
     }
 
-    /// The learner as a safetensors file.
-    pub(crate) fn save(&self, place: &Place) -> Result<Vec<u8>, TrainError> {
+    /// The learner as a safetensors file, with notes in its metadata.
+    pub(crate) fn save(&self, mut notes: HashMap<String, String>) -> Result<Vec<u8>, TrainError> {
         let mut vectors = vec![("params".to_owned(), self.params.values().to_vec())];
-        let mut notes = HashMap::from([
-            ("step".to_owned(), place.step.to_string()),
-            ("ledger_lines".to_owned(), place.ledger.0.to_string()),
-            ("ledger_hash".to_owned(), place.ledger.1.clone()),
-        ]);
         for (part, state) in self.states() {
             vectors
                 .extend(state.vectors.into_iter().map(|(name, vector)| (format!("{part}.{name}"), vector)));
@@ -107,17 +93,12 @@ impl Learner {
         whole.map_err(|error| refused(&format!("cannot be written: {error}")))
     }
 
-    /// Takes up what was saved; says where that was.
-    pub(crate) fn restore(&mut self, bytes: &[u8]) -> Result<Place, TrainError> {
+    /// Takes up what was saved.
+    pub(crate) fn restore(&mut self, bytes: &[u8]) -> Result<(), TrainError> {
         let broken = |problem: &str| refused(problem);
         let (_, head) = SafeTensors::read_metadata(bytes).map_err(|error| broken(&error.to_string()))?;
         let tensors = SafeTensors::deserialize(bytes).map_err(|error| broken(&error.to_string()))?;
         let notes = head.metadata().clone().unwrap_or_default();
-        let note = |name: &str| notes.get(name).ok_or_else(|| refused(&format!("has no {name}")));
-        let whole =
-            |name: &str| note(name)?.parse::<u64>().map_err(|_| refused(&format!("has a wrong {name}")));
-        let place =
-            Place { step: whole("step")?, ledger: (whole("ledger_lines")?, note("ledger_hash")?.clone()) };
         let mut states: HashMap<&str, State> = HashMap::new();
         for (name, view) in tensors.iter() {
             let values: Vec<f32> = view
@@ -141,7 +122,7 @@ impl Learner {
         if let Some(average) = &mut self.average {
             average.restore(states.remove("average").unwrap_or_default())?;
         }
-        Ok(place)
+        Ok(())
     }
 
     fn states(&self) -> Vec<(&'static str, State)> {

@@ -9,13 +9,16 @@ mod error;
 mod evaluation;
 mod folder;
 mod gradients;
+mod inspection;
 mod learner;
 mod run;
+mod seal;
 
 pub use algorithm::{Algorithm, PLAIN};
 pub use error::TrainError;
 pub use evaluation::{Examination, Score, class_of};
 pub use folder::{RunFolder, write_whole};
 pub use gradients::NetworkGradients;
+pub use inspection::{Inspection, inspect, model_notes};
 pub use learner::Learning;
 pub use run::{Ending, Measurement, Observer, Run};

@@ -1,13 +1,14 @@
 //! The loop.
 
 use std::{
+    collections::HashMap,
     fs::{self, OpenOptions},
     io::Write,
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sordino_data::Dataset;
 use sordino_nn::{Engine, Loss, Network, NetworkError};
 use sordino_privacy::{Account, Randomness, Terms, Vault};
@@ -16,7 +17,8 @@ use crate::{
     Algorithm, Learning, NetworkGradients, RunFolder, Score, TrainError,
     evaluation::Examination,
     folder::{self, failed, write_whole},
-    learner::{Learner, Place},
+    learner::Learner,
+    seal,
 };
 
 /// A run before it starts: everything about it is decided and public.
@@ -45,6 +47,8 @@ pub struct Run<'a> {
     pub measure_every: u64,
     /// Time between checkpoints.
     pub checkpoint_every: Duration,
+    /// What is noted in the file of the weights: public facts that go with them.
+    pub notes: &'a HashMap<String, String>,
 }
 
 /// Somebody who watches a run.
@@ -59,7 +63,7 @@ pub trait Observer {
 impl Observer for () {}
 
 /// A line of `metrics.jsonl`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
     /// Steps taken or given up.
     pub step: u64,
@@ -105,9 +109,9 @@ impl Run<'_> {
         let path = self.folder.checkpoint();
         // Killed before its first checkpoint, a run begins with new parameters and what is left of its plan.
         if path.is_file() {
-            let place = learner.restore(&folder::read(&path)?)?;
-            verify_seal(self.folder, &Account::read(&self.folder.ledger())?, &place)?;
+            learner.restore(&folder::read(&path)?)?;
         }
+        seal::verify(self.folder, &Account::read(&self.folder.ledger())?)?;
         mend_metrics(self.folder)?;
         let vault = Vault::resume(self.gradients()?, self.terms, self.randomness()?, &self.folder.ledger())?;
         self.train(vault, learner, stop, observer)
@@ -149,13 +153,13 @@ impl Run<'_> {
                 measure(&learner, position, observer)?;
             }
             if saved.elapsed() >= self.checkpoint_every {
-                self.save(&learner, position, vault.account())?;
+                self.save(&learner, vault.account())?;
                 saved = Instant::now();
             }
         }
         let position = vault.position();
         let account = vault.close()?;
-        self.save(&learner, position, &account)?;
+        self.save(&learner, &account)?;
         let score = measure(&learner, position, observer)?;
         let finished = account.is_closed();
         if finished {
@@ -165,10 +169,11 @@ impl Run<'_> {
         Ok(Ending { score, account, finished, seconds: begun.elapsed().as_secs_f64() })
     }
 
-    fn save(&self, learner: &Learner, step: u64, account: &Account) -> Result<(), TrainError> {
-        let place = Place { step, ledger: account.seal() };
-        write_whole(&self.folder.checkpoint(), &learner.save(&place)?)?;
-        write_whole(&self.folder.model(), &learner.best().to_safetensors()?)
+    fn save(&self, learner: &Learner, account: &Account) -> Result<(), TrainError> {
+        let mut notes = seal::notes(account);
+        write_whole(&self.folder.checkpoint(), &learner.save(notes.clone())?)?;
+        notes.extend(self.notes.clone());
+        write_whole(&self.folder.model(), &learner.best().to_safetensors_noting(notes)?)
     }
 
     fn learner(&self) -> Result<Learner, TrainError> {
@@ -209,20 +214,6 @@ impl Run<'_> {
         let wanted = (100.0 * sync_time.as_secs_f64()).max(0.05) / step;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
         Ok((wanted.ceil() as u64).max(1))
-    }
-}
-
-/// A ledger that lacks lines which a checkpoint has seen was cut.
-fn verify_seal(folder: &RunFolder, account: &Account, place: &Place) -> Result<(), TrainError> {
-    match account.has_seal(place.ledger.0, &place.ledger.1) {
-        true => Ok(()),
-        false => Err(failed(
-            &folder.ledger(),
-            &format!(
-                "the checkpoint at step {} has seen {} lines, the last with hash {}; they are not there: the ledger was cut or exchanged",
-                place.step, place.ledger.0, place.ledger.1
-            ),
-        )),
     }
 }
 

@@ -2,5 +2,8 @@
 
 pub(crate) mod epsilon;
 pub(crate) mod noise;
+pub(crate) mod predict;
 pub(crate) mod profile;
 pub(crate) mod schedule;
+pub(crate) mod show;
+pub(crate) mod train;

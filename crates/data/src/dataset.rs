@@ -1,0 +1,309 @@
+//! Records and their public description.
+
+use std::fmt;
+
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use sordino_nn::{Inputs, Shape, Targets};
+
+use crate::error::DataError;
+
+/// The most values that a data set may have: 8 GiB of them.
+pub(crate) const MOST_VALUES: usize = 1 << 31;
+
+/// The most classes that may be declared.
+pub(crate) const MOST_CLASSES: usize = 1 << 16;
+
+/// Records of equal shape, and a label for each of them or for none.
+///
+/// # Guarantees
+///
+/// The shape and the classes are public. There is at least one record and every value is finite. `Debug` shows counts and
+/// shapes, no values.
+pub struct Dataset {
+    shape: Shape,
+    values: Vec<f32>,
+    labels: Labels,
+}
+
+/// What the records are labelled with.
+pub(crate) enum Labels {
+    Absent,
+    /// A class for each record, below the number of names.
+    Classes {
+        classes: Vec<u32>,
+        names: Vec<String>,
+    },
+    /// `width` numbers for each record.
+    Numbers {
+        values: Vec<f32>,
+        width: usize,
+    },
+}
+
+impl Dataset {
+    /// Puts a data set together from what a reader has checked.
+    pub(crate) fn new(
+        file: &str,
+        shape: Shape,
+        values: Vec<f32>,
+        labels: Labels,
+    ) -> Result<Dataset, DataError> {
+        if values.is_empty() {
+            let hint = "a data set needs at least 1 record; is this the right file?";
+            return Err(DataError::file(file, "there are no records", hint));
+        }
+        Ok(Dataset { shape, values, labels })
+    }
+
+    /// The number of records. Whether it is private depends on the definition of neighbouring data sets.
+    pub fn len(&self) -> usize {
+        self.values.len() / self.shape.len()
+    }
+
+    /// Whether there are none, which no reader permits.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// The shape of a record: features or an image.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// What a network reads.
+    pub fn inputs(&self) -> Inputs<'_> {
+        Inputs::Dense(&self.values)
+    }
+
+    /// What a network should say; none if the records are unlabelled.
+    pub fn targets(&self) -> Option<Targets<'_>> {
+        match &self.labels {
+            Labels::Absent => None,
+            Labels::Classes { classes, .. } => Some(Targets::Classes(classes)),
+            Labels::Numbers { values, width } => Some(Targets::Values { values, width: *width }),
+        }
+    }
+
+    /// The public names of the classes, in the order of their numbers; none unless this is classification.
+    pub fn classes(&self) -> &[String] {
+        match &self.labels {
+            Labels::Classes { names, .. } => names,
+            _ => &[],
+        }
+    }
+
+    /// Whether every record has a class.
+    pub fn is_classification(&self) -> bool {
+        matches!(self.labels, Labels::Classes { .. })
+    }
+
+    /// Splits into a training and a test set; the records of each keep their order.
+    ///
+    /// `round(len * test_fraction)` places are drawn by a uniformly random permutation (ChaCha20, keyed by `seed`), so the
+    /// split depends on the number of records and on the seed only.
+    ///
+    /// # Guarantees
+    ///
+    /// Replacing a record replaces one record of one part. Adding or removing one draws another permutation and may exchange
+    /// any of them: a guarantee for adding or removing a record is then a guarantee about the part that is trained on, not
+    /// about the file.
+    ///
+    /// # Errors
+    ///
+    /// `test_fraction` must be in (0, 1) and leave at least 1 record in each part.
+    pub fn split(self, test_fraction: f64, seed: u64) -> Result<(Dataset, Dataset), DataError> {
+        let count = self.len();
+        let refuse = |permitted: String| {
+            let hint = "0.2 holds a fifth of the records back for testing".to_owned();
+            Err(DataError::Setting { what: "test fraction", permitted, got: test_fraction.to_string(), hint })
+        };
+        if !(test_fraction > 0.0 && test_fraction < 1.0) {
+            return refuse("in (0, 1)".to_owned());
+        }
+        let tests = (count as f64 * test_fraction).round() as usize;
+        if tests == 0 || tests >= count {
+            return refuse(format!("large enough for 1 of {count} records and small enough to leave 1"));
+        }
+        let mut held_back = vec![false; count];
+        for place in permutation(count, seed).into_iter().take(tests) {
+            held_back[place] = true;
+        }
+        Ok((self.part(&held_back, false), self.part(&held_back, true)))
+    }
+
+    /// The records whose entry in `side` is `wanted`.
+    fn part(&self, side: &[bool], wanted: bool) -> Dataset {
+        fn keep<T: Copy>(values: &[T], width: usize, side: &[bool], wanted: bool) -> Vec<T> {
+            let records = values.chunks_exact(width).zip(side).filter(|&(_, &s)| s == wanted);
+            records.flat_map(|(record, _)| record.iter().copied()).collect()
+        }
+        let labels = match &self.labels {
+            Labels::Absent => Labels::Absent,
+            Labels::Classes { classes, names } => {
+                Labels::Classes { classes: keep(classes, 1, side, wanted), names: names.clone() }
+            }
+            Labels::Numbers { values, width } => {
+                Labels::Numbers { values: keep(values, *width, side, wanted), width: *width }
+            }
+        };
+        let values = keep(&self.values, self.shape.len(), side, wanted);
+        Dataset { shape: self.shape, values, labels }
+    }
+}
+
+impl fmt::Debug for Dataset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let labels = match &self.labels {
+            Labels::Absent => "none".to_owned(),
+            Labels::Classes { names, .. } => format!("{} classes", names.len()),
+            Labels::Numbers { width, .. } => format!("{width} numbers"),
+        };
+        f.debug_struct("Dataset")
+            .field("records", &self.len())
+            .field("shape", &self.shape)
+            .field("labels", &labels)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A uniformly random permutation of `0 .. count`, by Fisher and Yates' method.
+fn permutation(count: usize, seed: u64) -> Vec<usize> {
+    // The key is written out, because `seed_from_u64` may change with the crate.
+    let mut key = [0; 32];
+    key[..8].copy_from_slice(&seed.to_le_bytes());
+    let mut random = ChaCha20Rng::from_seed(key);
+    let mut places: Vec<usize> = (0..count).collect();
+    for last in (1..count).rev() {
+        places.swap(last, below(last as u64 + 1, &mut random) as usize);
+    }
+    places
+}
+
+/// Uniform in `0 .. bound`, without bias: draws beyond the last whole multiple of `bound` are repeated.
+fn below(bound: u64, random: &mut ChaCha20Rng) -> u64 {
+    let end = u64::MAX - u64::MAX % bound;
+    loop {
+        let draw = random.next_u64();
+        if draw < end {
+            return draw % bound;
+        }
+    }
+}
+
+/// Refuses the next record if the data set would become too large.
+pub(crate) fn check_size(place: impl FnOnce() -> String, values: usize) -> Result<(), DataError> {
+    if values > MOST_VALUES {
+        let hint = "use fewer records or fewer columns; a data set is held in memory";
+        return Err(DataError::file(
+            place(),
+            format!("more than {MOST_VALUES} values, the most that a data set may have"),
+            hint,
+        ));
+    }
+    Ok(())
+}
+
+/// Checks a declared number of classes.
+pub(crate) fn check_classes(classes: usize) -> Result<usize, DataError> {
+    if (2..=MOST_CLASSES).contains(&classes) {
+        return Ok(classes);
+    }
+    Err(DataError::Setting {
+        what: "number of classes",
+        permitted: format!("2 to {MOST_CLASSES}"),
+        got: classes.to_string(),
+        hint: "leave it out to predict numbers".to_owned(),
+    })
+}
+
+/// The names of classes that are numbers.
+pub(crate) fn numbered(classes: usize) -> Vec<String> {
+    (0..classes).map(|class| class.to_string()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Record `i` is `[first + i, -i]` and has the target `10 i`.
+    fn records(count: usize, first: f32) -> Dataset {
+        let values = (0..count).flat_map(|i| [first + i as f32, -(i as f32)]).collect();
+        let labels = Labels::Numbers { values: (0..count).map(|i| 10.0 * i as f32).collect(), width: 1 };
+        Dataset::new("test", Shape::Features(2), values, labels).unwrap()
+    }
+
+    /// The places of a part's records, checking that a record keeps its values and its target.
+    fn places(part: &Dataset) -> Vec<usize> {
+        let (Inputs::Dense(values), Some(Targets::Values { values: targets, width: 1 })) =
+            (part.inputs(), part.targets())
+        else {
+            panic!("numbers")
+        };
+        assert_eq!(targets.len(), part.len());
+        let place = |(record, &target): (&[f32], &f32)| {
+            assert_eq!(target, -10.0 * record[1]);
+            -record[1] as usize
+        };
+        values.chunks_exact(2).zip(targets).map(place).collect()
+    }
+
+    #[test]
+    fn a_split_is_disjoint_and_covers_all() {
+        let (train, test) = records(101, 0.0).split(0.25, 7).unwrap();
+        assert_eq!((train.len(), test.len()), (76, 25));
+        let (train, test) = (places(&train), places(&test));
+        assert!(train.is_sorted() && test.is_sorted());
+        let mut all = [train, test].concat();
+        all.sort_unstable();
+        assert_eq!(all, (0..101).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_split_depends_on_the_seed_and_not_on_the_values() {
+        let split = |first, seed| places(&records(101, first).split(0.25, seed).unwrap().1);
+        assert_eq!(split(0.0, 7), split(0.0, 7));
+        assert_eq!(split(0.0, 7), split(1e6, 7));
+        assert_ne!(split(0.0, 7), split(0.0, 8));
+    }
+
+    #[test]
+    fn every_place_is_held_back_equally_often() {
+        let mut counts = [0_u32; 10];
+        for seed in 0..4000 {
+            for place in places(&records(10, 0.0).split(0.3, seed).unwrap().1) {
+                counts[place] += 1;
+            }
+        }
+        // 4000 draws at 0.3: mean 1200, standard deviation 29; five of them on each side.
+        assert!(counts.iter().all(|count| (1055..=1345).contains(count)), "{counts:?}");
+    }
+
+    #[test]
+    fn a_fraction_that_leaves_a_part_empty_is_refused() {
+        for fraction in [0.0, 1.0, -0.1, 1.5, f64::NAN, f64::INFINITY] {
+            let error = records(10, 0.0).split(fraction, 0).unwrap_err();
+            assert_eq!(error.to_string(), format!("test fraction must be in (0, 1), got {fraction}"));
+        }
+        for (count, fraction) in [(10, 0.01), (10, 0.99), (1, 0.5)] {
+            let error = records(count, 0.0).split(fraction, 0).unwrap_err().to_string();
+            assert!(error.contains(&format!("1 of {count} records")), "{error}");
+        }
+    }
+
+    #[test]
+    fn debug_shows_no_values() {
+        let shown = format!("{:?}", records(3, 4711.0));
+        assert_eq!(shown, "Dataset { records: 3, shape: Features(2), labels: \"1 numbers\", .. }");
+    }
+
+    #[test]
+    fn no_records_and_too_many_values_are_refused() {
+        let error = Dataset::new("a.csv", Shape::Features(2), vec![], Labels::Absent).unwrap_err();
+        assert_eq!(error.to_string(), "a.csv: there are no records");
+        assert!(check_size(|| "a.csv".to_owned(), MOST_VALUES).is_ok());
+        let error = check_size(|| "a.csv".to_owned(), MOST_VALUES + 1).unwrap_err().to_string();
+        assert!(error.starts_with("a.csv: more than 2147483648 values"), "{error}");
+        assert!(check_classes(1).is_err() && check_classes(MOST_CLASSES + 1).is_err());
+    }
+}

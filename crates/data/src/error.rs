@@ -1,0 +1,120 @@
+//! Everything that can go wrong when records are read.
+
+use thiserror::Error;
+
+/// Why a file, a schema or a question was refused.
+///
+/// The message has the place, the value and what is permitted; [`hint`](Self::hint) has the cure. A value quoted here is
+/// private: the message is for the owner of the data.
+#[derive(Debug, Clone, PartialEq, Error)]
+#[non_exhaustive]
+pub enum DataError {
+    /// A value that its column, array or file does not permit.
+    #[error("{place}: must be {permitted}, got {got}")]
+    Value {
+        /// The file, and where in it.
+        place: String,
+        /// What is permitted there.
+        permitted: String,
+        /// What was found, at most 40 characters of it.
+        got: String,
+        /// The cure.
+        hint: String,
+    },
+    /// A file that is not what it should be, or cannot be read.
+    #[error("{place}: {problem}")]
+    File {
+        /// The file, and where in it.
+        place: String,
+        /// What is wrong.
+        problem: String,
+        /// The cure.
+        hint: String,
+    },
+    /// A schema that contradicts itself.
+    #[error("{place}: {problem}")]
+    Schema {
+        /// The schema's file.
+        place: String,
+        /// What is wrong.
+        problem: String,
+        /// The cure.
+        hint: String,
+    },
+    /// A parameter outside of its permitted range, or missing.
+    #[error("{what} must be {permitted}, got {got}")]
+    Setting {
+        /// The parameter.
+        what: &'static str,
+        /// The permitted range.
+        permitted: String,
+        /// What was given.
+        got: String,
+        /// The cure.
+        hint: String,
+    },
+}
+
+impl DataError {
+    /// What to do about it.
+    pub fn hint(&self) -> &str {
+        match self {
+            Self::Value { hint, .. }
+            | Self::File { hint, .. }
+            | Self::Schema { hint, .. }
+            | Self::Setting { hint, .. } => hint,
+        }
+    }
+
+    pub(crate) fn value(
+        place: impl Into<String>,
+        permitted: impl Into<String>,
+        got: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> DataError {
+        let (place, permitted) = (place.into(), permitted.into());
+        DataError::Value { place, permitted, got: got.into(), hint: hint.into() }
+    }
+
+    pub(crate) fn file(
+        place: impl Into<String>,
+        problem: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> DataError {
+        DataError::File { place: place.into(), problem: problem.into(), hint: hint.into() }
+    }
+
+    pub(crate) fn schema(
+        place: impl Into<String>,
+        problem: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> DataError {
+        DataError::Schema { place: place.into(), problem: problem.into(), hint: hint.into() }
+    }
+}
+
+/// The most characters of a private value that an error shows.
+const SHOWN: usize = 40;
+
+/// A value as errors show it: cut, and without characters that would move a terminal's cursor.
+pub(crate) fn quoted(value: &[u8]) -> String {
+    // A character has at most 4 bytes, so this cut loses none that is shown.
+    let text = String::from_utf8_lossy(&value[..value.len().min(4 * (SHOWN + 1))]);
+    let shown: String = text.chars().take(SHOWN).flat_map(char::escape_debug).collect();
+    let rest = if text.chars().count() > SHOWN { "..." } else { "" };
+    format!("`{shown}{rest}`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quoted_value_is_cut_and_escaped() {
+        assert_eq!(quoted(b""), "``");
+        assert_eq!(quoted(b"\x1b[2Jx"), "`\\u{1b}[2Jx`");
+        assert_eq!(quoted(&[b'a'; 40]), format!("`{}`", "a".repeat(40)));
+        assert_eq!(quoted(&[b'a'; 1000]), format!("`{}...`", "a".repeat(40)));
+        assert_eq!(quoted("ä".repeat(1000).as_bytes()), format!("`{}...`", "ä".repeat(40)));
+    }
+}

@@ -1,0 +1,95 @@
+//! One field of a table, read by its column's description.
+
+use std::collections::HashMap;
+
+use crate::schema::{Category, Number, Unknown};
+
+/// Why a field was refused.
+pub(crate) struct Refused {
+    pub(crate) permitted: String,
+    pub(crate) hint: &'static str,
+}
+
+/// The place of each value of a category.
+pub(crate) struct Vocabulary<'a> {
+    category: &'a Category,
+    places: HashMap<&'a [u8], usize>,
+}
+
+impl<'a> Vocabulary<'a> {
+    pub(crate) fn new(category: &'a Category) -> Vocabulary<'a> {
+        let places = category.values.iter().enumerate().map(|(place, value)| (value.as_bytes(), place));
+        Vocabulary { category, places: places.collect() }
+    }
+
+    /// The public names.
+    pub(crate) fn names(&self) -> &'a [String] {
+        &self.category.values
+    }
+
+    /// The place of a value; none if it is missing, or unknown and ignored.
+    pub(crate) fn place(&self, text: &[u8], missing: &[String]) -> Result<Option<usize>, Refused> {
+        match self.places.get(text) {
+            Some(&place) => Ok(Some(place)),
+            None if missing.iter().any(|value| value.as_bytes() == text) => Ok(None),
+            None if self.category.unknown == Unknown::Ignore => Ok(None),
+            None => Err(self.refused("the vocabulary is public: add the value, or unknown = \"ignore\"")),
+        }
+    }
+
+    /// The class of a value; a target is never missing.
+    pub(crate) fn class(&self, text: &[u8]) -> Result<u32, Refused> {
+        // There are at most 2^16 classes.
+        self.places.get(text).map(|&place| place as u32).ok_or_else(|| {
+            self.refused("classes are public and must be declared; they are never derived from the records")
+        })
+    }
+
+    fn refused(&self, hint: &'static str) -> Refused {
+        Refused { permitted: format!("one of {}", listed(&self.category.values)), hint }
+    }
+}
+
+/// Any number, finite or not.
+pub(crate) fn parse(text: &[u8]) -> Option<f64> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// Reads a number and scales it.
+pub(crate) fn number_of(text: &[u8], number: &Number, missing: &[String]) -> Result<f32, Refused> {
+    let refused = |hint| Err(Refused { permitted: "a finite number".to_owned(), hint });
+    if missing.iter().any(|value| value.as_bytes() == text) {
+        return match number.missing {
+            Some(value) => Ok(value),
+            None => refused(
+                "a schema may give the column `missing`, a public value that stands for it, after scaling",
+            ),
+        };
+    }
+    let Some(value) = parse(text) else {
+        return refused(
+            "a schema describes columns that are no numbers; their vocabulary is public and never derived from the \
+             records",
+        );
+    };
+    if !value.is_finite() {
+        return refused("a schema may count it as `missing`");
+    }
+    let value = number.clip.map_or(value, |[low, high]| value.clamp(low, high));
+    let scaled = ((value - number.center) / number.scale) as f32;
+    if !scaled.is_finite() {
+        return refused(
+            "after scaling it exceeds single precision; a schema can clip it or give it a larger scale",
+        );
+    }
+    Ok(scaled)
+}
+
+/// The first few of public names.
+pub(crate) fn listed(names: &[String]) -> String {
+    let mut list = names.iter().take(12).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    if names.len() > 12 {
+        list += &format!(" and {} more", names.len() - 12);
+    }
+    list
+}

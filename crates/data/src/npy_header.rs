@@ -1,0 +1,230 @@
+//! The header of an NPY array: `{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }`.
+
+use std::io::Read;
+
+use crate::error::{DataError, quoted};
+use crate::input::{fill, unreadable};
+
+/// The longest header that is read; NumPy writes some hundred bytes.
+const LONGEST: usize = 1 << 16;
+
+/// What an array says about itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) dtype: Dtype,
+    pub(crate) shape: Vec<usize>,
+    /// Where the values begin.
+    pub(crate) start: u64,
+}
+
+/// A type of numbers: its kind, its bytes and their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Dtype {
+    pub(crate) kind: Kind,
+    pub(crate) size: usize,
+    big: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Bool,
+    Signed,
+    Unsigned,
+    Float,
+}
+
+impl Dtype {
+    fn parse(descr: &str) -> Option<Dtype> {
+        let (order, rest) = (descr.get(..1)?, descr.get(1..)?);
+        let big = match order {
+            "<" | "|" => false,
+            ">" => true,
+            _ => return None,
+        };
+        let (kind, size) = match rest {
+            "b1" => (Kind::Bool, 1),
+            "i1" => (Kind::Signed, 1),
+            "i2" => (Kind::Signed, 2),
+            "i4" => (Kind::Signed, 4),
+            "i8" => (Kind::Signed, 8),
+            "u1" => (Kind::Unsigned, 1),
+            "u2" => (Kind::Unsigned, 2),
+            "u4" => (Kind::Unsigned, 4),
+            "u8" => (Kind::Unsigned, 8),
+            "f4" => (Kind::Float, 4),
+            "f8" => (Kind::Float, 8),
+            _ => return None,
+        };
+        Some(Dtype { kind, size, big })
+    }
+
+    /// One number. Whole numbers beyond 2^53 are rounded, as they are in single precision anyway.
+    pub(crate) fn decode(self, bytes: &[u8]) -> f64 {
+        let mut word = [0; 8];
+        for (place, byte) in word.iter_mut().enumerate().take(self.size) {
+            *byte = bytes[if self.big { self.size - 1 - place } else { place }];
+        }
+        let bits = u64::from_le_bytes(word);
+        match (self.kind, self.size) {
+            (Kind::Float, 4) => f64::from(f32::from_bits(bits as u32)),
+            (Kind::Float, _) => f64::from_bits(bits),
+            (Kind::Signed, size) => {
+                // Moves the sign to the top and back.
+                let unused = 64 - 8 * size as u32;
+                ((bits << unused) as i64 >> unused) as f64
+            }
+            (Kind::Unsigned | Kind::Bool, _) => bits as f64,
+        }
+    }
+}
+
+/// Reads a header and leaves the source at the first value.
+pub(crate) fn read(file: &str, source: &mut dyn Read) -> Result<Header, DataError> {
+    let mut begin = [0; 12];
+    let got = fill(source, &mut begin[..10]).map_err(|error| unreadable(file, &error))?;
+    let refuse = |at: usize, problem: String, hint: &str| {
+        Err(DataError::file(format!("{file}, byte {at}"), problem, hint))
+    };
+    let truncated =
+        |at| refuse(at, "the file ends here, within its header".to_owned(), "write it again with numpy.save");
+    if got >= 6 && begin[..6] != *b"\x93NUMPY" {
+        return refuse(0, "is no NPY array".to_owned(), "write it with numpy.save or numpy.savez");
+    }
+    if got < 10 {
+        return truncated(got);
+    }
+    let mut start = 10;
+    let length = match begin[6] {
+        1 => usize::from(u16::from_le_bytes([begin[8], begin[9]])),
+        2 | 3 => {
+            let more = fill(source, &mut begin[10..]).map_err(|error| unreadable(file, &error))?;
+            if more < 2 {
+                return truncated(10 + more);
+            }
+            start = 12;
+            u32::from_le_bytes([begin[8], begin[9], begin[10], begin[11]]) as usize
+        }
+        version => {
+            let problem = format!("version {version} of the NPY format; 1 to 3 are read");
+            return refuse(6, problem, "write it with a common NumPy");
+        }
+    };
+    if length > LONGEST {
+        let problem = format!("a header of {length} bytes; at most {LONGEST} are read");
+        return refuse(8, problem, "arrays of plain numbers need no more; this one is structured or damaged");
+    }
+    let mut text = vec![0; length];
+    let got = fill(source, &mut text).map_err(|error| unreadable(file, &error))?;
+    if got < length {
+        return truncated(start + got);
+    }
+    let Some(fields) = Fields::parse(&String::from_utf8_lossy(&text)) else {
+        let problem =
+            "the header is not of the form {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4)}";
+        return refuse(start, problem.to_owned(), "structured arrays are not read; save plain numbers");
+    };
+    let Some(dtype) = Dtype::parse(&fields.descr) else {
+        let problem = format!("the type {} is not read", quoted(fields.descr.as_bytes()));
+        return refuse(
+            start,
+            problem,
+            "permitted are bool, float32, float64 and whole numbers of 8 to 64 bits",
+        );
+    };
+    if fields.fortran_order && fields.shape.len() > 1 {
+        let hint = "save numpy.ascontiguousarray(...) of it";
+        return refuse(
+            start,
+            "the array is in Fortran's order, records must lie one after another".to_owned(),
+            hint,
+        );
+    }
+    Ok(Header { dtype, shape: fields.shape, start: (start + length) as u64 })
+}
+
+/// The entries of a header.
+struct Fields {
+    descr: String,
+    fortran_order: bool,
+    shape: Vec<usize>,
+}
+
+impl Fields {
+    fn parse(text: &str) -> Option<Fields> {
+        let mut rest = text.trim().strip_prefix('{')?.strip_suffix('}')?.trim();
+        let (mut descr, mut fortran_order, mut shape) = (None, None, None);
+        while !rest.is_empty() {
+            let (key, after) = string(rest)?;
+            rest = after.trim_start().strip_prefix(':')?.trim_start();
+            match key {
+                "descr" => {
+                    let (value, after) = string(rest)?;
+                    descr = Some(value.to_owned());
+                    rest = after;
+                }
+                "fortran_order" => {
+                    let value = rest.starts_with("True");
+                    rest = rest.strip_prefix(if value { "True" } else { "False" })?;
+                    fortran_order = Some(value);
+                }
+                "shape" => {
+                    let (inside, after) = rest.strip_prefix('(')?.split_once(')')?;
+                    // NumPy writes `(3,)` for one dimension; old versions wrote `3L`.
+                    let sizes = inside.split(',').map(|size| size.trim().trim_end_matches('L'));
+                    let sizes = sizes.filter(|size| !size.is_empty()).map(|size| size.parse().ok());
+                    shape = Some(sizes.collect::<Option<Vec<usize>>>()?);
+                    rest = after;
+                }
+                _ => return None,
+            }
+            rest = rest.trim_start();
+            rest = rest.strip_prefix(',').unwrap_or(rest).trim_start();
+        }
+        Some(Fields { descr: descr?, fortran_order: fortran_order?, shape: shape? })
+    }
+}
+
+/// A Python string without escapes, and what follows it.
+fn string(text: &str) -> Option<(&str, &str)> {
+    let quote = text.chars().next().filter(|quote| matches!(quote, '\'' | '"'))?;
+    text[1..].split_once(quote)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_every_type_are_decoded() {
+        let decode = |descr, bytes: &[u8]| Dtype::parse(descr).unwrap().decode(bytes);
+        assert_eq!(decode("<f4", &(-1.5_f32).to_le_bytes()), -1.5);
+        assert_eq!(decode(">f4", &(-1.5_f32).to_be_bytes()), -1.5);
+        assert_eq!(decode("<f8", &1e300_f64.to_le_bytes()), 1e300);
+        assert_eq!(decode(">f8", &1e300_f64.to_be_bytes()), 1e300);
+        assert_eq!(decode("|i1", &(-2_i8).to_le_bytes()), -2.0);
+        assert_eq!(decode("<i2", &(-300_i16).to_le_bytes()), -300.0);
+        assert_eq!(decode(">i4", &(-70_000_i32).to_be_bytes()), -70_000.0);
+        assert_eq!(decode("<i8", &i64::MIN.to_le_bytes()), i64::MIN as f64);
+        assert_eq!(decode("|u1", &[255]), 255.0);
+        assert_eq!(decode(">u2", &[1, 0]), 256.0);
+        assert_eq!(decode("<u4", &u32::MAX.to_le_bytes()), f64::from(u32::MAX));
+        assert_eq!(decode("<u8", &u64::MAX.to_le_bytes()), u64::MAX as f64);
+        assert_eq!(decode("|b1", &[1]), 1.0);
+        for descr in ["", "<", "<f2", "|O", "<U3", "=f4", "é4", "<c8"] {
+            assert_eq!(Dtype::parse(descr), None);
+        }
+    }
+
+    #[test]
+    fn headers_are_read_in_any_order_and_spacing() {
+        let fields = Fields::parse("{\"shape\":(3L , 4),'fortran_order': True,'descr':'>i8'}  \n").unwrap();
+        assert_eq!((fields.descr.as_str(), fields.fortran_order, fields.shape), (">i8", true, vec![3, 4]));
+        let fields = Fields::parse("{'descr': '<f4', 'fortran_order': False, 'shape': (), }").unwrap();
+        assert!(fields.shape.is_empty());
+        for text in
+            ["", "{", "{}", "{'descr'}", "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }"]
+        {
+            assert!(Fields::parse(text).is_none());
+        }
+    }
+}

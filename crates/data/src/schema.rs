@@ -1,0 +1,396 @@
+//! The public description of a table: what its columns are, and what they may contain.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::dataset::{MOST_CLASSES, MOST_VALUES, numbered};
+use crate::error::DataError;
+use crate::input::unreadable;
+
+/// The public description of a table, as a TOML file.
+///
+/// Features come in the order of the schema: one for each `number`, one for each value of each `category`. The target is one
+/// of the columns: a category is a class, a number is predicted as a number, scaled as any other.
+///
+/// # Guarantees
+///
+/// Deserialised schemas are checked. Nothing in a schema comes from the records; write bounds, scales and vocabularies from
+/// what is known without them.
+///
+/// ```
+/// let schema = sordino_data::Schema::parse("people.toml", r#"
+///     target = "income"          # a name, or a number from 1 if there is no header
+///     # header = true            # these are the defaults
+///     # delimiter = ","
+///     # missing = ["", "?", "NA"]
+///
+///     [[columns]]
+///     name = "age"
+///     type = "number"            # (x - center) / scale
+///     clip = [0, 100]            # bounds x before it is scaled
+///     center = 40.0
+///     scale = 20.0
+///     missing = 0.0              # stands for a missing value, after scaling; without it that is an error
+///
+///     [[columns]]
+///     name = "colour"
+///     type = "category"          # one feature for each value; a missing one is all zeros
+///     values = ["red", "green"]
+///     unknown = "ignore"         # all zeros too; without it an unknown value is an error
+///
+///     [[columns]]
+///     name = "id"
+///     type = "ignore"
+///
+///     [[columns]]
+///     name = "income"
+///     type = "category"
+///     values = ["low", "high"]
+/// "#)?;
+/// assert_eq!(schema.features(), 3);
+/// # Ok::<(), sordino_data::DataError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Draft")]
+pub struct Schema {
+    pub(crate) header: bool,
+    delimiter: char,
+    pub(crate) missing: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<Reference>,
+    pub(crate) columns: Vec<Column>,
+}
+
+/// A schema as it is written, before it is checked.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Draft {
+    #[serde(default = "yes")]
+    header: bool,
+    #[serde(default = "comma")]
+    delimiter: char,
+    #[serde(default = "blanks")]
+    missing: Vec<String>,
+    target: Option<Reference>,
+    columns: Vec<Column>,
+}
+
+/// A column, by its name or by its number from 1.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged, expecting = "a column's name, or its number from 1")]
+enum Reference {
+    Number(usize),
+    Name(String),
+}
+
+/// What a column is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub(crate) enum Column {
+    Number(Number),
+    Category(Category),
+    Ignore(Ignored),
+}
+
+/// A number, scaled to `(clip(x) - center) / scale`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Number {
+    name: String,
+    #[serde(default)]
+    pub(crate) center: f64,
+    #[serde(default = "one")]
+    pub(crate) scale: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) clip: Option<[f64; 2]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) missing: Option<f32>,
+}
+
+/// One of a public vocabulary.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Category {
+    name: String,
+    pub(crate) values: Vec<String>,
+    #[serde(default, skip_serializing_if = "Unknown::is_error")]
+    pub(crate) unknown: Unknown,
+}
+
+/// What becomes of a value outside of the vocabulary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Unknown {
+    #[default]
+    Error,
+    Ignore,
+}
+
+impl Unknown {
+    fn is_error(&self) -> bool {
+        *self == Unknown::Error
+    }
+}
+
+/// A column that is not read.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Ignored {
+    name: String,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn comma() -> char {
+    ','
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+fn blanks() -> Vec<String> {
+    ["", "?", "NA"].map(str::to_owned).to_vec()
+}
+
+impl Column {
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Column::Number(Number { name, .. })
+            | Column::Category(Category { name, .. })
+            | Column::Ignore(Ignored { name }) => name,
+        }
+    }
+
+    /// The features that it becomes.
+    pub(crate) fn width(&self) -> usize {
+        match self {
+            Column::Number(_) => 1,
+            Column::Category(category) => category.values.len(),
+            Column::Ignore(_) => 0,
+        }
+    }
+
+    fn check(&self) -> Result<(), Problem> {
+        let refuse = |problem: String, hint| Err((format!("column `{}`: {problem}", self.name()), hint));
+        match self {
+            Column::Ignore(_) => {}
+            Column::Number(number) => {
+                if !number.center.is_finite() {
+                    return refuse(
+                        format!("center must be finite, got {}", number.center),
+                        "leave it out for 0",
+                    );
+                }
+                if !number.scale.is_finite() || number.scale == 0.0 {
+                    let problem = format!("scale must be finite and not 0, got {}", number.scale);
+                    return refuse(problem, "leave it out for 1");
+                }
+                if let Some([low, high]) = number.clip
+                    && !(low.is_finite() && high.is_finite() && low < high)
+                {
+                    let problem =
+                        format!("clip must be two finite numbers, the lower first, got [{low}, {high}]");
+                    return refuse(problem, "leave it out for no bounds");
+                }
+                if let Some(missing) = number.missing
+                    && !missing.is_finite()
+                {
+                    let problem = format!("missing must be a finite number, got {missing}");
+                    return refuse(
+                        problem,
+                        "it stands for a missing value, after scaling: 0.0 is the center",
+                    );
+                }
+            }
+            Column::Category(category) => {
+                if category.values.is_empty() {
+                    return refuse(
+                        "values must not be empty".to_owned(),
+                        "list the public vocabulary; it is never derived from the records",
+                    );
+                }
+                let mut seen = HashSet::new();
+                for value in &category.values {
+                    if value.trim_ascii() != value {
+                        let problem = format!("the value {value:?} begins or ends with a space");
+                        return refuse(problem, "spaces around a value are not read; leave them out");
+                    }
+                    if !seen.insert(value) {
+                        let problem = format!("the value {value:?} is listed twice");
+                        return refuse(problem, "a vocabulary lists each value once");
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is wrong with a schema, and the cure.
+type Problem = (String, &'static str);
+
+impl Schema {
+    /// Reads a schema's file.
+    ///
+    /// # Errors
+    ///
+    /// Refuses what is not TOML, unknown keys and types, and whatever contradicts itself, by its line or its column.
+    pub fn read(path: &Path) -> Result<Schema, DataError> {
+        let file = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|error| unreadable(&file, &error))?;
+        Schema::parse(&file, &text)
+    }
+
+    /// Reads a schema; `file` is its name in errors.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Schema::read`].
+    pub fn parse(file: &str, text: &str) -> Result<Schema, DataError> {
+        let draft: Draft = toml::from_str(text).map_err(|error| {
+            let place = match error.span().filter(|span| span.start > 0) {
+                Some(span) => format!("{file}, line {}", 1 + text[..span.start].matches('\n').count()),
+                None => file.to_owned(),
+            };
+            let hint = "a schema has header, delimiter, missing, target and [[columns]] with a name and a type: \
+                        number (center, scale, clip, missing), category (values, unknown) or ignore";
+            DataError::schema(place, error.message().trim().replace('\n', ", "), hint)
+        })?;
+        draft.check().map_err(|(problem, hint)| DataError::schema(file, problem, hint))
+    }
+
+    /// All columns are numbers as they are, but for the target if it has classes.
+    pub(crate) fn numbers(
+        file: &str,
+        header: bool,
+        delimiter: u8,
+        names: &[String],
+        target: Option<(usize, Option<usize>)>,
+    ) -> Result<Schema, DataError> {
+        let column = |(place, name): (usize, &String)| match target {
+            Some((target, Some(classes))) if target == place => Column::Category(Category {
+                name: name.clone(),
+                values: numbered(classes),
+                unknown: Unknown::Error,
+            }),
+            _ => Column::Number(Number {
+                name: name.clone(),
+                center: 0.0,
+                scale: 1.0,
+                clip: None,
+                missing: None,
+            }),
+        };
+        let draft = Draft {
+            header,
+            delimiter: char::from(delimiter),
+            missing: blanks(),
+            target: target.map(|(place, _)| Reference::Number(place + 1)),
+            columns: names.iter().enumerate().map(column).collect(),
+        };
+        draft.check().map_err(|(problem, hint)| DataError::file(file, problem, hint))
+    }
+
+    /// The number of features that a record becomes: one for each number, one for each value of each category.
+    pub fn features(&self) -> usize {
+        let target = self.target_place(None);
+        let features = self.columns.iter().enumerate().filter(|&(place, _)| Some(place) != target);
+        features.map(|(_, column)| column.width()).sum()
+    }
+
+    pub(crate) fn delimiter(&self) -> u8 {
+        // Checked to be ASCII.
+        self.delimiter as u8
+    }
+
+    /// The place of the target: the column of this name or, without header, of this number; or else the schema's own.
+    pub(crate) fn target_place(&self, other: Option<&str>) -> Option<usize> {
+        let by_name = |name: &str| self.columns.iter().position(|column| column.name() == name);
+        let by_number = |number: usize| number.checked_sub(1).filter(|&place| place < self.columns.len());
+        match (other, &self.target) {
+            (Some(name), _) => by_name(name).or_else(|| name.parse().ok().and_then(by_number)),
+            (None, Some(Reference::Name(name))) => by_name(name),
+            (None, Some(Reference::Number(number))) => by_number(*number),
+            (None, None) => None,
+        }
+    }
+
+    /// Checks that this column can be a target.
+    pub(crate) fn check_target(&self, place: usize) -> Result<(), Problem> {
+        let column = &self.columns[place];
+        let refuse = |problem: &str, hint| Err((format!("the target `{}` {problem}", column.name()), hint));
+        match column {
+            Column::Ignore(_) => refuse("is ignored", "its type must be category or number"),
+            Column::Category(category) if category.unknown == Unknown::Ignore => refuse(
+                "must not ignore unknown values",
+                "every record needs a class: remove `unknown`, or add a class for the rest",
+            ),
+            Column::Category(category) if !(2..=MOST_CLASSES).contains(&category.values.len()) => refuse(
+                &format!("must have 2 to {MOST_CLASSES} classes, got {}", category.values.len()),
+                "list every class in `values`; they are public and never derived from the records",
+            ),
+            Column::Number(number) if number.missing.is_some() => refuse(
+                "must not stand in for missing values",
+                "every record needs a target: remove `missing`",
+            ),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Draft {
+    fn check(self) -> Result<Schema, Problem> {
+        let Draft { header, delimiter, missing, target, columns } = self;
+        if !delimiter.is_ascii() || matches!(delimiter, '"' | '\n' | '\r') {
+            let problem =
+                format!("delimiter must be an ASCII character and no quote or line end, got {delimiter:?}");
+            return Err((problem, "\",\", \";\" and \"\\t\" are common"));
+        }
+        let mut names = HashSet::new();
+        for (place, column) in columns.iter().enumerate() {
+            if column.name().trim_ascii() != column.name() || column.name().is_empty() {
+                let problem = format!("column {} has the name {:?}", place + 1, column.name());
+                return Err((problem, "a name is not empty and has no spaces around it"));
+            }
+            if !names.insert(column.name()) {
+                let problem = format!("the name `{}` is used by two columns", column.name());
+                return Err((problem, "names must differ; describe each column once"));
+            }
+            column.check()?;
+        }
+        let schema = Schema { header, delimiter, missing, target, columns };
+        match (&schema.target, schema.target_place(None)) {
+            (Some(_), None) => return Err(no_target(&schema)),
+            (_, Some(place)) => schema.check_target(place)?,
+            (None, None) => {}
+        }
+        if !(1..=MOST_VALUES).contains(&schema.features()) {
+            let problem = format!("the columns become {} features; at least 1 is needed", schema.features());
+            return Err((problem, "describe a number or a category besides the target"));
+        }
+        Ok(schema)
+    }
+}
+
+fn no_target(schema: &Schema) -> Problem {
+    let target = match &schema.target {
+        Some(Reference::Name(name)) => format!("`{name}`"),
+        Some(Reference::Number(number)) => number.to_string(),
+        None => "none".to_owned(),
+    };
+    let problem = format!("the target {target} is none of the {} columns", schema.columns.len());
+    (problem, "describe it under [[columns]]: as a category with its classes, or as a number")
+}
+
+impl TryFrom<Draft> for Schema {
+    type Error = String;
+
+    fn try_from(draft: Draft) -> Result<Schema, String> {
+        draft.check().map_err(|(problem, hint)| format!("{problem} ({hint})"))
+    }
+}

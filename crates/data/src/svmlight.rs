@@ -1,0 +1,143 @@
+//! SVMLight and LIBSVM: `label index:value ...`, a line for each record, zeros left out.
+
+use std::io::{BufRead, Read};
+
+use sordino_nn::Shape;
+
+use crate::dataset::{Dataset, Labels, MOST_VALUES, check_classes, check_size, numbered};
+use crate::error::{DataError, quoted};
+use crate::input::unreadable;
+
+/// The longest line that is read.
+const LONGEST: u64 = 1 << 28;
+
+/// Reads records of `features` values; two classes unless more are declared.
+pub(crate) fn read(
+    file: &str,
+    mut source: impl BufRead,
+    features: Option<usize>,
+    classes: Option<usize>,
+    labelled: bool,
+) -> Result<Dataset, DataError> {
+    let features = check_features(features)?;
+    let declared = check_classes(classes.unwrap_or(2))?;
+    let mut values: Vec<f32> = Vec::new();
+    let mut labels = LabelReader { classes: declared, smallest: None };
+    let mut classes = Vec::new();
+    let mut line = Vec::new();
+    for number in 1_u64.. {
+        line.clear();
+        let read = (&mut source).take(LONGEST).read_until(b'\n', &mut line);
+        let place = || format!("{file}, line {number}");
+        match read.map_err(|error| unreadable(file, &error))? as u64 {
+            0 => break,
+            LONGEST => {
+                return Err(DataError::file(place(), "the line is too long", "is this the right file?"));
+            }
+            _ => {}
+        }
+        let text = line.split(|&byte| byte == b'#').next().unwrap_or_default();
+        let mut fields =
+            text.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty()).enumerate().peekable();
+        let Some(&(_, first)) = fields.peek() else { continue };
+        if labelled {
+            classes.push(labels.class(|| format!("{}, column 1 (label)", place()), first)?);
+        }
+        if labelled || !first.contains(&b':') {
+            fields.next();
+        }
+        let start = values.len();
+        check_size(place, start.saturating_add(features))?;
+        values.resize(start + features, 0.0);
+        let mut last = 0;
+        for (column, field) in fields {
+            let (index, value) = pair(field, last, features).map_err(|(permitted, hint)| {
+                DataError::value(
+                    format!("{}, column {}", place(), column + 1),
+                    permitted,
+                    quoted(field),
+                    hint,
+                )
+            })?;
+            values[start + index - 1] = value;
+            last = index;
+        }
+    }
+    let labels = match labelled {
+        true => Labels::Classes { classes, names: numbered(declared) },
+        false => Labels::Absent,
+    };
+    Dataset::new(file, Shape::Features(features), values, labels)
+}
+
+fn check_features(features: Option<usize>) -> Result<usize, DataError> {
+    match features {
+        Some(features) if (1..=MOST_VALUES).contains(&features) => Ok(features),
+        _ => Err(DataError::Setting {
+            what: "number of features",
+            permitted: format!("declared for SVMLight, as 1 to {MOST_VALUES}"),
+            got: features.map_or_else(|| "none".to_owned(), |features| features.to_string()),
+            hint: "it is public: the largest index that a record may have, not the largest that one has"
+                .to_owned(),
+        }),
+    }
+}
+
+/// `index:value` with an index beyond `last`.
+fn pair(field: &[u8], last: usize, features: usize) -> Result<(usize, f32), (String, &'static str)> {
+    let text = std::str::from_utf8(field).unwrap_or_default();
+    let Some((index, value)) = text.split_once(':') else {
+        return Err(("index:value".to_owned(), "a label comes first, pairs are separated by spaces"));
+    };
+    match index.parse() {
+        Ok(index) if index > last && index <= features => match value.parse::<f32>() {
+            Ok(value) if value.is_finite() => Ok((index, value)),
+            _ => Err(("index:value with a finite number".to_owned(), "leave out what is 0 or missing")),
+        },
+        Ok(0) => Err(("index:value with an index from 1".to_owned(), "add 1 to every index")),
+        Ok(index) if index <= last => {
+            Err((format!("index:value with an index above {last}"), "indexes ascend; an index is given once"))
+        }
+        Ok(_) => Err((
+            format!("index:value with an index of 1 to {features}"),
+            "the number of features is declared; it is public and never derived from the records",
+        )),
+        Err(_) => {
+            Err(("index:value with a whole number as index".to_owned(), "qid and the like are not read"))
+        }
+    }
+}
+
+/// Turns labels into classes: -1 and 1, or 0 and 1, or 0 to k - 1.
+struct LabelReader {
+    classes: usize,
+    /// The label of class 0 as this file writes it, once it is known.
+    smallest: Option<i64>,
+}
+
+impl LabelReader {
+    fn class(&mut self, place: impl FnOnce() -> String, text: &[u8]) -> Result<u32, DataError> {
+        let number = std::str::from_utf8(text).ok().and_then(|text| text.parse::<f64>().ok());
+        let refuse =
+            |permitted: String, hint: &str| Err(DataError::value(place(), permitted, quoted(text), hint));
+        match number.filter(|number| number.fract() == 0.0) {
+            Some(label @ (-1.0 | 0.0)) if self.classes == 2 => {
+                let label = label as i64;
+                if *self.smallest.get_or_insert(label) != label {
+                    let permitted = format!("{} or 1, as in the lines before", -1 - label);
+                    return refuse(permitted, "a file has labels of -1 and 1 or of 0 and 1, not of both");
+                }
+                Ok(0)
+            }
+            Some(label) if label >= 0.0 && label < self.classes as f64 => Ok(label as u32),
+            _ if self.classes == 2 => refuse(
+                "-1 or 1, or 0 or 1".to_owned(),
+                "declare the number of classes if there are more than 2; it is never derived from the labels",
+            ),
+            _ => refuse(
+                format!("a class of 0 to {}", self.classes - 1),
+                "the number of classes is declared, and never derived from the labels",
+            ),
+        }
+    }
+}

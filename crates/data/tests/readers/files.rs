@@ -1,0 +1,76 @@
+//! Small files, written for a test and removed after it.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use sordino_data::{DataError, Dataset, Source};
+use sordino_nn::{Inputs, Targets};
+
+/// A directory of its own.
+pub(crate) struct Directory(PathBuf);
+
+impl Directory {
+    pub(crate) fn new() -> Directory {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("sordino-data-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Directory(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.0.join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    /// An error's message without the directory's name.
+    pub(crate) fn message(&self, error: &DataError) -> String {
+        assert!(!error.hint().is_empty());
+        error.to_string().replace(&format!("{}/", self.0.display()), "")
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+pub(crate) fn source(path: impl Into<PathBuf>) -> Source {
+    Source { path: path.into(), ..Source::default() }
+}
+
+pub(crate) fn gzip(bytes: impl AsRef<[u8]>) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(bytes.as_ref()).unwrap();
+    encoder.finish().unwrap()
+}
+
+pub(crate) fn values(dataset: &Dataset) -> &[f32] {
+    match dataset.inputs() {
+        Inputs::Dense(values) => values,
+        _ => panic!("dense"),
+    }
+}
+
+pub(crate) fn classes(dataset: &Dataset) -> &[u32] {
+    match dataset.targets() {
+        Some(Targets::Classes(classes)) => classes,
+        _ => panic!("classes"),
+    }
+}
+
+pub(crate) fn numbers(dataset: &Dataset) -> (&[f32], usize) {
+    match dataset.targets() {
+        Some(Targets::Values { values, width }) => (values, width),
+        _ => panic!("numbers"),
+    }
+}

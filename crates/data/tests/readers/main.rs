@@ -1,0 +1,11 @@
+//! Every format from files, and every kind of file that is refused.
+#![expect(clippy::unwrap_used, reason = "the functions that tests share may fail as the tests may")]
+
+mod csv;
+mod files;
+mod idx;
+mod never_panics;
+mod npy;
+mod schema;
+mod source;
+mod svmlight;

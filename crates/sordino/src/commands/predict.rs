@@ -1,0 +1,98 @@
+//! `sordino predict`: applies a trained model to records.
+
+use std::{fmt::Write, path::PathBuf};
+
+use clap::Args;
+use sordino_data::Source;
+use sordino_nn::{Engine, Params};
+use sordino_train::{RunFolder, class_of, model_notes};
+
+use crate::{
+    experiment::source,
+    models::{Facts, Model},
+    problem::Problem,
+    settings::Settings,
+};
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// The folder of a run
+    #[arg(long, value_name = "DIR")]
+    run: PathBuf,
+    /// Records to predict, in the format of the run's data; labels are not needed
+    #[arg(long, value_name = "FILE")]
+    data: PathBuf,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
+    let folder = RunFolder::open(&arguments.run)?;
+    let settings = Settings::read(&folder.config())?;
+    let (facts, name) = (facts(&folder)?, settings.model.as_deref().unwrap_or("logistic"));
+    let model = Model::choose(name, settings.hidden.as_deref(), &facts)?;
+    let mut engine = Engine::new(model.network()?, model.loss)?;
+    let params = Params::load(engine.network().layout().clone(), &folder.model())?;
+    let features = settings.schema.is_none().then_some(facts.input.len());
+    let source = Source { path: arguments.data.clone(), features, ..source(&settings) };
+    let records = sordino_data::read_unlabelled(&source)?;
+    if records.shape() != facts.input {
+        return Err(Problem::refused(
+            format!(
+                "{} has records of {}, the model reads {}",
+                arguments.data.display(),
+                records.shape(),
+                facts.input
+            ),
+            "give records like those that the model was trained on",
+        ));
+    }
+    let all: Vec<usize> = (0..records.len()).collect();
+    let inputs = engine.unlabelled(records.inputs())?;
+    let outputs = engine.outputs(&params, &inputs, &all)?;
+    Ok(table(&facts, &outputs, engine.network().outputs()))
+}
+
+/// What the model was told about its data.
+fn facts(folder: &RunFolder) -> Result<Facts, Problem> {
+    let refused = |problem: &str| {
+        Problem::refused(
+            format!("{}: {problem}", folder.model().display()),
+            "give a folder in which `sordino train` has written a model",
+        )
+    };
+    let notes = model_notes(folder)?;
+    let text = notes.get("facts").ok_or_else(|| refused("does not say what it reads"))?;
+    serde_json::from_str(text).map_err(|error| refused(&error.to_string()))
+}
+
+/// CSV with a line for each record: the class and its probability, or the number.
+fn table(facts: &Facts, outputs: &[f32], width: usize) -> String {
+    let mut text =
+        String::from(if facts.classes.is_empty() { "prediction\n" } else { "prediction,probability\n" });
+    for outputs in outputs.chunks_exact(width) {
+        let written = if facts.classes.is_empty() {
+            writeln!(text, "{}", outputs[0])
+        } else {
+            let class = class_of(outputs) as usize;
+            writeln!(text, "{},{:.4}", quoted(&facts.classes[class]), probability(outputs, class))
+        };
+        written.expect("writing to a string");
+    }
+    text
+}
+
+/// The softmax, or for one output the logistic function.
+fn probability(outputs: &[f32], class: usize) -> f64 {
+    let outputs: Vec<f64> = match outputs {
+        [only] => vec![0.0, f64::from(*only)],
+        _ => outputs.iter().copied().map(f64::from).collect(),
+    };
+    1.0 / outputs.iter().map(|output| (output - outputs[class]).exp()).sum::<f64>()
+}
+
+/// A name as a field of CSV.
+fn quoted(name: &str) -> String {
+    match name.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", name.replace('"', "\"\"")),
+        false => name.to_owned(),
+    }
+}

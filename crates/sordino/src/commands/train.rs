@@ -1,0 +1,132 @@
+//! `sordino train`: a private model in one command.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use clap::Args;
+use sordino_train::{Ending, Run, RunFolder, write_whole};
+
+use crate::{
+    experiment::Experiment, problem::Problem, progress::Progress, report::Report, settings::Settings,
+};
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    settings: Settings,
+    /// Settings from a TOML file, with the same names; flags go before it
+    #[arg(long, value_name = "FILE", help_heading = "Run")]
+    config: Option<PathBuf>,
+    /// A new folder for the run [default: runs/1, runs/2, ...]
+    #[arg(long, value_name = "DIR", help_heading = "Run")]
+    out: Option<PathBuf>,
+    /// Go on with a run that was stopped or killed
+    #[arg(long, value_name = "DIR", help_heading = "Run", conflicts_with_all = ["config", "out"])]
+    resume: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long, help_heading = "Run")]
+    json: bool,
+}
+
+/// Set by Ctrl-C and SIGTERM.
+static STOP: AtomicBool = AtomicBool::new(false);
+
+pub(crate) fn run(arguments: Arguments) -> Result<String, Problem> {
+    let json = arguments.json;
+    let (experiment, folder, resumed) = prepare(arguments)?;
+    let (model, settings) = (&experiment.model, &experiment.settings);
+    let run = Run {
+        folder: &folder,
+        network: &|| model.network(),
+        loss: model.loss,
+        records: &experiment.records,
+        test: experiment.test.as_ref(),
+        algorithm: &experiment.algorithm,
+        terms: &experiment.terms,
+        expected_batch_size: experiment.expected_batch_size,
+        learning: &experiment.learning,
+        seed: settings.seed,
+        measure_every: experiment.measure_every,
+        checkpoint_every: experiment.checkpoint_every,
+        notes: &experiment.notes(),
+    };
+    listen();
+    let mut progress = Progress::new(experiment.terms.steps());
+    let ending = match resumed {
+        false => run.begin(&STOP, &mut progress),
+        true => run.resume(&STOP, &mut progress),
+    };
+    progress.finish();
+    let Ending { score, account, finished, seconds } = ending?;
+    let report = Report { settings, account: &account, score, seconds: Some(seconds), folder: folder.path() };
+    let text = if json { report.json()? } else { report.text()? };
+    if finished {
+        return Ok(text);
+    }
+    print!("{text}");
+    eprintln!("\nstopped; go on with: sordino train --resume {}", folder.path().display());
+    process::exit(130)
+}
+
+fn prepare(arguments: Arguments) -> Result<(Experiment, RunFolder, bool), Problem> {
+    let Arguments { settings, config, out, resume, .. } = arguments;
+    if let Some(path) = resume {
+        if !settings.is_empty() {
+            return Err(Problem::refused(
+                "a resumed run keeps its settings",
+                "give --resume alone, or start a new run with --config and --out",
+            ));
+        }
+        let folder = RunFolder::open(&path)?;
+        let experiment = Experiment::prepare(Settings::read(&folder.config())?)?;
+        return Ok((experiment, folder, true));
+    }
+    let settings = match config {
+        Some(path) => settings.or(Settings::read(&path)?),
+        None => settings,
+    };
+    let experiment = Experiment::prepare(settings)?;
+    let folder = match out {
+        Some(path) => RunFolder::create(&path)?,
+        None => next_folder()?,
+    };
+    write_whole(&folder.config(), experiment.config().as_bytes())?;
+    Ok((experiment, folder, false))
+}
+
+/// The first of `runs/1`, `runs/2`, ... that does not exist.
+fn next_folder() -> Result<RunFolder, Problem> {
+    let runs = Path::new("runs");
+    let cannot = |error| {
+        Problem::refused(
+            format!("cannot make a folder in {}: {error}", runs.display()),
+            "choose one with --out",
+        )
+    };
+    fs::create_dir_all(runs).map_err(cannot)?;
+    for number in 1_u64.. {
+        let path = runs.join(number.to_string());
+        match fs::create_dir(&path) {
+            Ok(()) => return Ok(RunFolder::create(&path)?),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(cannot(error)),
+        }
+    }
+    unreachable!("numbers do not end")
+}
+
+/// The first Ctrl-C asks the run to stop after its step; the second ends the process.
+fn listen() {
+    let handler = || {
+        if STOP.swap(true, Ordering::Relaxed) {
+            process::exit(130);
+        }
+    };
+    if let Err(error) = ctrlc::set_handler(handler) {
+        eprintln!("warning: Ctrl-C will end the run at once, without a checkpoint: {error}");
+    }
+}

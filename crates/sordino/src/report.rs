@@ -1,0 +1,174 @@
+//! What a run was and what it guarantees, as text and as JSON.
+
+use std::path::Path;
+
+use serde::Serialize;
+use sordino_accounting::pld::GroupSize;
+use sordino_privacy::{Account, Standing};
+use sordino_train::Score;
+
+use crate::{
+    problem::Problem,
+    settings::{AlgorithmName, Settings},
+    statement::{grouped, json, protects, rounded_up, rows, status},
+};
+
+/// A run as a report shows it.
+pub(crate) struct Report<'a> {
+    pub(crate) settings: &'a Settings,
+    pub(crate) account: &'a Account,
+    pub(crate) score: Option<Score>,
+    pub(crate) seconds: Option<f64>,
+    pub(crate) folder: &'a Path,
+}
+
+/// The report as it appears in JSON.
+#[derive(Serialize)]
+struct ReportRecord<'a> {
+    test_accuracy: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    test_mean_squared_error: Option<f64>,
+    epsilon: Option<f64>,
+    delta: Option<f64>,
+    steps: u64,
+    algorithm: &'static str,
+    private: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_private_because: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seconds: Option<f64>,
+    finished: bool,
+    planned_steps: u64,
+    training_records: u64,
+    relation: Option<String>,
+    accountant: Option<&'static str>,
+    run: &'a Path,
+}
+
+impl Report<'_> {
+    /// One JSON object.
+    pub(crate) fn json(&self) -> Result<String, Problem> {
+        let (guarantee, why) = match self.account.standing()? {
+            Standing::Private(guarantee) => (Some(guarantee), None),
+            Standing::NotPrivate(why) => (None, Some(why)),
+        };
+        Ok(json(&ReportRecord {
+            test_accuracy: self.score.and_then(|score| score.accuracy),
+            test_mean_squared_error: self.score.and_then(|score| score.mean_squared_error),
+            epsilon: guarantee.map(|guarantee| guarantee.epsilon.get()),
+            delta: guarantee.map(|guarantee| guarantee.delta.get()),
+            steps: self.account.charged(),
+            algorithm: self.algorithm().name(),
+            private: guarantee.is_some(),
+            not_private_because: why,
+            seconds: self.seconds,
+            finished: self.account.is_closed(),
+            planned_steps: self.account.steps(),
+            training_records: self.account.records(),
+            relation: guarantee.map(|guarantee| guarantee.relation.to_string()),
+            accountant: guarantee.map(|guarantee| guarantee.accountant.name()),
+            run: self.folder,
+        }))
+    }
+
+    /// Text for a person.
+    pub(crate) fn text(&self) -> Result<String, Problem> {
+        let standing = self.account.standing()?;
+        let mut lines: Vec<(&str, String)> = Vec::new();
+        let headline = match &standing {
+            Standing::Private(guarantee) => format!(
+                "{} satisfies ({}, {})-differential privacy.",
+                self.subject(),
+                rounded_up(guarantee.epsilon.get()),
+                guarantee.delta
+            ),
+            Standing::NotPrivate(_) => format!("{} is NOT PRIVATE.", self.subject()),
+        };
+        if let Some(accuracy) = self.score.and_then(|score| score.accuracy) {
+            lines.push((
+                "accuracy",
+                format!("{:.2} % on the test set, which is treated as public", 100.0 * accuracy),
+            ));
+        }
+        if let Some(error) = self.score.and_then(|score| score.mean_squared_error) {
+            lines.push((
+                "error",
+                format!("{error:.4} mean squared, on the test set, which is treated as public"),
+            ));
+        }
+        match standing {
+            Standing::Private(guarantee) => {
+                lines.push(("epsilon", rounded_up(guarantee.epsilon.get())));
+                lines.push(("delta", self.delta(guarantee.delta.get())));
+                lines.push(("protects", protects(guarantee.relation, GroupSize::ONE)));
+                lines.push((
+                    "accountant",
+                    format!("{}: {}", guarantee.accountant, guarantee.accountant.description()),
+                ));
+                lines.push(("status", status(&guarantee)));
+            }
+            Standing::NotPrivate(why) => lines.push(("NOT PRIVATE", why)),
+        }
+        lines.push(("algorithm", self.training()));
+        lines.push(("steps", self.steps()));
+        if let Some(seconds) = self.seconds {
+            lines.push(("seconds", format!("{seconds:.1}")));
+        }
+        lines.push(("run", self.folder.display().to_string()));
+        Ok(format!("{headline}\n\n{}", rows(&lines)))
+    }
+
+    fn subject(&self) -> String {
+        let model = self.settings.model.as_deref().unwrap_or("model");
+        if self.account.is_closed() {
+            format!("This {model} model")
+        } else {
+            format!("This unfinished {model} model")
+        }
+    }
+
+    fn algorithm(&self) -> AlgorithmName {
+        self.settings.algorithm.unwrap_or(AlgorithmName::DpSgd)
+    }
+
+    fn delta(&self, delta: f64) -> String {
+        #[expect(clippy::cast_precision_loss, reason = "a count of records")]
+        let records = self.account.records() as f64;
+        let mut text = format!("{delta:e}");
+        if delta * records >= 1.0 {
+            text += &format!(
+                " (WEAK: above 1 / {} records, publishing somebody's record outright would be permitted)",
+                grouped(self.account.records())
+            );
+        }
+        text
+    }
+
+    fn training(&self) -> String {
+        let set = |value: Option<&str>| value.unwrap_or("?").to_owned();
+        let data = self.settings.data.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
+        format!(
+            "{} with {} on {} training records of {data}",
+            self.algorithm().name(),
+            set(self.settings.optimizer.as_deref()),
+            grouped(self.account.records())
+        )
+    }
+
+    fn steps(&self) -> String {
+        let (charged, planned) = (grouped(self.account.charged()), grouped(self.account.steps()));
+        let mut text = match self.account.is_closed() {
+            true => planned,
+            false => format!("{charged} of {planned} paid for"),
+        };
+        match self.account.times_resumed() {
+            0 => {}
+            1 => text += ", resumed once",
+            n => text += &format!(", resumed {n} times"),
+        }
+        if self.account.is_torn() {
+            text += "; the last line of the ledger is incomplete and counts as much as it may have paid for";
+        }
+        text
+    }
+}

@@ -1,0 +1,42 @@
+//! A run, looked at afterwards.
+
+use std::{collections::HashMap, fs};
+
+use sordino_privacy::Account;
+
+use crate::{Measurement, RunFolder, Score, TrainError, seal};
+
+/// What a run's folder says, after its ledger was checked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Inspection {
+    /// What the ledger says.
+    pub account: Account,
+    /// The last measurement, if there is one.
+    pub score: Option<Score>,
+    /// The seconds that the run took up to it, since it was last resumed.
+    pub seconds: Option<f64>,
+}
+
+/// Checks a run's ledger, line by line and against the weights, and reads its last measurement.
+///
+/// # Errors
+/// A ledger that was changed or cut, named.
+pub fn inspect(folder: &RunFolder) -> Result<Inspection, TrainError> {
+    let account = Account::read(&folder.ledger())?;
+    seal::verify(folder, &account)?;
+    let metrics = fs::read_to_string(folder.metrics()).unwrap_or_default();
+    let last: Option<Measurement> = metrics.lines().rev().find_map(|line| serde_json::from_str(line).ok());
+    Ok(Inspection {
+        account,
+        score: last.as_ref().map(|last| last.score),
+        seconds: last.as_ref().map(|last| last.seconds),
+    })
+}
+
+/// What was noted in the file of the weights.
+///
+/// # Errors
+/// No such file, or one that is not whole.
+pub fn model_notes(folder: &RunFolder) -> Result<HashMap<String, String>, TrainError> {
+    seal::read_notes(&folder.model())
+}
