@@ -181,7 +181,8 @@ impl Pace {
                 "leave it out, or use --sampling poisson",
             ));
         }
-        let batch_size = *settings.batch_size.get_or_insert(if full { records } else { 256.min(records) });
+        let default = if full { records } else { default_batch_size(records) };
+        let batch_size = *settings.batch_size.get_or_insert(default);
         if batch_size == 0 || batch_size > records {
             return Err(Problem::refused(
                 format!(
@@ -212,6 +213,12 @@ impl Pace {
     fn rate(&self, records: usize) -> Result<SamplingRate, Problem> {
         Ok(SamplingRate::new(self.batch_size / records as f64)?)
     }
+}
+
+/// A sixtieth of the records, up to a power of two, but at least 256: larger batches bear more signal for the same noise,
+/// smaller ones allow more steps.
+fn default_batch_size(records: u64) -> u64 {
+    (records / 60).next_power_of_two().max(256).min(records)
 }
 
 fn rule(settings: &mut Settings, layers: usize) -> Result<ClipRule, Problem> {
@@ -291,7 +298,7 @@ fn learning(settings: &mut Settings) -> Result<Learning, Problem> {
         )
     })?;
     optimizer.check()?;
-    let schedule = settings.schedule.get_or_insert_with(|| "constant".to_owned());
+    let schedule = settings.schedule.get_or_insert_with(|| "linear".to_owned());
     let schedule: Schedule = tagged(schedule).map_err(|problem| {
         Problem::refused(
             format!("schedule {schedule:?}: {problem}"),
@@ -299,7 +306,7 @@ fn learning(settings: &mut Settings) -> Result<Learning, Problem> {
         )
     })?;
     schedule.check()?;
-    let learning_rate = *settings.learning_rate.get_or_insert(10.0);
+    let learning_rate = *settings.learning_rate.get_or_insert(30.0);
     sordino_optim::Optimizer::check_learning_rate(learning_rate)?;
     if let Some(decay) = settings.average {
         sordino_optim::Average::new(decay)?;

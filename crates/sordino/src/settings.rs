@@ -81,16 +81,16 @@ pub(crate) struct Settings {
     /// Steps, in place of epochs
     #[arg(long, value_name = "T", help_heading = "Learning", allow_hyphen_values = true)]
     pub(crate) steps: Option<Steps>,
-    /// The expected size of a batch [default: 256]
+    /// The expected size of a batch [default: a sixtieth of the records, at least 256]
     #[arg(long, value_name = "B", help_heading = "Learning")]
     pub(crate) batch_size: Option<u64>,
-    /// The learning rate, for gradients divided by the expected batch size [default: 10]
+    /// The learning rate, for gradients divided by the expected batch size [default: 30]
     #[arg(long, value_name = "R", help_heading = "Learning", allow_hyphen_values = true)]
     pub(crate) learning_rate: Option<f64>,
     /// sgd, momentum, nesterov, adam, adamw, rmsprop or adagrad, with settings: adam,beta2=0.99 [default: sgd]
     #[arg(long, value_name = "NAME[,K=V]", help_heading = "Learning")]
     pub(crate) optimizer: Option<String>,
-    /// constant, step, cosine, linear or cyclic, with settings: step,every=100,factor=0.5 [default: constant]
+    /// constant, step, cosine, linear or cyclic, with settings: step,every=100,factor=0.5 [default: linear, down to 0]
     #[arg(long, value_name = "NAME[,K=V]", help_heading = "Learning")]
     pub(crate) schedule: Option<String>,
     /// Use an exponential average of the parameters with this decay, such as 0.99
