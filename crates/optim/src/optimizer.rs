@@ -58,14 +58,35 @@ impl Optimizer {
     }
 
     /// Moves the trainable `params` against a mean gradient: one that was [scaled](Release::scaled) by one over the
-    /// expected batch size, so that its noise is known.
+    /// expected batch size, so that its noise is known. Gives back the gradient's memory, for
+    /// [`Vault::reuse`](sordino_privacy::Vault::reuse).
+    ///
+    /// A sum without noise is not taken:
+    ///
+    /// ```compile_fail,E0308
+    /// use sordino_optim::Optimizer;
+    /// fn step(optimizer: &mut Optimizer, sum: sordino_privacy::Bounded<'_, Vec<f32>>, params: &mut [f32]) {
+    ///     optimizer.step(sum, 0.1, params);
+    /// }
+    /// ```
+    ///
+    /// Nor are numbers of unknown origin, `optimizer.step(vec![0.0], 0.1, params)`:
+    ///
+    /// ```compile_fail,E0308
+    /// use sordino_optim::Optimizer;
+    /// fn step(optimizer: &mut Optimizer, sum: Vec<f32>, params: &mut [f32]) {
+    ///     optimizer.step(sum, 0.1, params);
+    /// }
+    /// ```
     ///
     /// # Panics
     /// The gradient or `params` is not of the optimizer's dimension, or the learning rate is one that
     /// [`check_learning_rate`](Self::check_learning_rate) refuses.
-    pub fn step(&mut self, gradient: Release<Vec<f32>>, learning_rate: f64, params: &mut [f32]) {
+    pub fn step(&mut self, gradient: Release<Vec<f32>>, learning_rate: f64, params: &mut [f32]) -> Vec<f32> {
         let noise_std = gradient.noise_std();
-        self.advance(&mut gradient.into_inner(), noise_std, learning_rate, params);
+        let mut gradient = gradient.into_inner();
+        self.advance(&mut gradient, noise_std, learning_rate, params);
+        gradient
     }
 
     /// A step on a plain gradient, which is overwritten.

@@ -26,7 +26,7 @@ pub trait Gradients {
     /// The number of layers that can be clipped separately.
     fn layers(&self) -> usize;
 
-    /// Adds up the gradients of the chosen records: `sum` becomes the sum of `weight * gradient`.
+    /// Adds up the gradients of the chosen records: `sum` becomes the sum of `weight * gradient`, whatever it held before.
     ///
     /// `weigh` is called once for every record whose gradient is finite; without it every weight is 1. `seed` is fresh
     /// randomness for dropout.

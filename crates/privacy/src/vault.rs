@@ -21,6 +21,8 @@ pub struct Vault<G> {
     position: u64,
     steps_per_charge: u64,
     batch: Vec<usize>,
+    /// Memory of an earlier sum: fresh pages cost more than the noise.
+    spare: Vec<f32>,
 }
 
 impl<G: Gradients> Vault<G> {
@@ -57,13 +59,26 @@ impl<G: Gradients> Vault<G> {
 
     fn new(gradients: G, ledger: Ledger, randomness: Randomness) -> Self {
         let position = ledger.account().charged();
-        Self { gradients, ledger, randomness, position, steps_per_charge: 1, batch: Vec::new() }
+        Self {
+            gradients,
+            ledger,
+            randomness,
+            position,
+            steps_per_charge: 1,
+            batch: Vec::new(),
+            spare: Vec::new(),
+        }
     }
 
     /// Pays for this many steps at a time. More of them cost less time for syncing; when the process is killed, those that
     /// were paid for and not drawn are given up.
     pub fn charge_by(&mut self, steps: u64) {
         self.steps_per_charge = steps.max(1);
+    }
+
+    /// Takes memory that is no longer needed for the next sum.
+    pub fn reuse(&mut self, memory: Vec<f32>) {
+        self.spare = memory;
     }
 
     /// Takes the next step of the plan: charges it, draws its batch, and hands a [`Round`] to `f`.
@@ -181,9 +196,11 @@ impl<'r, G: Gradients> Round<'r, G> {
         at: &G::Point,
         weigh: Option<&Weigh<'_>>,
     ) -> Result<Vec<f32>, PrivacyError> {
-        let Vault { gradients, randomness, batch, .. } = &mut *self.vault;
+        let Vault { gradients, randomness, batch, spare, .. } = &mut *self.vault;
         let seed = randomness.streams().number(0).next_u64();
-        let mut sum = vec![0.0; gradients.dimension()];
+        // What it holds, an earlier release, is overwritten by the pass.
+        let mut sum = std::mem::take(spare);
+        sum.resize(gradients.dimension(), 0.0);
         let passed = gradients.pass(at, batch, weigh, seed, &mut sum);
         passed.map_err(|error| PrivacyError::Engine(Box::new(error)))?;
         Ok(sum)

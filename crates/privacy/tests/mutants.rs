@@ -213,7 +213,7 @@ impl Mechanism for Naive {
                 };
             let fresh: Vec<f64> = sum.iter().map(|_| StandardNormal.sample(&mut self.rng)).collect();
             let normal = if self.has(Bug::ReusesNoise) { kept.get_or_insert(fresh).clone() } else { fresh };
-            let grid = 2.0_f64.powi((task.multiplier * task.bound).log2().floor() as i32 - 26);
+            let grid = 2.0_f64.powi((task.multiplier * task.bound).log2().floor() as i32 - 22);
             let noised = |(v, n): (&f64, &f64)| match self.bug {
                 Some(Bug::FloatingNoise) => (v + std * n) as f32,
                 _ => (((v / grid).round() + (std * n / grid).round()) * grid) as f32,
@@ -303,7 +303,7 @@ fn noise_is_never_used_twice(mechanism: &mut dyn Mechanism) -> Result<(), String
 fn releases_lie_on_the_lattice(mechanism: &mut dyn Mechanism) -> Result<(), String> {
     let rows = vec![vec![0.1 / 3.0; 1000]; 3];
     let task = Task { multiplier: 1.0, ..Task::bare(rows) };
-    let step = 2.0_f64.powi(-26);
+    let step = 2.0_f64.powi(-22);
     let off = mechanism.releases(&task)[0].iter().filter(|v| (f64::from(**v) / step).fract() != 0.0).count();
     require(off == 0, || format!("{off} of 1000 numbers have digits below the lattice"))
 }

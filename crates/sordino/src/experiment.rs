@@ -306,7 +306,7 @@ fn learning(settings: &mut Settings) -> Result<Learning, Problem> {
         )
     })?;
     schedule.check()?;
-    let learning_rate = *settings.learning_rate.get_or_insert(30.0);
+    let learning_rate = *settings.learning_rate.get_or_insert(40.0);
     sordino_optim::Optimizer::check_learning_rate(learning_rate)?;
     if let Some(decay) = settings.average {
         sordino_optim::Average::new(decay)?;

@@ -29,6 +29,9 @@ struct ReportRecord<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     test_mean_squared_error: Option<f64>,
     epsilon: Option<f64>,
+    /// Of the steps paid for; a bound only if nothing that was released had a say in when the run stopped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    epsilon_so_far: Option<f64>,
     delta: Option<f64>,
     steps: u64,
     algorithm: &'static str,
@@ -52,10 +55,15 @@ impl Report<'_> {
             Standing::Private(guarantee) => (Some(guarantee), None),
             Standing::NotPrivate(why) => (None, Some(why)),
         };
+        let so_far = match (self.account.is_closed(), self.account.standing_after(self.account.charged())?) {
+            (false, Standing::Private(guarantee)) => Some(guarantee.epsilon.get()),
+            _ => None,
+        };
         Ok(json(&ReportRecord {
             test_accuracy: self.score.and_then(|score| score.accuracy),
             test_mean_squared_error: self.score.and_then(|score| score.mean_squared_error),
             epsilon: guarantee.map(|guarantee| guarantee.epsilon.get()),
+            epsilon_so_far: so_far,
             delta: guarantee.map(|guarantee| guarantee.delta.get()),
             steps: self.account.charged(),
             algorithm: self.algorithm().name(),
@@ -98,7 +106,7 @@ impl Report<'_> {
         }
         match standing {
             Standing::Private(guarantee) => {
-                lines.push(("epsilon", rounded_up(guarantee.epsilon.get())));
+                lines.push(("epsilon", self.epsilon(guarantee.epsilon.get())?));
                 lines.push(("delta", self.delta(guarantee.delta.get())));
                 lines.push(("protects", protects(guarantee.relation, GroupSize::ONE)));
                 lines.push((
@@ -129,6 +137,21 @@ impl Report<'_> {
 
     fn algorithm(&self) -> AlgorithmName {
         self.settings.algorithm.unwrap_or(AlgorithmName::DpSgd)
+    }
+
+    fn epsilon(&self, whole: f64) -> Result<String, Problem> {
+        let whole = rounded_up(whole);
+        if self.account.is_closed() {
+            return Ok(whole);
+        }
+        let so_far = match self.account.standing_after(self.account.charged())? {
+            Standing::Private(guarantee) => rounded_up(guarantee.epsilon.get()),
+            Standing::NotPrivate(_) => String::new(),
+        };
+        Ok(format!(
+            "{whole} for the whole plan, whenever it stops ({so_far} so far, if nothing that was released had a say in \
+             when it stopped)"
+        ))
     }
 
     fn delta(&self, delta: f64) -> String {

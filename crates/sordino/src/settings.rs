@@ -84,7 +84,7 @@ pub(crate) struct Settings {
     /// The expected size of a batch [default: a sixtieth of the records, at least 256]
     #[arg(long, value_name = "B", help_heading = "Learning")]
     pub(crate) batch_size: Option<u64>,
-    /// The learning rate, for gradients divided by the expected batch size [default: 30]
+    /// The learning rate, for gradients divided by the expected batch size [default: 40]
     #[arg(long, value_name = "R", help_heading = "Learning", allow_hyphen_values = true)]
     pub(crate) learning_rate: Option<f64>,
     /// sgd, momentum, nesterov, adam, adamw, rmsprop or adagrad, with settings: adam,beta2=0.99 [default: sgd]

@@ -57,13 +57,14 @@ impl Learner {
         best
     }
 
-    /// Takes a step along a mean gradient.
-    pub(crate) fn learn(&mut self, gradient: Release<Vec<f32>>, step: u64, steps: u64) {
+    /// Takes a step along a mean gradient; gives back its memory.
+    pub(crate) fn learn(&mut self, gradient: Release<Vec<f32>>, step: u64, steps: u64) -> Vec<f32> {
         let rate = self.learning.learning_rate * self.learning.schedule.factor(step, steps);
-        self.optimizer.step(gradient, rate, self.params.values_mut());
+        let memory = self.optimizer.step(gradient, rate, self.params.values_mut());
         if let Some(average) = &mut self.average {
             average.update(self.params.values());
         }
+        memory
     }
 
     /// The learner as a safetensors file, with notes in its metadata.

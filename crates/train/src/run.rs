@@ -146,10 +146,11 @@ impl Run<'_> {
                 break;
             };
             #[expect(clippy::cast_possible_truncation, reason = "a factor")]
-            learner.learn(release?.scaled((1.0 / self.expected_batch_size) as f32), step, steps);
+            let mean = release?.scaled((1.0 / self.expected_batch_size) as f32);
+            vault.reuse(learner.learn(mean, step, steps));
             let position = vault.position();
             observer.stepped(position, vault.account());
-            if position % self.measure_every == 0 && position < steps {
+            if position.is_multiple_of(self.measure_every) && position < steps {
                 measure(&learner, position, observer)?;
             }
             if saved.elapsed() >= self.checkpoint_every {

@@ -243,21 +243,18 @@ impl Account {
         place.and_then(|place| self.hashes.get(place)).is_some_and(|found| hex(found) == hash)
     }
 
-    /// What all steps that may have been drawn cost.
+    /// What the run guarantees: the price of the whole plan, whenever it stops.
+    ///
+    /// A run that was stopped has spent less, but if somebody stopped it because of what they saw, no theorem says how much
+    /// less; the plan's price holds for every way of stopping.
     ///
     /// # Errors
     /// As the accountant's.
     pub fn standing(&self) -> Result<Standing, PrivacyError> {
-        // A torn line may have paid for steps; how many, nobody knows.
-        let charged = if self.torn.is_some() {
-            self.steps().min(self.charged.saturating_add(super::MOST_STEPS_PER_CHARGE))
-        } else {
-            self.charged
-        };
-        self.standing_after(charged)
+        self.standing_after(self.steps())
     }
 
-    /// What the first steps cost.
+    /// What the first so many steps cost, if their number was fixed beforehand.
     ///
     /// # Errors
     /// As the accountant's.
