@@ -69,6 +69,11 @@ impl Source {
             Some("npz") => Ok(Format::Npz),
             Some("npy") => Ok(Format::Npy),
             Some("svm" | "svmlight" | "libsvm") => Ok(Format::SvmLight),
+            _ if !self.path.exists() => Err(DataError::file(
+                self.file(),
+                "no such file or directory",
+                "give a file, a directory of IDX files, or mushroom for the data that comes with Sordino",
+            )),
             _ => Err(DataError::file(
                 self.file(),
                 "the name does not tell the format",

@@ -3,7 +3,8 @@
 use std::{collections::HashMap, path::PathBuf, time::Duration};
 
 use sordino_accounting::{
-    Accountant, Cap, ClipNorm, Delta, Entry, Epsilon, NoiseMultiplier, Plan, Sampling, SamplingRate, Steps,
+    Accountant, AccountingError, Cap, ClipNorm, Delta, Entry, Epsilon, NoiseMultiplier, Plan, Sampling,
+    SamplingRate, Steps,
     calibrate::{self, Budget},
 };
 use sordino_data::{Dataset, Sets, Source};
@@ -281,11 +282,25 @@ fn priced(settings: &mut Settings, pace: &Pace, records: usize) -> Result<Terms,
                 with_noise(NoiseMultiplier::new(1.0)?)?
             } else {
                 let unit = with_noise(NoiseMultiplier::new(1.0)?)?;
-                unit.scaled(calibrate::noise_scale(&unit, Budget { epsilon, delta }, accountant)?.value)?
+                let scale = calibrate::noise_scale(&unit, Budget { epsilon, delta }, accountant);
+                unit.scaled(scale.map_err(|error| too_tight(error, settings.max_batch_size))?.value)?
             }
         }
     };
     Ok(Terms::price(plan, population, delta, settings.epsilon, accountant)?)
+}
+
+/// Where no noise is enough and batches are cut, the cap is the likely reason.
+fn too_tight(error: AccountingError, cap: Option<u64>) -> Problem {
+    match (error, cap) {
+        (error @ AccountingError::NoSolution { .. }, Some(cap)) => Problem::refused(
+            error.to_string(),
+            format!(
+                "a cap of {cap} is felt too often, and that alone costs more than delta; raise max_batch_size"
+            ),
+        ),
+        (error, _) => error.into(),
+    }
 }
 
 fn learning(settings: &mut Settings) -> Result<Learning, Problem> {

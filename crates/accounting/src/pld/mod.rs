@@ -173,7 +173,7 @@ impl WorstCase {
                         accountant: NAME,
                         entry: entry.to_string(),
                         reason: format!("it is priced under {}", Relation::ReplaceOne),
-                        instead: "the rdp accountant bounds fixed-size batches: sordino epsilon --accountant rdp",
+                        instead: "use --accountant rdp, which bounds fixed-size batches",
                     });
                 }
             }

@@ -1,0 +1,308 @@
+//! `train`, `show` and `predict` as a user runs them.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use serde_json::Value;
+
+/// A folder of its own for each test; commands run in it.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("sordino-train-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        Self(folder.canonicalize().unwrap())
+    }
+
+    fn run(&self, arguments: &str) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sordino"));
+        command.args(arguments.split_whitespace()).current_dir(&self.0).output().unwrap()
+    }
+
+    fn text(&self, arguments: &str) -> String {
+        let output = self.run(arguments);
+        assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn json(&self, arguments: &str) -> Value {
+        serde_json::from_str(&self.text(&format!("{arguments} --json"))).unwrap()
+    }
+
+    /// The message of a refusal: exit code 2, an error and a hint, nothing else.
+    fn refusal(&self, arguments: &str) -> String {
+        let output = self.run(arguments);
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments}: {message}");
+        assert!(output.stdout.is_empty());
+        assert!(message.starts_with("error: "), "{arguments}: {message}");
+        assert!(!message.contains("panicked") && !message.contains("backtrace"), "{message}");
+        message
+    }
+
+    fn write(&self, name: &str, content: &str) {
+        fs::write(self.0.join(name), content).unwrap();
+    }
+
+    fn read(&self, name: &str) -> String {
+        String::from_utf8_lossy(&fs::read(self.0.join(name)).unwrap()).into_owned()
+    }
+
+    fn has(&self, name: &str) -> bool {
+        Path::new(&self.0).join(name).exists()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn without_arguments_a_private_model_of_mushrooms_is_trained() {
+    let place = Place::new("default");
+    let text = place.text("train");
+    for part in [
+        "This logistic model satisfies (",
+        ", 1e-5)-differential privacy",
+        "PROVED",
+        "runs/1",
+        "zero-out",
+        "pld",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    for file in ["config.toml", "ledger", "metrics.jsonl", "model.safetensors"] {
+        assert!(place.has(&format!("runs/1/{file}")), "{file}");
+    }
+    assert!(!place.has("runs/1/checkpoint.safetensors"));
+    assert_eq!(place.text("show runs/1").lines().next(), text.lines().next());
+    let shown = place.json("show runs/1");
+    let epsilon = shown["epsilon"].as_f64().unwrap();
+    assert!(epsilon <= 1.0 && epsilon > 0.99);
+    // Fifteen points above chance a thousand times over; 99 % is for the benchmark to show.
+    assert!(shown["test_accuracy"].as_f64().unwrap() > 0.97);
+    assert!(place.read("runs/1/model.safetensors").contains("-differential privacy"));
+}
+
+#[test]
+fn json_has_its_keys() {
+    let place = Place::new("json");
+    let answer = place.json("train --steps 20 --out run");
+    assert_eq!(answer["algorithm"], "dp-sgd");
+    assert_eq!(answer["private"], true);
+    assert_eq!((&answer["steps"], &answer["delta"]), (&Value::from(20), &Value::from(1e-5)));
+    for key in ["test_accuracy", "epsilon", "seconds"] {
+        assert!(answer[key].is_f64(), "{key}");
+    }
+}
+
+#[test]
+fn every_way_of_sampling_and_clipping_trains_within_its_budget() {
+    let place = Place::new("ways");
+    for (number, (flags, relation)) in [
+        ("--clipping per-layer --model mlp --hidden 8,4", "zero-out"),
+        ("--sampling fixed-size", "replace-one"),
+        ("--sampling full-batch --epochs 5", "zero-out"),
+        ("--max-batch-size 350", "zero-out"),
+        ("--accountant rdp --optimizer adam,noise_correction=true --learning-rate 0.01", "zero-out"),
+        ("--optimizer nesterov --schedule cosine --average 0.9 --learning-rate 4", "zero-out"),
+        ("--test-fraction 0", "zero-out"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let answer = place.json(&format!("train {flags} --epsilon 2 --out {number}"));
+        assert!(answer["epsilon"].as_f64().unwrap() <= 2.0, "{flags}: {answer}");
+        assert!(answer["relation"].as_str().unwrap().contains(relation), "{flags}: {answer}");
+        assert_eq!(answer["test_accuracy"].is_null(), flags.contains("fraction"), "{flags}");
+    }
+}
+
+#[test]
+fn a_seed_repeats_a_run_and_marks_it_everywhere() {
+    let place = Place::new("seed");
+    let first = place.text("train --steps 50 --seed 7 --out a");
+    place.text("train --steps 50 --seed 7 --out b");
+    place.text("train --steps 50 --seed 8 --out c");
+    let weights = |run: &str| {
+        let bytes = fs::read(place.0.join(run).join("model.safetensors")).unwrap();
+        bytes[8 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize..].to_vec()
+    };
+    assert_eq!(weights("a"), weights("b"));
+    assert_ne!(weights("a"), weights("c"));
+    assert!(first.starts_with("This logistic model is NOT PRIVATE.") && !first.contains("satisfies"));
+    assert!(place.text("show a").contains("NOT PRIVATE"));
+    assert!(place.read("a/config.toml").starts_with("# NOT PRIVATE"));
+    assert!(place.read("a/ledger").contains("\"seeded\":true"));
+    assert!(place.read("a/metrics.jsonl").contains("\"private\":false"));
+    assert!(place.read("a/model.safetensors").contains("NOT PRIVATE"));
+    let shown = place.json("show a");
+    assert_eq!((&shown["private"], &shown["epsilon"]), (&Value::Bool(false), &Value::Null));
+}
+
+#[test]
+fn plain_training_is_never_called_private() {
+    let place = Place::new("plain");
+    let answer = place.json("train --algorithm none --epochs 5 --learning-rate 1 --out a");
+    assert_eq!(
+        (&answer["private"], &answer["epsilon"], &answer["algorithm"]),
+        (&Value::Bool(false), &Value::Null, &Value::from("none"))
+    );
+    assert!(answer["test_accuracy"].as_f64().unwrap() > 0.97);
+    assert!(place.text("show a").contains("NOT PRIVATE"));
+    assert!(place.refusal("train --algorithm none --epsilon 1").contains("epsilon belongs to dp-sgd"));
+}
+
+#[test]
+fn settings_come_from_a_file_and_a_run_can_be_repeated_from_its_own() {
+    let place = Place::new("config");
+    place.write("mine.toml", "# a comment\nepochs = 2\nbatch-size = 64\nepsilon = 3\n");
+    place.text("train --config mine.toml --batch-size 128 --out a");
+    let config = place.read("a/config.toml");
+    assert!(
+        config.contains("batch_size = 128")
+            && config.contains("epochs = 2.0")
+            && config.contains("epsilon = 3.0")
+    );
+    place.text("train --config a/config.toml --out b");
+    assert_eq!(place.read("b/config.toml"), config);
+    place.write("wrong.toml", "epochs = 2\nlearning_rat = 1\n");
+    let message = place.refusal("train --config wrong.toml");
+    assert!(
+        message.contains("wrong.toml") && message.contains("learning_rat") && message.contains("line 2"),
+        "{message}"
+    );
+}
+
+#[test]
+fn bad_input_gets_the_value_the_range_and_a_cure() {
+    let place = Place::new("bad");
+    for (flags, part) in [
+        ("--epsilon -1", "at least 0, got -1"),
+        ("--delta 2", "between 0 and 1"),
+        ("--data nosuch.csv", "No such file"),
+        ("--data nosuch", "no such file"),
+        ("--model foo", "got foo"),
+        ("--model lenet5", "reads records of 1x28x28, the data has 126"),
+        ("--algorithm foo", "dp-sgd"),
+        ("--optimizer foo", "foo"),
+        ("--optimizer adam,beta2=2", "got 2"),
+        ("--schedule step", "every"),
+        ("--batch-size 0", "got 0"),
+        ("--batch-size 100000", "6499; got 100000"),
+        ("--epochs nan", "got NaN"),
+        ("--learning-rate -1", "got -1"),
+        ("--max-grad-norm 0", "got 0"),
+        ("--noise-multiplier 0.5 --epsilon 1", "the budget is 1"),
+        ("--accountant gdp-clt", "no bound"),
+        ("--sampling fixed-size --accountant pld", "--accountant rdp"),
+        ("--max-batch-size 257", "raise max_batch_size"),
+        ("--test-fraction 2", "got 2"),
+        ("--checkpoint-seconds -1", "got -1"),
+        ("--hidden 3", "belongs to --model mlp"),
+        ("--average 2", "got 2"),
+        ("--resume nosuch", "no config.toml"),
+        ("--config nosuch.toml", "nosuch.toml"),
+    ] {
+        let message = place.refusal(&format!("train {flags}"));
+        assert!(message.contains(part), "{flags}: {message}");
+        assert!(!place.has("runs"), "{flags} left a folder");
+    }
+}
+
+const SCHEMA: &str = "target = 'ill'\n[[columns]]\nname = 'age'\ntype = 'number'\ncenter = 50.0\nscale = 20.0\n\
+    [[columns]]\nname = 'ward'\ntype = 'category'\nvalues = ['a', 'b']\n\
+    [[columns]]\nname = 'ill'\ntype = 'category'\nvalues = ['no', 'yes']\n";
+
+#[test]
+fn own_data_is_trained_on_and_predicted_with() {
+    let place = Place::new("own");
+    place.write("schema.toml", SCHEMA);
+    let rows: String = (0..400)
+        .map(|i| format!("{},{},{}\n", i % 100, ["a", "b"][i % 2], if i % 100 > 50 { "yes" } else { "no" }))
+        .collect();
+    place.write("train.csv", &format!("age,ward,ill\n{rows}"));
+    let answer = place.json(
+        "train --data train.csv --schema schema.toml --epsilon 8 --delta 1e-4 --batch-size 100 --out run",
+    );
+    assert_eq!(answer["training_records"], 320);
+    assert!(answer["test_accuracy"].as_f64().unwrap() > 0.8, "{answer}");
+    // No labels, columns in another order, from another folder.
+    place.write("new.csv", "ward,age\na,95\nb,3\n");
+    let predicted = place.text("predict --run run --data new.csv");
+    let classes: Vec<&str> = predicted.lines().map(|line| line.split(',').next().unwrap()).collect();
+    assert_eq!(classes, ["prediction", "yes", "no"]);
+    place.write("bad.csv", "age,ward,ill\n1,a,no\n2,c,yes\n");
+    let message = place.refusal("train --data bad.csv --schema schema.toml --out bad");
+    assert!(message.contains("bad.csv, line 3, column 2 (ward)"), "{message}");
+    assert!(!place.has("bad"));
+    let message = place.refusal("predict --run run --data mushroom");
+    assert!(message.contains("mushroom"), "{message}");
+}
+
+#[test]
+fn a_ledger_or_a_config_that_was_touched_is_named() {
+    let place = Place::new("touched");
+    place.text("train --steps 300 --out run");
+    let (ledger, config) = (place.read("run/ledger"), place.read("run/config.toml"));
+    place.write("run/ledger", &ledger.replace("\"records\":6499", "\"records\":9999"));
+    assert!(place.refusal("show run").contains("run/ledger, line 1"));
+    // Without its last lines a chain is whole, but the weights remember them.
+    let cut = ledger.trim_end().rfind('\n').unwrap() + 1;
+    place.write("run/ledger", &ledger[..cut]);
+    assert!(place.refusal("show run").contains("it was cut"));
+    place.write("run/ledger", &ledger[..cut + 30]);
+    assert!(place.refusal("show run").contains("it was cut"));
+    place.write("run/ledger", &ledger);
+    place.write("run/config.toml", &config.replace("epsilon = 1.0", "epsilon = 0.1"));
+    assert!(place.refusal("show run").contains("not what the ledger says"));
+    fs::remove_file(place.0.join("run/ledger")).unwrap();
+    assert!(place.refusal("show run").contains("no ledger"));
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_run_saves_says_how_to_go_on_and_does() {
+    let place = Place::new("interrupt");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_sordino"))
+        .args(["train", "--noise-multiplier", "5", "--steps", "200000", "--out", "run"])
+        .current_dir(&place.0)
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    while !place.has("run/metrics.jsonl") {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        assert!(child.try_wait().unwrap().is_none(), "ended before it was interrupted");
+    }
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    child.wait().unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let (said, hint) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert!(
+        said.contains("This unfinished logistic model satisfies") && said.contains("whenever it stops"),
+        "{said}"
+    );
+    assert!(hint.contains("sordino train --resume run"), "{hint}");
+    let before = place.json("show run");
+    // Nothing that was not drawn is lost when a run stops in good order.
+    let last = place.read("run/metrics.jsonl").lines().last().unwrap().to_owned();
+    assert_eq!(serde_json::from_str::<Value>(&last).unwrap()["step"], before["steps"]);
+    let after = place.json("train --resume run");
+    assert_eq!((&after["finished"], &after["steps"]), (&Value::Bool(true), &Value::from(200_000)));
+    assert!(after["epsilon"].as_f64() >= before["epsilon_so_far"].as_f64());
+    assert!(place.text("show run").contains("resumed once"));
+    // There is nothing left to do.
+    let again = place.json("train --resume run");
+    assert_eq!(again["steps"], 200_000);
+}
