@@ -64,6 +64,12 @@ impl Ledger {
                 path.display()
             )));
         }
+        if account.is_closed() {
+            return Err(PrivacyError::Mismatch(format!(
+                "{} is closed: the plan is finished, and no step of it is left",
+                path.display()
+            )));
+        }
         let mut ledger =
             Self { file, path: path.to_owned(), account, sync_time: Duration::ZERO, failed: false };
         if let Some(whole) = ledger.account.torn() {
