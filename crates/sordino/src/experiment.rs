@@ -16,7 +16,7 @@ use crate::{
     models::{Facts, Model},
     problem::Problem,
     settings::{AlgorithmName, Clipping, SamplingName, Settings},
-    statement::rounded_up,
+    statement::{rounded_up, short},
     tagged::tagged,
 };
 
@@ -282,8 +282,9 @@ fn priced(settings: &mut Settings, pace: &Pace, records: usize) -> Result<Terms,
                 with_noise(NoiseMultiplier::new(1.0)?)?
             } else {
                 let unit = with_noise(NoiseMultiplier::new(1.0)?)?;
-                let scale = calibrate::noise_scale(&unit, Budget { epsilon, delta }, accountant);
-                unit.scaled(scale.map_err(|error| too_tight(error, settings.max_batch_size))?.value)?
+                let least = calibrate::noise_scale(&unit, Budget { epsilon, delta }, accountant)
+                    .map_err(|error| too_tight(error, settings.max_batch_size))?;
+                with_noise(NoiseMultiplier::new(short(least.value))?)?
             }
         }
     };

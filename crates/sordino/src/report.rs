@@ -10,7 +10,7 @@ use sordino_train::Score;
 use crate::{
     problem::Problem,
     settings::{AlgorithmName, Settings},
-    statement::{grouped, json, protects, rounded_up, rows, status},
+    statement::{grouped, json, noise, protects, rounded_up, rows, sampling, status},
 };
 
 /// A run as a report shows it.
@@ -45,6 +45,7 @@ struct ReportRecord<'a> {
     training_records: u64,
     relation: Option<String>,
     accountant: Option<&'static str>,
+    noise_multiplier: Option<f64>,
     run: &'a Path,
 }
 
@@ -75,6 +76,7 @@ impl Report<'_> {
             training_records: self.account.records(),
             relation: guarantee.map(|guarantee| guarantee.relation.to_string()),
             accountant: guarantee.map(|guarantee| guarantee.accountant.name()),
+            noise_multiplier: self.multiplier(),
             run: self.folder,
         }))
     }
@@ -109,6 +111,10 @@ impl Report<'_> {
                 lines.push(("epsilon", self.epsilon(guarantee.epsilon.get())?));
                 lines.push(("delta", self.delta(guarantee.delta.get())));
                 lines.push(("protects", protects(guarantee.relation, GroupSize::ONE)));
+                if let Some(plan) = self.account.plan() {
+                    lines.push(("sampling", sampling(plan)));
+                    lines.push(("noise", noise(plan)));
+                }
                 lines.push((
                     "accountant",
                     format!("{}: {}", guarantee.accountant, guarantee.accountant.description()),
@@ -124,6 +130,12 @@ impl Report<'_> {
         }
         lines.push(("run", self.folder.display().to_string()));
         Ok(format!("{headline}\n\n{}", rows(&lines)))
+    }
+
+    /// The least multiplier of the plan.
+    fn multiplier(&self) -> Option<f64> {
+        let entries = self.account.plan()?.entries().iter();
+        entries.map(sordino_accounting::Entry::effective_noise_multiplier).min_by(f64::total_cmp)
     }
 
     fn subject(&self) -> String {

@@ -93,7 +93,7 @@ pub(crate) fn status(guarantee: &Guarantee) -> String {
     }
 }
 
-fn sampling(plan: &Plan) -> String {
+pub(crate) fn sampling(plan: &Plan) -> String {
     let steps = grouped(plan.steps());
     let mut kinds: Vec<String> = plan.entries().iter().map(|entry| kind(entry.sampling())).collect();
     kinds.sort();
@@ -114,7 +114,7 @@ fn kind(sampling: Sampling) -> String {
     }
 }
 
-fn noise(plan: &Plan) -> String {
+pub(crate) fn noise(plan: &Plan) -> String {
     let multipliers = plan.entries().iter().map(Entry::effective_noise_multiplier);
     let (least, most) =
         multipliers.fold((f64::INFINITY, 0.0_f64), |(low, high), z| (low.min(z), high.max(z)));
@@ -152,6 +152,14 @@ fn rounded(value: f64, round: impl Fn(f64) -> f64) -> String {
     let digits = decimals as usize;
     let scale = 10_f64.powi(decimals);
     format!("{:.digits$}", round(value * scale) / scale)
+}
+
+/// Six significant digits, rounded up: a multiplier short enough to be copied.
+pub(crate) fn short(value: f64) -> f64 {
+    #[expect(clippy::cast_possible_truncation, reason = "the exponent of a finite number")]
+    let decimals = 5 - value.log10().floor() as i32;
+    let scale = 10_f64.powi(decimals);
+    (value * scale).ceil() / scale
 }
 
 /// Four significant digits and an exponent, rounded as told.

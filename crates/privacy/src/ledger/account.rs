@@ -4,6 +4,7 @@ use std::{fs, path::Path};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use sordino_accounting::Plan;
 
 use crate::{
     PrivacyError, Standing,
@@ -200,6 +201,14 @@ impl Account {
     /// The number of steps that were paid for: at least those that were drawn.
     pub fn charged(&self) -> u64 {
         self.charged
+    }
+
+    /// The plan; none if there was no protection to plan.
+    pub fn plan(&self) -> Option<&Plan> {
+        match &self.head.terms.agreed {
+            Agreed::Plan { plan, .. } => Some(plan),
+            Agreed::Unprotected { .. } => None,
+        }
     }
 
     /// The public number of records.

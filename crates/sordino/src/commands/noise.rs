@@ -7,7 +7,7 @@ use sordino_accounting::{Accountant, NoiseMultiplier, Plan, calibrate, pld::Grou
 use crate::{
     budget_arguments::BudgetArguments,
     problem::Problem,
-    statement::{GuaranteeRecord, json, statement},
+    statement::{GuaranteeRecord, json, short, statement},
 };
 
 #[derive(Args)]
@@ -46,12 +46,4 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     let text = statement(&plan, GroupSize::ONE, &guarantee);
     let meets = if guarantee.proved() { "meets" } else { "is estimated to meet (APPROXIMATE, NOT A BOUND)" };
     Ok(format!("A noise multiplier of {value} {meets} epsilon <= {epsilon}.\n\n{text}"))
-}
-
-/// Six significant digits, rounded up.
-fn short(value: f64) -> f64 {
-    #[expect(clippy::cast_possible_truncation, reason = "the exponent of a finite number")]
-    let decimals = 5 - value.log10().floor() as i32;
-    let scale = 10_f64.powi(decimals);
-    (value * scale).ceil() / scale
 }
