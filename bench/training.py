@@ -35,6 +35,7 @@ def stack(rounds, seconds):
         "engine_ms": middle(lambda row: row["engine_ms"]),
         "whole_ms": middle(lambda row: row["whole_ms"]),
         "whole_over_engine": middle(lambda row: row["whole_ms"] / row["engine_ms"]),
+        "ledger_share": middle(lambda row: row["ledger_share"]),
         "noise_10m_ms": middle(lambda row: row["noise_10m_ms"]),
         "noise_10m_worst_ms": max(row["noise_10m_ms"] for row in rows),
     }
@@ -62,6 +63,7 @@ def main():
     s = result["stack"]
     print(f"| whole step / engine's private step, MNIST network, batch 256 | {s['whole_over_engine']:.3f} | 1.10 |")
     print(f"| the two in ms | {s['whole_ms']:.2f}, {s['engine_ms']:.2f} | |")
+    print(f"| of the whole step, syncing the ledger | {100 * s['ledger_share']:.2f} % | 2 % |")
     print(f"| noise for 10 million parameters, median; worst round | {s['noise_10m_ms']:.0f} ms; {s['noise_10m_worst_ms']:.0f} ms | 100 ms |")
     runs = [train() for _ in range(arguments.repeats)]
     scores = [100 * run["test_accuracy"] for run in runs]

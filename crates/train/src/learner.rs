@@ -135,3 +135,53 @@ impl Learner {
 fn refused(problem: &str) -> TrainError {
     folder::failed(std::path::Path::new("checkpoint.safetensors"), &problem)
 }
+
+#[cfg(test)]
+mod tests {
+    use sordino_nn::models;
+
+    use super::*;
+
+    fn learner(optimizer: &str, average: Option<f64>) -> Learner {
+        let learning = Learning {
+            optimizer: OptimizerConfig::named(optimizer).unwrap(),
+            learning_rate: 0.1,
+            schedule: Schedule::default(),
+            average,
+        };
+        Learner::new(&models::linear(5).unwrap(), &learning, 3).unwrap()
+    }
+
+    #[test]
+    fn a_learner_is_restored_bit_by_bit() {
+        for name in OptimizerConfig::NAMES {
+            let mut first = learner(name, Some(0.9));
+            first.average.as_mut().unwrap().update(&[0.1, 0.2, 0.3, 0.4, 0.5, 0.6]);
+            first.params.values_mut()[2] = 1.0 / 3.0;
+            let saved = first.save(HashMap::new()).unwrap();
+            let mut second = learner(name, Some(0.9));
+            second.restore(&saved).unwrap();
+            assert_eq!(second.states(), first.states(), "{name}");
+            assert_eq!(second.params, first.params, "{name}");
+            assert_eq!(second.best().values(), first.best().values(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_that_does_not_belong_is_refused() {
+        let saved = learner("adam", None).save(HashMap::new()).unwrap();
+        assert!(learner("sgd", None).restore(&saved).is_err());
+        assert!(learner("adam", Some(0.9)).restore(&saved).is_err());
+        assert!(learner("adam", None).restore(&saved[..saved.len() - 1]).is_err());
+        assert!(learner("adam", None).restore(b"").is_err());
+    }
+
+    #[test]
+    fn without_an_average_the_parameters_themselves_are_the_best() {
+        let plain = learner("sgd", None);
+        assert_eq!(plain.best().values(), plain.params().values());
+        // Before the first step there is nothing to average.
+        let averaged = learner("sgd", Some(0.5));
+        assert_eq!(averaged.best().values(), averaged.params().values());
+    }
+}

@@ -138,7 +138,8 @@ impl Run<'_> {
             Ok::<_, TrainError>(Some(score))
         };
         let steps = self.terms.steps();
-        vault.charge_by(self.steps_per_charge(vault.sync_time())?);
+        let operations = (self.network)()?.operations() * self.expected_batch_size;
+        vault.charge_by(steps_per_charge(operations, vault.sync_time()));
         let mut saved = Instant::now();
         while !stop.load(Ordering::Relaxed) {
             let step = vault.position();
@@ -205,17 +206,19 @@ impl Run<'_> {
         let records = engine.records(self.records.inputs(), targets)?;
         Ok(NetworkGradients::new(engine, records))
     }
+}
 
-    /// So many steps that a sync of the ledger takes less than a hundredth of their time, but no more than a quarter of a
-    /// second of training is given up when the process is killed. Both are guessed from public numbers: how long the
-    /// ledger's first line took, and the arithmetic of a step at 20 billion operations a second.
-    fn steps_per_charge(&self, sync_time: Duration) -> Result<u64, TrainError> {
-        let operations = (self.network)()?.operations() * self.expected_batch_size;
-        let step = operations / 2e10 + 2e-5;
-        let wanted = (100.0 * sync_time.as_secs_f64()).max(0.05) / step;
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
-        Ok((wanted.ceil() as u64).max(1))
-    }
+/// So many steps of this many operations that a sync of the ledger takes less than a hundredth of their time; not fewer than take
+/// a twentieth of a second.
+///
+/// Both are guessed from public numbers: how long the ledger's first line took, and the arithmetic of a step at 200 billion
+/// operations a second, so that a step does not take less time than is guessed.
+pub fn steps_per_charge(operations: f64, sync_time: Duration) -> u64 {
+    let step = operations / 2e11 + 2e-5;
+    let wanted = (100.0 * sync_time.as_secs_f64()).max(0.05) / step;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+    let steps = wanted.ceil() as u64;
+    steps.max(1)
 }
 
 /// Appends a line to the measurements.
