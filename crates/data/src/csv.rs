@@ -5,7 +5,7 @@ use std::io::BufRead;
 use ::csv::{ByteRecord, Reader, ReaderBuilder};
 use sordino_nn::Shape;
 
-use crate::dataset::{Dataset, Labels, check_classes, check_size};
+use crate::dataset::{Dataset, Labels, Scale, check_classes, check_size};
 use crate::error::{DataError, quoted};
 use crate::field::{Refused, Vocabulary, listed, number_of, parse};
 use crate::input::unreadable;
@@ -73,8 +73,11 @@ pub(crate) fn read(file: &str, source: impl BufRead, mut options: Options<'_>) -
     }
     let labels = match layout.cells.iter().find(|cell| matches!(cell, Cell::Class(_) | Cell::Target(_))) {
         Some(Cell::Class(vocabulary)) => Labels::Classes { classes, names: vocabulary.names().to_vec() },
-        Some(_) => Labels::Numbers { values: numbers, width: 1 },
-        None => Labels::Absent,
+        Some(Cell::Target(number)) => {
+            let scale = Scale { center: number.center, scale: number.scale };
+            Labels::Numbers { values: numbers, scales: vec![scale] }
+        }
+        _ => Labels::Absent,
     };
     Dataset::new(file, Shape::Features(layout.width), values, labels)
 }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
+use serde::{Deserialize, Serialize};
 use sordino_nn::{Inputs, Shape, Targets};
 
 use crate::error::DataError;
@@ -26,6 +27,25 @@ pub struct Dataset {
     labels: Labels,
 }
 
+/// How a number was scaled, publicly: it is `(x - center) / scale`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Scale {
+    /// What becomes 0.
+    pub center: f64,
+    /// What becomes 1 above it.
+    pub scale: f64,
+}
+
+impl Scale {
+    /// As it is.
+    pub const NONE: Scale = Scale { center: 0.0, scale: 1.0 };
+
+    /// The number before it was scaled.
+    pub fn undo(&self, number: f32) -> f64 {
+        self.center + self.scale * f64::from(number)
+    }
+}
+
 /// What the records are labelled with.
 pub(crate) enum Labels {
     Absent,
@@ -34,10 +54,10 @@ pub(crate) enum Labels {
         classes: Vec<u32>,
         names: Vec<String>,
     },
-    /// `width` numbers for each record.
+    /// A number for each record and each of `scales`.
     Numbers {
         values: Vec<f32>,
-        width: usize,
+        scales: Vec<Scale>,
     },
 }
 
@@ -81,7 +101,7 @@ impl Dataset {
         match &self.labels {
             Labels::Absent => None,
             Labels::Classes { classes, .. } => Some(Targets::Classes(classes)),
-            Labels::Numbers { values, width } => Some(Targets::Values { values, width: *width }),
+            Labels::Numbers { values, scales } => Some(Targets::Values { values, width: scales.len() }),
         }
     }
 
@@ -89,6 +109,14 @@ impl Dataset {
     pub fn classes(&self) -> &[String] {
         match &self.labels {
             Labels::Classes { names, .. } => names,
+            _ => &[],
+        }
+    }
+
+    /// How the numbers to be predicted were scaled, one for each; none unless this is regression.
+    pub fn scales(&self) -> &[Scale] {
+        match &self.labels {
+            Labels::Numbers { scales, .. } => scales,
             _ => &[],
         }
     }
@@ -143,8 +171,8 @@ impl Dataset {
             Labels::Classes { classes, names } => {
                 Labels::Classes { classes: keep(classes, 1, side, wanted), names: names.clone() }
             }
-            Labels::Numbers { values, width } => {
-                Labels::Numbers { values: keep(values, *width, side, wanted), width: *width }
+            Labels::Numbers { values, scales } => {
+                Labels::Numbers { values: keep(values, scales.len(), side, wanted), scales: scales.clone() }
             }
         };
         let values = keep(&self.values, self.shape.len(), side, wanted);
@@ -157,7 +185,7 @@ impl fmt::Debug for Dataset {
         let labels = match &self.labels {
             Labels::Absent => "none".to_owned(),
             Labels::Classes { names, .. } => format!("{} classes", names.len()),
-            Labels::Numbers { width, .. } => format!("{width} numbers"),
+            Labels::Numbers { scales, .. } => format!("{} numbers", scales.len()),
         };
         f.debug_struct("Dataset")
             .field("records", &self.len())
@@ -229,7 +257,10 @@ mod tests {
     /// Record `i` is `[first + i, -i]` and has the target `10 i`.
     fn records(count: usize, first: f32) -> Dataset {
         let values = (0..count).flat_map(|i| [first + i as f32, -(i as f32)]).collect();
-        let labels = Labels::Numbers { values: (0..count).map(|i| 10.0 * i as f32).collect(), width: 1 };
+        let labels = Labels::Numbers {
+            values: (0..count).map(|i| 10.0 * i as f32).collect(),
+            scales: vec![Scale::NONE],
+        };
         Dataset::new("test", Shape::Features(2), values, labels).unwrap()
     }
 

@@ -27,7 +27,7 @@ mod schema;
 mod source;
 mod svmlight;
 
-pub use dataset::Dataset;
+pub use dataset::{Dataset, Scale};
 pub use error::DataError;
 pub use schema::Schema;
 pub use source::{Sets, Source, read, read_unlabelled};

@@ -8,7 +8,7 @@ use sordino_nn::Shape;
 use zip::ZipArchive;
 use zip::result::ZipError;
 
-use crate::dataset::{Dataset, Labels, check_classes, check_size, numbered};
+use crate::dataset::{Dataset, Labels, Scale, check_classes, check_size, numbered};
 use crate::error::{DataError, quoted};
 use crate::input::{open, pieces, unreadable};
 use crate::npy_header::{self, Header, Kind};
@@ -175,7 +175,7 @@ fn labels(
             values.push(number as f32);
             if (number as f32).is_finite() { Ok(()) } else { Err(not_finite(file, at, width, number)) }
         })?;
-        return Ok(Labels::Numbers { values, width });
+        return Ok(Labels::Numbers { values, scales: vec![Scale::NONE; width] });
     }
     let Some(classes) = classes else {
         let hint = "it is public and never derived from the labels; to predict numbers, save y as floats";

@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use serde::{Deserialize, Serialize};
-use sordino_data::Dataset;
+use sordino_data::{Dataset, Scale};
 use sordino_nn::{Description, Loss, Network, NetworkError, Shape, models};
 
 use crate::problem::Problem;
@@ -12,13 +12,15 @@ use crate::problem::Problem;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Facts {
     pub(crate) input: Shape,
-    /// The names of the classes; none if a number is predicted.
+    /// The names of the classes; none if numbers are predicted.
     pub(crate) classes: Vec<String>,
+    /// How the numbers were scaled; none if a class is predicted.
+    pub(crate) numbers: Vec<Scale>,
 }
 
 impl Facts {
     pub(crate) fn of(data: &Dataset) -> Self {
-        Self { input: data.shape(), classes: data.classes().to_vec() }
+        Self { input: data.shape(), classes: data.classes().to_vec(), numbers: data.scales().to_vec() }
     }
 }
 
@@ -81,7 +83,7 @@ impl Model {
             ));
         }
         let (outputs, loss) = match classes {
-            0 => (1, Loss::SquaredError),
+            0 => (facts.numbers.len(), Loss::SquaredError),
             2 if kind == Kind::Linear => (1, Loss::Logistic),
             _ => (classes, Loss::cross_entropy()),
         };

@@ -64,16 +64,21 @@ fn facts(folder: &RunFolder) -> Result<Facts, Problem> {
     serde_json::from_str(text).map_err(|error| refused(&error.to_string()))
 }
 
-/// CSV with a line for each record: the class and its probability, or the number.
+/// CSV with a line for each record: the class and its probability, or the numbers.
 fn table(facts: &Facts, outputs: &[f32], width: usize) -> String {
-    let mut text =
-        String::from(if facts.classes.is_empty() { "prediction\n" } else { "prediction,probability\n" });
+    let mut text = match facts.numbers.len() {
+        0 => "prediction,probability".to_owned(),
+        1 => "prediction".to_owned(),
+        n => (1..=n).map(|number| format!("prediction_{number}")).collect::<Vec<_>>().join(","),
+    };
+    text.push('\n');
     for outputs in outputs.chunks_exact(width) {
-        let written = if facts.classes.is_empty() {
-            writeln!(text, "{}", outputs[0])
-        } else {
+        let written = if facts.numbers.is_empty() {
             let class = class_of(outputs) as usize;
             writeln!(text, "{},{:.4}", quoted(&facts.classes[class]), probability(outputs, class))
+        } else {
+            let numbers = outputs.iter().zip(&facts.numbers).map(|(z, scale)| scale.undo(*z).to_string());
+            writeln!(text, "{}", numbers.collect::<Vec<_>>().join(","))
         };
         written.expect("writing to a string");
     }
