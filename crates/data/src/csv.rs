@@ -5,7 +5,7 @@ use std::io::BufRead;
 use ::csv::{ByteRecord, Reader, ReaderBuilder};
 use sordino_nn::Shape;
 
-use crate::dataset::{Dataset, Labels, Scale, check_classes, check_size};
+use crate::dataset::{Dataset, Labels, Scale, check_classes, check_size, empty};
 use crate::error::{DataError, quoted};
 use crate::field::{Refused, Vocabulary, listed, number_of, parse};
 use crate::input::unreadable;
@@ -25,11 +25,15 @@ pub(crate) struct Options<'a> {
 }
 
 /// Reads a table.
-pub(crate) fn read(file: &str, source: impl BufRead, mut options: Options<'_>) -> Result<Dataset, DataError> {
+pub(crate) fn read(
+    file: &str,
+    source: impl BufRead,
+    mut options: Options<'_>,
+) -> Result<(Dataset, Schema), DataError> {
     let delimiter = options.schema.as_ref().map_or(options.delimiter, Schema::delimiter);
     let mut rows = Rows::new(file, source, delimiter);
     if !rows.next()? {
-        return Dataset::new(file, Shape::Features(1), vec![], Labels::Absent);
+        return Err(empty(file));
     }
     let schema = match options.schema.take() {
         Some(schema) => schema,
@@ -42,7 +46,7 @@ pub(crate) fn read(file: &str, source: impl BufRead, mut options: Options<'_>) -
     };
     let layout = Layout::new(&rows, &schema, &options)?;
     if schema.header && !rows.next()? {
-        return Dataset::new(file, Shape::Features(1), vec![], Labels::Absent);
+        return Err(empty(file));
     }
     let mut values: Vec<f32> = Vec::new();
     let mut classes = Vec::new();
@@ -79,7 +83,8 @@ pub(crate) fn read(file: &str, source: impl BufRead, mut options: Options<'_>) -
         }
         _ => Labels::Absent,
     };
-    Dataset::new(file, Shape::Features(layout.width), values, labels)
+    let dataset = Dataset::new(file, Shape::Features(layout.width), values, labels)?;
+    Ok((dataset, schema.with_target(options.target)))
 }
 
 /// The schema of a table without one: every column is a number.
@@ -87,6 +92,14 @@ fn plain<R: BufRead>(rows: &Rows<'_, R>, options: &Options<'_>) -> Result<Schema
     let (file, first) = (rows.file, &rows.record);
     // A first line with a number in it is a record: one with a bad value must not pass as a header.
     let header = !first.iter().any(|field| parse(field.trim_ascii()).is_some());
+    // A record without any number must not pass as one either.
+    if header && first.iter().any(|field| field.trim_ascii().is_empty() || Schema::counts_as_missing(field)) {
+        return Err(DataError::file(
+            rows.place(),
+            "is neither a header, which names every column, nor a record, which has numbers",
+            "describe the file by a schema",
+        ));
+    }
     let names: Vec<String> = match header {
         true => first.iter().map(name_of).collect(),
         false => (1..=first.len()).map(|number| number.to_string()).collect(),
@@ -117,6 +130,16 @@ fn plain<R: BufRead>(rows: &Rows<'_, R>, options: &Options<'_>) -> Result<Schema
             format!("{features} columns are features, expected {expected}"),
             "every column but the target is a feature; a schema can ignore some",
         ));
+    }
+    if options.labelled && options.classes.is_none() {
+        return Err(DataError::Setting {
+            what: "number of classes",
+            permitted: "declared for a table without a schema".to_owned(),
+            got: "none".to_owned(),
+            hint: "it is public and never derived from the records; to predict a number, describe the target in a schema \
+                   as type = \"number\""
+                .to_owned(),
+        });
     }
     let classes = options.classes.filter(|_| options.labelled).map(check_classes).transpose()?;
     Schema::numbers(file, header, options.delimiter, &names, target.map(|place| (place, classes)))
@@ -203,9 +226,7 @@ impl<'a> Layout<'a> {
             check_target(file, schema, target, options)?;
         }
         let order = match schema.header {
-            true => {
-                order_by_header(&rows.place(), schema, &rows.record, target.filter(|_| !options.labelled))?
-            }
+            true => order_by_header(&rows.place(), schema, &rows.record, target, options.labelled)?,
             // One field fewer than described: the target is what prediction does without.
             false
                 if !options.labelled && target.is_some() && rows.record.len() + 1 == schema.columns.len() =>
@@ -305,12 +326,13 @@ fn check_target(
     }
 }
 
-/// The schema's column of each field, by the header's names; `optional` may be absent.
+/// The schema's column of each field, by the header's names. Without labels, the target and what is ignored may be absent.
 fn order_by_header(
     line: &str,
     schema: &Schema,
     header: &ByteRecord,
-    optional: Option<usize>,
+    target: Option<usize>,
+    labelled: bool,
 ) -> Result<Vec<usize>, DataError> {
     let mut order = Vec::new();
     for (field, name) in header.iter().enumerate() {
@@ -332,7 +354,10 @@ fn order_by_header(
             Some(place) => order.push(place),
         }
     }
-    let absent = (0..schema.columns.len()).find(|place| !order.contains(place) && Some(*place) != optional);
+    let optional = |place: usize| {
+        !labelled && (Some(place) == target || matches!(schema.columns[place], Column::Ignore(_)))
+    };
+    let absent = (0..schema.columns.len()).find(|&place| !order.contains(&place) && !optional(place));
     match absent {
         Some(place) => Err(DataError::file(
             line,
@@ -340,7 +365,7 @@ fn order_by_header(
                 "the header has no column `{}`, which the schema describes",
                 schema.columns[place].name()
             ),
-            "remove it from the schema, or check the delimiter",
+            "is it spelled the same, and is the delimiter right?",
         )),
         None => Ok(order),
     }

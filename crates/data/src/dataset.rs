@@ -70,8 +70,7 @@ impl Dataset {
         labels: Labels,
     ) -> Result<Dataset, DataError> {
         if values.is_empty() {
-            let hint = "a data set needs at least 1 record; is this the right file?";
-            return Err(DataError::file(file, "there are no records", hint));
+            return Err(empty(file));
         }
         Ok(Dataset { shape, values, labels })
     }
@@ -178,6 +177,15 @@ impl Dataset {
         let values = keep(&self.values, self.shape.len(), side, wanted);
         Dataset { shape: self.shape, values, labels }
     }
+}
+
+/// The refusal of a file without records.
+pub(crate) fn empty(file: &str) -> DataError {
+    DataError::file(
+        file,
+        "there are no records",
+        "a data set needs at least 1 record; is this the right file?",
+    )
 }
 
 impl fmt::Debug for Dataset {

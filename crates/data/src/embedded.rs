@@ -33,6 +33,7 @@ pub(crate) fn read(classes: Option<usize>, labelled: bool) -> Result<Dataset, Da
     let schema = Some(Schema::parse("mushroom.toml", SCHEMA)?);
     let source = decompressed(RECORDS).map_err(|error| unreadable(file, &error))?;
     csv::read(file, source, Options { schema, classes, labelled, ..Options::default() })
+        .map(|(records, _)| records)
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ pub(crate) fn read(directory: &Path, classes: Option<usize>) -> Result<Sets, Dat
             "both sets must have images of one size",
         ));
     }
-    Ok(Sets { train, test })
+    Ok(Sets { train, test, schema: None })
 }
 
 /// Reads the images of a directory without their labels: those for testing if there are any.

@@ -31,7 +31,7 @@ pub(crate) fn read_npz(path: &Path, classes: Option<usize>) -> Result<Sets, Data
             "both sets must have records of one shape",
         ));
     }
-    Ok(Sets { train, test })
+    Ok(Sets { train, test, schema: None })
 }
 
 /// Reads `x` only.

@@ -320,6 +320,19 @@ impl Schema {
         }
     }
 
+    /// Whether a field is missing, unless a schema says otherwise.
+    pub(crate) fn counts_as_missing(field: &[u8]) -> bool {
+        blanks().iter().any(|blank| blank.as_bytes() == field.trim_ascii())
+    }
+
+    /// The same schema with another target, if one is named.
+    pub(crate) fn with_target(mut self, other: Option<&str>) -> Schema {
+        if let (Some(_), Some(place)) = (other, self.target_place(other)) {
+            self.target = Some(Reference::Number(place + 1));
+        }
+        self
+    }
+
     /// Checks that this column can be a target.
     pub(crate) fn check_target(&self, place: usize) -> Result<(), Problem> {
         let column = &self.columns[place];

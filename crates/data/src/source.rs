@@ -13,7 +13,7 @@ use crate::{csv, embedded, idx, npy, svmlight};
 /// | path | format | needs |
 /// | --- | --- | --- |
 /// | a directory | IDX, as MNIST | `classes` unless there are 10 |
-/// | `.csv` `.tsv` `.txt` `.data` | CSV | `schema`, unless every column is a number; then the target is the last column or `target`, and `classes` if it is a class |
+/// | `.csv` `.tsv` `.txt` `.data` | CSV | `schema`, unless every column is a number and the target, the last column or `target`, a class; then `classes` |
 /// | `.npz` | `x`, `y`, perhaps `x_test`, `y_test` | `classes` if `y` is of whole numbers |
 /// | `.npy` | `x`, for prediction | |
 /// | `.svm` `.svmlight` `.libsvm` | SVMLight, LIBSVM | `features`; `classes` unless there are 2 |
@@ -42,6 +42,8 @@ pub struct Sets {
     pub train: Dataset,
     /// Records to test with, of the same shape.
     pub test: Option<Dataset>,
+    /// The schema by which a table was read, its own or one that follows from its header; `None` for other formats.
+    pub schema: Option<Schema>,
 }
 
 enum Format {
@@ -88,7 +90,7 @@ impl Source {
     }
 
     /// Refuses parameters that the format would pass over in silence.
-    fn check(&self, format: &Format, labelled: bool) -> Result<(), DataError> {
+    fn check(&self, format: &Format) -> Result<(), DataError> {
         let table = matches!(format, Format::Csv { .. });
         let unused = [
             ("schema", self.schema.as_ref().map(|path| path.display().to_string()), table),
@@ -96,8 +98,7 @@ impl Source {
             (
                 "number of features",
                 self.features.map(|n| n.to_string()),
-                // For prediction the model's width is known whatever the format.
-                table || matches!(format, Format::SvmLight) || !labelled,
+                table || matches!(format, Format::SvmLight),
             ),
         ];
         for (what, given, used) in unused {
@@ -111,7 +112,7 @@ impl Source {
         Ok(())
     }
 
-    fn table(&self, delimiter: u8, labelled: bool) -> Result<Dataset, DataError> {
+    fn table(&self, delimiter: u8, labelled: bool) -> Result<(Dataset, Schema), DataError> {
         let options = csv::Options {
             schema: self.schema.as_deref().map(Schema::read).transpose()?,
             target: self.target.as_deref(),
@@ -143,11 +144,14 @@ impl Source {
 /// ```
 pub fn read(source: &Source) -> Result<Sets, DataError> {
     let format = source.format()?;
-    source.check(&format, true)?;
-    let alone = |train| Sets { train, test: None };
+    source.check(&format)?;
+    let alone = |train| Sets { train, test: None, schema: None };
     match format {
         Format::Idx => idx::read(&source.path, source.classes),
-        Format::Csv { delimiter } => source.table(delimiter, true).map(alone),
+        Format::Csv { delimiter } => {
+            let (train, schema) = source.table(delimiter, true)?;
+            Ok(Sets { train, test: None, schema: Some(schema) })
+        }
         Format::Npz => npy::read_npz(&source.path, source.classes),
         Format::Npy => Err(DataError::file(
             source.file(),
@@ -171,10 +175,10 @@ pub fn read(source: &Source) -> Result<Sets, DataError> {
 /// Those of [`read`], but for labels.
 pub fn read_unlabelled(source: &Source) -> Result<Dataset, DataError> {
     let format = source.format()?;
-    source.check(&format, false)?;
+    source.check(&format)?;
     match format {
         Format::Idx => idx::read_unlabelled(&source.path),
-        Format::Csv { delimiter } => source.table(delimiter, false),
+        Format::Csv { delimiter } => source.table(delimiter, false).map(|(records, _)| records),
         Format::Npz => npy::read_npz_unlabelled(&source.path),
         Format::Npy => npy::read_npy(&source.path),
         Format::SvmLight => source.svmlight(false),

@@ -149,8 +149,7 @@ impl Engine {
             }
         });
         for (index, sum) in sums.iter_mut().enumerate() {
-            let parts: Vec<&Aligned> = workers.iter().map(|worker| &worker.sums[index]).collect();
-            reduce(&parts, sum);
+            reduce(workers, index, sum);
             for node in &network.nodes {
                 if let (Step::Operation { operation, .. }, Some(_)) = (&node.step, node.layer) {
                     operation.finish(&mut sum[node.params.clone()]);
@@ -299,15 +298,29 @@ fn second_level_cache() -> usize {
     digits.parse::<usize>().map_or(1 << 20, |size| (size * unit).clamp(1 << 18, 1 << 24))
 }
 
-/// `sum` becomes the sum of the parts.
-fn reduce(parts: &[&Aligned], sum: &mut [f32]) {
+/// `sum` becomes the sum of what all workers have.
+fn reduce(workers: &[Worker], index: usize, sum: &mut [f32]) {
     const BLOCK: usize = 1 << 15;
-    let one = |(index, sum): (usize, &mut [f32])| {
-        let range = index * BLOCK..index * BLOCK + sum.len();
-        sum.copy_from_slice(&parts[0][range.clone()]);
-        for part in &parts[1..] {
-            vector::add(sum, &part[range.clone()]);
+    let parts: Vec<&Aligned> = workers.iter().map(|worker| &worker.sums[index]).collect();
+    let totals = workers.iter().filter_map(|worker| worker.totals.get(index));
+    let totals: Vec<&Vec<f64>> = totals.filter(|total| !total.is_empty()).collect();
+    let one = |(number, sum): (usize, &mut [f32])| {
+        let range = number * BLOCK..number * BLOCK + sum.len();
+        if totals.is_empty() {
+            sum.copy_from_slice(&parts[0][range.clone()]);
+            for part in &parts[1..] {
+                vector::add(sum, &part[range.clone()]);
+            }
+            return;
         }
+        let mut wide = vec![0.0; sum.len()];
+        for total in &totals {
+            wide.iter_mut().zip(&total[range.clone()]).for_each(|(wide, total)| *wide += total);
+        }
+        for part in &parts {
+            vector::add_wide(&mut wide, &part[range.clone()]);
+        }
+        sum.iter_mut().zip(&wide).for_each(|(sum, wide)| *sum = *wide as f32);
     };
     match sum.len() <= BLOCK {
         true => one((0, sum)),

@@ -1,6 +1,6 @@
 //! A worker: one chunk after another, forward, backward, norms, weights, sums.
 
-use crate::kernels::Aligned;
+use crate::kernels::{Aligned, vector};
 use crate::layers::{Room, Scratch, Term};
 use crate::loss::Loss;
 use crate::network::{Network, Step};
@@ -23,8 +23,16 @@ pub(crate) struct Worker {
     bench: Bench,
     spare: Aligned,
     pub(crate) sums: Vec<Aligned>,
+    /// What was in the sums before, in double precision; empty if a pass has few records.
+    pub(crate) totals: Vec<Vec<f64>>,
+    /// Records in the sums.
+    pending: usize,
     pub(crate) results: Vec<Finding>,
 }
+
+/// The most records that are added up in single precision. A sum of `n` records, each of norm at most `C`, is rounded by up to
+/// `n C 2^-24` at each addition; over a large batch these errors would outgrow what a single record adds.
+const MOST_PENDING: usize = 256;
 
 /// Room for norms, weights and written-out gradients.
 #[derive(Default)]
@@ -64,6 +72,8 @@ impl Worker {
             },
             spare: Aligned::default(),
             sums: Vec::new(),
+            totals: Vec::new(),
+            pending: 0,
             results: Vec::new(),
         }
     }
@@ -77,6 +87,8 @@ impl Worker {
             sum.reserve(job.network.layout().len());
             sum.fill(0.0);
         }
+        self.totals.iter_mut().for_each(Vec::clear);
+        self.pending = 0;
         if job.there.is_some() && self.anchor.is_none() {
             self.anchor = Some(Tape::new(job.network, job.chunk, job.network.input().steps()));
         }
@@ -85,6 +97,10 @@ impl Worker {
     /// Runs one chunk.
     pub(crate) fn run(&mut self, job: &Job<'_>, first: usize, chosen: &[usize]) {
         let (network, inputs) = (job.network, &job.query.records.inputs);
+        if self.pending + chosen.len() > MOST_PENDING {
+            self.fold(job);
+        }
+        self.pending += chosen.len();
         self.chunk.first_record = first;
         self.chunk.load(inputs, chosen);
         let begun = self.results.len();
@@ -117,6 +133,21 @@ impl Worker {
         }
         self.weigh(job, begun);
         self.add(job, weighed);
+    }
+
+    /// Moves the sums into the totals.
+    fn fold(&mut self, job: &Job<'_>) {
+        if self.pending == 0 {
+            return;
+        }
+        let length = job.network.layout().len();
+        self.totals.resize_with(job.sums.max(self.totals.len()), Vec::new);
+        for (total, sum) in self.totals.iter_mut().zip(&mut self.sums[..job.sums]) {
+            total.resize(length, 0.0);
+            vector::add_wide(total, sum);
+            sum.fill(0.0);
+        }
+        self.pending = 0;
     }
 
     /// Forward, and the gradients of the losses.

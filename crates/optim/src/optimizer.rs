@@ -53,7 +53,7 @@ impl Optimizer {
             "learning rate",
             "between 0 and 1e6",
             learning_rate,
-            "typical learning rates lie between 0.1 and 10 for sgd, and between 1e-4 and 1e-2 for adam",
+            "typical learning rates lie between 0.1 and 100 for sgd, and between 1e-4 and 1e-2 for adam",
         )
     }
 

@@ -51,7 +51,7 @@
 //! ```
 //!
 //! ```compile_fail,E0277
-//! fn print(value: sordino_privacy::Sensitive<f64>) {
+//! fn print(value: sordino_privacy::Sensitive<'_, f64>) {
 //!     println!("{value:?}");
 //! }
 //! ```
@@ -59,14 +59,14 @@
 //! Copying or reading what is sensitive:
 //!
 //! ```compile_fail,E0308
-//! fn copy(value: &sordino_privacy::Sensitive<f64>) -> sordino_privacy::Sensitive<f64> {
+//! fn copy<'r>(value: &sordino_privacy::Sensitive<'r, f64>) -> sordino_privacy::Sensitive<'r, f64> {
 //!     value.clone()
 //! }
 //! ```
 //!
 //! ```compile_fail,E0616
-//! fn read(value: sordino_privacy::Sensitive<f64>) -> f64 {
-//!     value.0
+//! fn read(value: sordino_privacy::Sensitive<'_, f64>) -> f64 {
+//!     value.value
 //! }
 //! ```
 //!
@@ -84,9 +84,9 @@
 //! }
 //! ```
 //!
-//! ```compile_fail,E0603
-//! fn forge(value: Vec<f32>) -> sordino_privacy::Sensitive<Vec<f32>> {
-//!     sordino_privacy::Sensitive(value)
+//! ```compile_fail,E0451
+//! fn forge<'r>(value: Vec<f32>) -> sordino_privacy::Sensitive<'r, Vec<f32>> {
+//!     sordino_privacy::Sensitive { value, brand: Default::default() }
 //! }
 //! ```
 //!
@@ -121,6 +121,39 @@
 //!         let sum = round.gradients(at).clipped_sum(rule)?;
 //!         other.round(|cheaper| cheaper.release(sum));
 //!         Ok::<(), PrivacyError>(())
+//!     });
+//! }
+//! ```
+//!
+//! Keeping something sensitive beyond its round, or disclosing it through another vault, whose ledger would say so while its own
+//! would not:
+//!
+//! ```compile_fail
+//! use sordino_privacy::*;
+//! fn step<G: Gradients>(vault: &mut Vault<G>, at: &G::Point) {
+//!     let kept = vault.round(|round| round.gradients(at).plain_sum());
+//! }
+//! ```
+//!
+//! ```compile_fail
+//! use sordino_privacy::*;
+//! fn step<G: Gradients>(vault: &mut Vault<G>, other: &mut Vault<G>, at: &G::Point) {
+//!     let laundered = vault.round(|round| {
+//!         let sum = round.gradients(at).plain_sum()?;
+//!         other.round(|open| open.disclose(sum, "not mine"));
+//!         Ok::<(), PrivacyError>(())
+//!     });
+//! }
+//! ```
+//!
+//! (Its own vault can:)
+//!
+//! ```
+//! use sordino_privacy::*;
+//! fn step<G: Gradients>(vault: &mut Vault<G>, at: &G::Point) {
+//!     let disclosed = vault.round(|round| {
+//!         let sum = round.gradients(at).plain_sum()?;
+//!         round.disclose(sum, "a reason that stands in the ledger")
 //!     });
 //! }
 //! ```

@@ -1,8 +1,8 @@
 //! Gaussian noise on a lattice, so that the digits of a released number tell nothing.
 //!
 //! Noise in floating point has gaps: which sums can be reached depends on the value beneath, and the last bits of a
-//! published number have given values away. Here the sum is rounded to multiples of a step `g`, a power of two some 2^22
-//! times smaller than the noise; the noise is rounded to multiples of `g` as well, and the two are added as whole numbers.
+//! published number have given values away. Here the sum is rounded to multiples of a step `g`, a power of two at least
+//! 2^22 times smaller than the noise; the noise is rounded to multiples of `g` as well, and the two are added as whole numbers.
 //! For `x` on the lattice `x + round(n) = round(x + n)`, so this is the Gaussian mechanism followed by rounding: every
 //! multiple of `g` is possible for every sum, with the probability it should have.
 
@@ -13,7 +13,7 @@ use rayon::prelude::*;
 
 use crate::randomness::Streams;
 
-/// The lattice's step is at most the noise's standard deviation over 2 to this power.
+/// The lattice's step is at most the noise's standard deviation, and at most the sensitivity, over 2 to this power.
 const FINENESS: i32 = 22;
 
 /// Coordinates that share a stream of randomness.
@@ -40,7 +40,8 @@ impl Noise {
     /// Rounding each of `d` coordinates moves a sum by at most `g sqrt(d) / 2`, so two neighbouring sums end up at most
     /// `g sqrt(d)` further apart; the noise is that much larger.
     pub(crate) fn new(multiplier: f64, sensitivity: f64, records: usize, dimension: usize) -> Self {
-        let scale = multiplier * sensitivity;
+        // Fine compared with the noise, and with the sensitivity, which it adds to; but not so fine that integers overflow.
+        let scale = multiplier.min(1.0).max(multiplier * 2.0_f64.powi(-24)) * sensitivity;
         #[expect(clippy::cast_possible_truncation, reason = "the exponent of a positive number")]
         let step = 2.0_f64.powi(scale.log2().floor() as i32 - FINENESS);
         #[expect(clippy::cast_precision_loss, reason = "a count, rounded")]
@@ -110,7 +111,7 @@ mod tests {
     fn noise_is_normal_with_the_planned_deviation() {
         let (noise, mut values) = sample(1_000_000, 3);
         let n = values.len() as f64;
-        // A million coordinates: 1.5 * 2^-22 * 1000 / 2 more.
+        // A million coordinates: 2^-22 * 1000 more.
         assert!((noise.std / 3.0 - 1.0).abs() < 1e-3 && noise.std >= 3.0);
         let variance = values.iter().map(|v| v * v).sum::<f64>() / n / noise.std.powi(2);
         assert!((variance - 1.0).abs() < 5.0 * (2.0 / n).sqrt(), "{variance}");

@@ -23,14 +23,16 @@ impl<'r, G: Gradients> PerRecord<'_, 'r, G> {
         let layers = self.round.layers();
         rule.fits(layers)?;
         let value = self.round.pass(self.at, Some(&|record| rule.weigh(record, layers)))?;
-        Ok(Bounded { value: Sensitive(value), sensitivity: rule.sensitivity(), brand: Brand::default() })
+        let value = Sensitive { value, brand: Brand::default() };
+        Ok(Bounded { value, sensitivity: rule.sensitivity() })
     }
 
     /// The sum of all gradients as they are. No bound is known, so it can only be [disclosed](Round::disclose).
     ///
     /// # Errors
     /// The engine's own.
-    pub fn plain_sum(self) -> Result<Sensitive<Vec<f32>>, PrivacyError> {
-        self.round.pass(self.at, None).map(Sensitive)
+    pub fn plain_sum(self) -> Result<Sensitive<'r, Vec<f32>>, PrivacyError> {
+        let value = self.round.pass(self.at, None)?;
+        Ok(Sensitive { value, brand: Brand::default() })
     }
 }

@@ -2,8 +2,12 @@
 
 use std::marker::PhantomData;
 
-/// A value computed from private records without noise. It cannot be read, printed, copied or stored.
-pub struct Sensitive<T>(pub(crate) T);
+/// A value computed from private records without noise. It cannot be read, printed, copied or stored, and it belongs to its
+/// round `'r`, so that only its own vault can disclose it.
+pub struct Sensitive<'r, T> {
+    pub(crate) value: T,
+    pub(crate) brand: Brand<'r>,
+}
 
 /// Ties a value to its round: no two rounds have the same `'r`, and none can be shortened to another.
 pub(crate) type Brand<'r> = PhantomData<fn(&'r ()) -> &'r ()>;
@@ -13,9 +17,8 @@ pub(crate) type Brand<'r> = PhantomData<fn(&'r ()) -> &'r ()>;
 /// It belongs to its round `'r`: it can be released in that round, once, and nowhere else.
 #[must_use = "nothing is released before Round::release"]
 pub struct Bounded<'r, T> {
-    pub(crate) value: Sensitive<T>,
+    pub(crate) value: Sensitive<'r, T>,
     pub(crate) sensitivity: f64,
-    pub(crate) brand: Brand<'r>,
 }
 
 impl<T> Bounded<'_, T> {

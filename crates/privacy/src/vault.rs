@@ -153,7 +153,7 @@ impl<'r, G: Gradients> Round<'r, G> {
 
     /// Adds the plan's noise to a bounded sum and lets it go.
     ///
-    /// The noise has standard deviation `z * sensitivity` (and a ten-thousandth more for rounding, `PROOF.md`), where `z` is
+    /// The noise has standard deviation `z * sensitivity` (and a little more for rounding, `PROOF.md`), where `z` is
     /// the multiplier that the plan has for this release: the first, the second, and so on, of this step.
     ///
     /// # Errors
@@ -168,7 +168,7 @@ impl<'r, G: Gradients> Round<'r, G> {
         let trainable = gradients.trainable();
         let dimension = trainable.iter().map(ExactSizeIterator::len).sum();
         let noise = Noise::new(multiplier.get(), sum.sensitivity, gradients.records(), dimension);
-        let mut value = sum.value.0;
+        let mut value = sum.value.value;
         noise.add(&mut value, &trainable, &randomness.streams());
         Ok(Release::new(value, noise.std))
     }
@@ -180,11 +180,11 @@ impl<'r, G: Gradients> Round<'r, G> {
     /// A ledger that cannot be written: then nothing leaves.
     pub fn disclose<T>(
         &mut self,
-        value: Sensitive<T>,
+        value: Sensitive<'r, T>,
         why: &'static str,
     ) -> Result<Release<T>, PrivacyError> {
         self.vault.ledger.disclose(why)?;
-        Ok(Release::new(value.0, 0.0))
+        Ok(Release::new(value.value, 0.0))
     }
 
     pub(crate) fn layers(&self) -> usize {

@@ -13,7 +13,7 @@ use rand_chacha::{
 use rand_distr::{Distribution, StandardNormal};
 use rows::{Folder, Rows, terms};
 use sordino_accounting::{
-    Accountant, Cap, ClipNorm, Delta, Entry, Epsilon, NoiseMultiplier, Plan, Sampling, SamplingRate, Steps,
+    Accountant, Cap, ClipNorm, Delta, Entry, NoiseMultiplier, Plan, Sampling, SamplingRate, Steps,
 };
 use sordino_privacy::{Account, ClipRule, Randomness, Vault};
 
@@ -78,10 +78,12 @@ enum Bug {
     TrustsTheRule,
     MixesRecords,
     HalvesTheNoise,
+    SavesATwentieth,
     NoiseForEveryChunk,
     NoiseByBatchSize,
     NoNoiseOnEmptyBatches,
     ReusesNoise,
+    ReusesNoiseLater,
     FloatingNoise,
     ShufflesEpochs,
     FixedSizeBatches,
@@ -206,13 +208,20 @@ impl Mechanism for Naive {
                 * task.bound
                 * match self.bug {
                     Some(Bug::HalvesTheNoise) => 0.5,
+                    Some(Bug::SavesATwentieth) => 0.95,
                     Some(Bug::NoiseForEveryChunk) => chunks.sqrt(),
                     Some(Bug::NoiseByBatchSize) => batch.len() as f64 / (task.rate * task.rows.len() as f64),
                     Some(Bug::NoNoiseOnEmptyBatches) if batch.is_empty() => 0.0,
                     _ => 1.0,
                 };
             let fresh: Vec<f64> = sum.iter().map(|_| StandardNormal.sample(&mut self.rng)).collect();
-            let normal = if self.has(Bug::ReusesNoise) { kept.get_or_insert(fresh).clone() } else { fresh };
+            let normal = match self.bug {
+                Some(Bug::ReusesNoise) => kept.get_or_insert(fresh).clone(),
+                // As a generator would whose counter is too short.
+                Some(Bug::ReusesNoiseLater) if step == 7 => kept.clone().unwrap(),
+                Some(Bug::ReusesNoiseLater) if step == 0 => kept.insert(fresh).clone(),
+                _ => fresh,
+            };
             let grid = 2.0_f64.powi((task.multiplier * task.bound).log2().floor() as i32 - 22);
             let noised = |(v, n): (&f64, &f64)| match self.bug {
                 Some(Bug::FloatingNoise) => (v + std * n) as f32,
@@ -291,10 +300,12 @@ fn empty_batches_are_noised(mechanism: &mut dyn Mechanism) -> Result<(), String>
 fn noise_is_never_used_twice(mechanism: &mut dyn Mechanism) -> Result<(), String> {
     let task = Task { multiplier: 1.0, steps: 20, ..Task::bare(vec![vec![0.0; 500]; 3]) };
     let releases = mechanism.releases(&task);
-    for pair in releases.windows(2) {
-        let product: f64 = pair[0].iter().zip(&pair[1]).map(|(a, b)| f64::from(a * b)).sum();
-        let correlation = product / 500.0;
-        require(correlation.abs() < 5.0 / 500_f64.sqrt(), || format!("correlation {correlation}"))?;
+    for (number, one) in releases.iter().enumerate() {
+        for other in &releases[..number] {
+            let product: f64 = one.iter().zip(other).map(|(a, b)| f64::from(a * b)).sum();
+            let correlation = product / 500.0;
+            require(correlation.abs() < 5.0 / 500_f64.sqrt(), || format!("correlation {correlation}"))?;
+        }
     }
     Ok(())
 }
@@ -370,17 +381,19 @@ const CHECKS: [(&str, Check); 9] = [
     ("zero gradients add nothing", zero_gradients_add_nothing),
 ];
 
-const BUGS: [(Bug, &str); 17] = [
+const BUGS: [(Bug, &str); 19] = [
     (Bug::DividesByRealisedSize, "releases are sums"),
     (Bug::ClipsTheSum, "a record moves a sum by its bound"),
     (Bug::ClipsChunks, "a record moves a sum by its bound"),
     (Bug::TrustsTheRule, "a record moves a sum by its bound"),
     (Bug::MixesRecords, "a record moves a sum by its bound"),
     (Bug::HalvesTheNoise, "noise has the planned deviation"),
+    (Bug::SavesATwentieth, "noise has the planned deviation"),
     (Bug::NoiseForEveryChunk, "noise has the planned deviation"),
     (Bug::NoiseByBatchSize, "noise has the planned deviation"),
     (Bug::NoNoiseOnEmptyBatches, "empty batches are noised"),
     (Bug::ReusesNoise, "noise is never used twice"),
+    (Bug::ReusesNoiseLater, "noise is never used twice"),
     (Bug::FloatingNoise, "releases lie on the lattice"),
     (Bug::ShufflesEpochs, "batches are Poisson"),
     (Bug::FixedSizeBatches, "batches are Poisson"),
@@ -433,6 +446,16 @@ fn exact_delta(q: f64, z: f64, epsilon: f64) -> f64 {
     remove.max(add)
 }
 
+/// `Pr[Bin(n, q) > k]`, term by term.
+fn binomial_tail(n: u64, q: f64, k: u64) -> f64 {
+    let ln_factorial = |m: u64| libm::lgamma(m as f64 + 1.0);
+    let term = |i: u64| {
+        let ways = ln_factorial(n) - ln_factorial(i) - ln_factorial(n - i);
+        (ways + i as f64 * q.ln() + (n - i) as f64 * (-q).ln_1p()).exp()
+    };
+    (k + 1..=n).map(term).sum()
+}
+
 type Price = fn(&Entry, Delta) -> f64;
 
 fn price(entry: &Entry, delta: Delta) -> f64 {
@@ -473,7 +496,9 @@ fn prices_bound_what_is_revealed(price: Price) -> Result<(), String> {
         let multipliers = multipliers.iter().map(|z| NoiseMultiplier::new(*z).unwrap()).collect();
         let entry = Entry::new(sampling, multipliers, Steps::new(1).unwrap()).unwrap();
         let epsilon = price(&entry, delta);
-        let add_on = Plan::new(vec![entry.clone()]).cap_cost(Epsilon::new(epsilon).unwrap());
+        let add_on = cap.map_or(0.0, |cap| {
+            binomial_tail(cap.population + 1, q, cap.max_batch_size) * (1.0 + epsilon.exp())
+        });
         let spent = exact_delta(q, z, epsilon) + add_on;
         require(spent <= delta.get() * (1.0 + 1e-9), || format!("{entry}: {spent} at {epsilon}"))?;
     }
@@ -528,14 +553,28 @@ fn restores_its_generator(folder: &Folder) -> Vec<(u64, Vec<f32>)> {
     interrupted_by(folder, || Randomness::seeded(4))
 }
 
-/// Enters a step when it is over.
+/// Draws a step before it is entered: what the ledger covers is what it covered before the round.
 fn charges_afterwards(folder: &Folder) -> Vec<(u64, Vec<f32>)> {
-    sound_run(folder).into_iter().map(|(covered, release)| (covered - 1, release)).collect()
+    let (ledger, terms) = (folder.file("ledger"), terms(5, &[1.0], 1.0, 9));
+    let mut vault =
+        Vault::seal(Rows::same(5, &[0.5; 16]), &terms, Randomness::from_os().unwrap(), &ledger).unwrap();
+    let step = |_| {
+        let covered = Account::read(&ledger).unwrap().charged();
+        (covered, one_step(&mut vault, &ledger).1)
+    };
+    (0..2).map(step).collect()
 }
 
-/// Forgets after a crash what was charged before it.
+/// Begins a new ledger after a crash.
 fn starts_over(folder: &Folder) -> Vec<(u64, Vec<f32>)> {
-    sound_run(folder).into_iter().map(|(_, release)| (1, release)).collect()
+    let terms = terms(5, &[1.0], 1.0, 9);
+    let life = |name| {
+        let ledger = folder.file(name);
+        let rows = Rows::same(5, &[0.5; 16]);
+        let mut vault = Vault::seal(rows, &terms, Randomness::from_os().unwrap(), &ledger).unwrap();
+        one_step(&mut vault, &ledger)
+    };
+    ["first", "second"].map(life).to_vec()
 }
 
 fn resumes_without_harm(run: Interrupted) -> Result<(), String> {

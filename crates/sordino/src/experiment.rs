@@ -1,6 +1,11 @@
 //! Settings made meaningful, once: data, model, plan, terms, learning.
 
-use std::{collections::HashMap, path::PathBuf, time::Duration};
+use std::{
+    collections::HashMap,
+    fs,
+    path::PathBuf,
+    time::{Duration, UNIX_EPOCH},
+};
 
 use sordino_accounting::{
     Accountant, AccountingError, Cap, ClipNorm, Delta, Entry, Epsilon, NoiseMultiplier, Plan, Sampling,
@@ -15,6 +20,7 @@ use sordino_train::{Algorithm, Learning, PLAIN};
 use crate::{
     models::{Facts, Model},
     problem::Problem,
+    run_files::RunFiles,
     settings::{AlgorithmName, Clipping, SamplingName, Settings},
     statement::{rounded_up, short},
     tagged::tagged,
@@ -22,8 +28,9 @@ use crate::{
 
 /// A run, ready to start.
 pub(crate) struct Experiment {
-    /// All settings, with defaults filled in.
+    /// All settings, with defaults filled in; paths of what the run keeps copies of are relative to its folder.
     pub(crate) settings: Settings,
+    pub(crate) files: RunFiles,
     pub(crate) records: Dataset,
     pub(crate) test: Option<Dataset>,
     pub(crate) facts: Facts,
@@ -38,24 +45,29 @@ pub(crate) struct Experiment {
 
 impl Experiment {
     /// Fills in defaults, reads the data, chooses the model, and prices the plan before a record is used.
-    pub(crate) fn prepare(mut settings: Settings) -> Result<Self, Problem> {
+    ///
+    /// A run that goes on keeps the noise it began with.
+    pub(crate) fn prepare(mut settings: Settings, noise: Option<NoiseMultiplier>) -> Result<Self, Problem> {
         refuse_idle(&settings)?;
         let learning = learning(&mut settings)?;
-        let (records, test) = read(&mut settings)?;
-        let name = match &settings.model {
-            Some(name) if name.ends_with(".toml") => absolute(name.into()).display().to_string(),
-            Some(name) => name.clone(),
-            None => Model::default_name(records.shape())?.to_owned(),
-        };
+        let (records, test, schema) = read(&mut settings)?;
         let facts = Facts::of(&records);
+        let name = match &settings.model {
+            Some(name) => name.clone(),
+            None => Model::default_name(&facts)?.to_owned(),
+        };
         let model = Model::choose(&name, settings.hidden.as_deref(), &facts)?;
-        settings.model = Some(name);
+        let network = name.ends_with(".toml").then(|| fs::read_to_string(&name)).transpose();
+        let network =
+            network.map_err(|error| Problem::refused(format!("{name}: {error}"), "is it still there?"))?;
+        settings.model = Some(if network.is_some() { RunFiles::NETWORK.to_owned() } else { name });
+        let files = RunFiles { schema, network };
         let pace = Pace::new(&mut settings, records.len())?;
         let (algorithm, terms) = match *settings.algorithm.get_or_insert(AlgorithmName::DpSgd) {
             AlgorithmName::DpSgd => {
                 let layers = model.network()?.layers().len();
                 let algorithm = Algorithm::DpSgd { rule: rule(&mut settings, layers)? };
-                (algorithm, priced(&mut settings, &pace, records.len())?)
+                (algorithm, priced(&mut settings, noise, &pace, records.len())?)
             }
             AlgorithmName::None => {
                 let rate = pace.rate(records.len())?;
@@ -69,7 +81,7 @@ impl Experiment {
                 "10 loses at most 10 seconds",
             )
         })?;
-        let terms = terms.about(&settings.to_toml());
+        let terms = terms.about(&(files.about(&settings) + &last_changed(&settings)));
         Ok(Self {
             records,
             test,
@@ -82,6 +94,7 @@ impl Experiment {
             measure_every: pace.epoch.max(pace.steps.get() / 20).max(1),
             checkpoint_every,
             settings,
+            files,
         })
     }
 
@@ -128,18 +141,29 @@ pub(crate) fn source(settings: &Settings) -> Source {
     }
 }
 
-/// The private records and the public ones.
-fn read(settings: &mut Settings) -> Result<(Dataset, Option<Dataset>), Problem> {
+/// The private records and the public ones, and the schema of a table.
+fn read(settings: &mut Settings) -> Result<(Dataset, Option<Dataset>, Option<String>), Problem> {
     // A run can be resumed from any folder.
-    for path in [&mut settings.data, &mut settings.schema] {
-        *path = path.take().map(absolute);
-    }
+    settings.data = settings.data.take().map(|path| path.canonicalize().unwrap_or(path));
     let source = source(settings);
+    if source.path.to_str().is_none() {
+        return Err(Problem::refused(
+            format!("the path {} is not UTF-8, so settings cannot name it", source.path.display()),
+            "rename it, or put a link beside it",
+        ));
+    }
     settings.data = Some(source.path.clone());
-    let Sets { train, test } = sordino_data::read(&source)?;
+    let Sets { train, test, schema } = sordino_data::read(&source)?;
+    if schema.is_some() {
+        // The schema says it all.
+        settings.schema = Some(RunFiles::SCHEMA.into());
+        (settings.target, settings.classes, settings.features) = (None, None, None);
+    }
+    let schema =
+        schema.map(|schema| toml::to_string(&schema).expect("a schema of numbers and strings is TOML"));
     if test.is_some() {
         return match settings.test_fraction {
-            None => Ok((train, test)),
+            None => Ok((train, test, schema)),
             Some(fraction) => Err(Problem::refused(
                 format!("test_fraction is {fraction}, but the data has a test set of its own"),
                 "leave it out",
@@ -148,14 +172,28 @@ fn read(settings: &mut Settings) -> Result<(Dataset, Option<Dataset>), Problem> 
     }
     let fraction = *settings.test_fraction.get_or_insert(0.2);
     if fraction == 0.0 {
-        return Ok((train, None));
+        return Ok((train, None, schema));
     }
     let (records, test) = train.split(fraction, *settings.split_seed.get_or_insert(0))?;
-    Ok((records, Some(test)))
+    Ok((records, Some(test), schema))
 }
 
-fn absolute(path: PathBuf) -> PathBuf {
-    path.canonicalize().unwrap_or(path)
+/// When the data was last changed, as the ledger keeps it: a run must go on with the records it began with, and nothing that is
+/// computed from them may stand in a file to tell.
+pub(crate) fn last_changed(settings: &Settings) -> String {
+    let Some(path) = &settings.data else { return String::new() };
+    // Of a folder, the IDX files in it.
+    let of_images =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().contains("-idx"));
+    let mut files = vec![path.clone()];
+    if let Ok(entries) = fs::read_dir(path) {
+        files = entries.flatten().map(|entry| entry.path()).filter(of_images).collect();
+    }
+    let changed = |path: &PathBuf| fs::metadata(path).and_then(|found| found.modified()).ok();
+    let last = files.iter().filter_map(changed).max().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    last.map_or(String::new(), |time| {
+        format!("# data last changed at {}.{:09}\n", time.as_secs(), time.subsec_nanos())
+    })
 }
 
 /// How many records at a time, and how often.
@@ -240,7 +278,12 @@ fn rule(settings: &mut Settings, layers: usize) -> Result<ClipRule, Problem> {
 
 /// The plan, with the least noise that the budget allows or the noise that was asked for.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a batch size is a whole number")]
-fn priced(settings: &mut Settings, pace: &Pace, records: usize) -> Result<Terms, Problem> {
+fn priced(
+    settings: &mut Settings,
+    noise: Option<NoiseMultiplier>,
+    pace: &Pace,
+    records: usize,
+) -> Result<Terms, Problem> {
     let population = records as u64;
     let kind = *settings.sampling.get_or_insert(SamplingName::Poisson);
     let sampling = match (kind, settings.max_batch_size) {
@@ -269,7 +312,7 @@ fn priced(settings: &mut Settings, pace: &Pace, records: usize) -> Result<Terms,
     settings.delta = Some(delta);
     let with_noise =
         |z: NoiseMultiplier| Entry::new(sampling, vec![z], pace.steps).map(|entry| Plan::new(vec![entry]));
-    let plan = match (settings.noise_multiplier, settings.epsilon) {
+    let plan = match (settings.noise_multiplier.or(noise), settings.epsilon) {
         (Some(noise), _) => with_noise(noise)?,
         (None, wanted) => {
             let epsilon = match wanted {

@@ -9,6 +9,7 @@ mod plan_arguments;
 mod problem;
 mod progress;
 mod report;
+mod run_files;
 mod settings;
 mod statement;
 mod tagged;
@@ -60,9 +61,13 @@ fn main() -> ExitCode {
     });
     match answer {
         Ok(text) => print(&text),
-        Err(Problem::Usage(message)) => message.exit(),
+        Err(Problem::Usage(message)) => {
+            let _ = message.print();
+            ExitCode::from(u8::try_from(message.exit_code()).unwrap_or(2))
+        }
         Err(problem) => {
-            eprintln!("{problem}");
+            // Nobody may be listening.
+            let _ = writeln!(io::stderr(), "{problem}");
             ExitCode::from(2)
         }
     }
@@ -72,7 +77,7 @@ fn main() -> ExitCode {
 fn print(text: &str) -> ExitCode {
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            eprintln!("error: cannot write the answer: {error}");
+            let _ = writeln!(io::stderr(), "error: cannot write the answer: {error}");
             ExitCode::FAILURE
         }
         _ => ExitCode::SUCCESS,

@@ -43,12 +43,15 @@ enum Kind {
     Described(Description),
 }
 
-const NAMES: &str = "logistic, mlp, mnist-cnn, lenet5, resnet20, or a TOML file that describes a network";
+const NAMES: &str =
+    "logistic, linear, mlp, mnist-cnn, lenet5, resnet20, or a TOML file that describes a network";
 
 impl Model {
-    /// The model's name for data of this shape, if none was chosen.
-    pub(crate) fn default_name(shape: Shape) -> Result<&'static str, Problem> {
+    /// The model's name for this data, if none was chosen.
+    pub(crate) fn default_name(facts: &Facts) -> Result<&'static str, Problem> {
+        let shape = facts.input;
         match shape {
+            Shape::Features(_) if facts.classes.is_empty() => Ok("linear"),
             Shape::Features(_) => Ok("logistic"),
             Shape::Image { channels: 1, height: 28, width: 28 } => Ok("mnist-cnn"),
             Shape::Image { channels: 3, height: 32, width: 32 } => Ok("resnet20"),
@@ -63,7 +66,7 @@ impl Model {
     pub(crate) fn choose(name: &str, hidden: Option<&[usize]>, facts: &Facts) -> Result<Self, Problem> {
         let classes = facts.classes.len();
         let kind = match name {
-            "logistic" => Kind::Linear,
+            "logistic" | "linear" => Kind::Linear,
             "mlp" => Kind::Mlp(hidden.unwrap_or(&[128]).to_vec()),
             "mnist-cnn" => Kind::MnistCnn,
             "lenet5" => Kind::LeNet5,
@@ -132,6 +135,7 @@ impl Model {
     }
 }
 
+/// Reads the description of a network.
 fn described(path: &Path) -> Result<Description, Problem> {
     let hint = "a network is described by `input` and `layers`; docs/engine.md has an example";
     let text = fs::read_to_string(path)

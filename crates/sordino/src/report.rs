@@ -28,6 +28,8 @@ struct ReportRecord<'a> {
     test_accuracy: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     test_mean_squared_error: Option<f64>,
+    /// Test records are public; what is said about them is not noised.
+    test_set_protected: bool,
     epsilon: Option<f64>,
     /// Of the steps paid for; a bound only if nothing that was released had a say in when the run stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -63,6 +65,7 @@ impl Report<'_> {
         Ok(json(&ReportRecord {
             test_accuracy: self.score.and_then(|score| score.accuracy),
             test_mean_squared_error: self.score.and_then(|score| score.mean_squared_error),
+            test_set_protected: false,
             epsilon: guarantee.map(|guarantee| guarantee.epsilon.get()),
             epsilon_so_far: so_far,
             delta: guarantee.map(|guarantee| guarantee.delta.get()),
@@ -97,20 +100,27 @@ impl Report<'_> {
         if let Some(accuracy) = self.score.and_then(|score| score.accuracy) {
             lines.push((
                 "accuracy",
-                format!("{:.2} % on the test set, which is treated as public", 100.0 * accuracy),
+                format!("{:.2} % on the test set, which is public and not protected", 100.0 * accuracy),
             ));
         }
         if let Some(error) = self.score.and_then(|score| score.mean_squared_error) {
             lines.push((
                 "error",
-                format!("{error:.4} mean squared, on the test set, which is treated as public"),
+                format!("{error:.4} mean squared, on the test set, which is public and not protected"),
             ));
         }
         match standing {
             Standing::Private(guarantee) => {
                 lines.push(("epsilon", self.epsilon(guarantee.epsilon.get())?));
                 lines.push(("delta", self.delta(guarantee.delta.get())));
-                lines.push(("protects", protects(guarantee.relation, GroupSize::ONE)));
+                lines.push((
+                    "protects",
+                    protects(guarantee.relation, GroupSize::ONE).replacen(
+                        "one record",
+                        "one training record",
+                        1,
+                    ),
+                ));
                 if let Some(plan) = self.account.plan() {
                     lines.push(("sampling", sampling(plan)));
                     lines.push(("noise", noise(plan)));
@@ -152,7 +162,8 @@ impl Report<'_> {
     }
 
     fn epsilon(&self, whole: f64) -> Result<String, Problem> {
-        let whole = rounded_up(whole);
+        let weak = if whole > 10.0 { " (WEAK: above 10, little is promised)" } else { "" };
+        let whole = format!("{}{weak}", rounded_up(whole));
         if self.account.is_closed() {
             return Ok(whole);
         }

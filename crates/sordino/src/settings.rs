@@ -36,7 +36,7 @@ pub(crate) struct Settings {
     /// The public seed of that split [default: 0]
     #[arg(long, value_name = "N", help_heading = "Data")]
     pub(crate) split_seed: Option<u64>,
-    /// logistic, mlp, mnist-cnn, lenet5, resnet20, or a TOML file that describes a network [default: by the data's shape]
+    /// logistic, linear, mlp, mnist-cnn, lenet5, resnet20, or a TOML file that describes a network [default: by the data's shape]
     #[arg(long, value_name = "NAME", help_heading = "Model")]
     pub(crate) model: Option<String>,
     /// Widths of an mlp's hidden layers [default: 128]
@@ -174,8 +174,23 @@ impl Settings {
         *self == Self::default()
     }
 
-    /// Reads a TOML file. Names may be written with `-` or with `_`.
+    /// Reads a TOML file, whose paths are relative to it.
     pub(crate) fn read(path: &Path) -> Result<Self, Problem> {
+        let mut settings = Self::read_as_is(path)?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        // The data that comes with Sordino is no file.
+        let data = settings.data.as_mut().filter(|data| *data != Path::new("mushroom"));
+        for path in data.into_iter().chain(&mut settings.schema) {
+            *path = folder.join(&*path);
+        }
+        if let Some(model) = settings.model.as_mut().filter(|model| model.ends_with(".toml")) {
+            *model = folder.join(&*model).display().to_string();
+        }
+        Ok(settings)
+    }
+
+    /// Reads a TOML file. Names may be written with `-` or with `_`.
+    pub(crate) fn read_as_is(path: &Path) -> Result<Self, Problem> {
         let hint = "keys are the flags of `sordino train`, such as batch_size = 256; `sordino train --help` lists them";
         let text = fs::read_to_string(path).map_err(|error| {
             Problem::refused(

@@ -32,6 +32,13 @@ impl Place {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// What is on standard output, whatever is noted beside it.
+    fn text_with_notes(&self, arguments: &str) -> String {
+        let output = self.run(arguments);
+        assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
     fn json(&self, arguments: &str) -> Value {
         serde_json::from_str(&self.text(&format!("{arguments} --json"))).unwrap()
     }
@@ -238,9 +245,19 @@ fn own_data_is_trained_on_and_predicted_with() {
     assert!(answer["test_accuracy"].as_f64().unwrap() > 0.8, "{answer}");
     // No labels, columns in another order, from another folder.
     place.write("new.csv", "ward,age\na,95\nb,3\n");
-    let predicted = place.text("predict --run run --data new.csv");
+    let predicted = place.text_with_notes("predict --run run --data new.csv");
     let classes: Vec<&str> = predicted.lines().map(|line| line.split(',').next().unwrap()).collect();
     assert_eq!(classes, ["prediction", "yes", "no"]);
+    // The run has a schema of its own, and its folder can be moved.
+    fs::remove_file(place.0.join("schema.toml")).unwrap();
+    fs::rename(place.0.join("run"), place.0.join("moved")).unwrap();
+    assert_eq!(place.text_with_notes("predict --run moved --data new.csv"), predicted);
+    let schema = place.read("moved/schema.toml");
+    place.write("moved/schema.toml", &schema.replace("50.0", "0.0"));
+    assert!(place.refusal("predict --run moved --data new.csv").contains("not what the ledger says"));
+    fs::rename(place.0.join("moved"), place.0.join("run")).unwrap();
+    place.write("run/schema.toml", &schema);
+    place.write("schema.toml", SCHEMA);
     place.write("bad.csv", "age,ward,ill\n1,a,no\n2,c,yes\n");
     let message = place.refusal("train --data bad.csv --schema schema.toml --out bad");
     assert!(message.contains("bad.csv, line 3, column 2 (ward)"), "{message}");
@@ -265,7 +282,7 @@ fn numbers_are_predicted_in_their_own_scale() {
     assert!(answer["test_accuracy"].is_null());
     assert!(answer["test_mean_squared_error"].as_f64().unwrap() < 0.2, "{answer}");
     place.write("new.csv", "x\n1\n-1\n");
-    let predicted = place.text("predict --run run --data new.csv");
+    let predicted = place.text_with_notes("predict --run run --data new.csv");
     let numbers: Vec<f64> = predicted.lines().skip(1).map(|line| line.parse().unwrap()).collect();
     assert!((numbers[0] - 1100.0).abs() < 50.0 && (numbers[1] - 900.0).abs() < 50.0, "{predicted}");
 }
@@ -290,12 +307,12 @@ fn a_ledger_or_a_config_that_was_touched_is_named() {
     assert!(place.refusal("show run").contains("no ledger"));
 }
 
+/// Starts a long run and interrupts it once it has begun.
 #[cfg(unix)]
-#[test]
-fn an_interrupted_run_saves_says_how_to_go_on_and_does() {
-    let place = Place::new("interrupt");
+fn interrupted(place: &Place, flags: &str) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_sordino"))
         .args(["train", "--noise-multiplier", "5", "--steps", "60000", "--out", "run"])
+        .args(flags.split_whitespace())
         .current_dir(&place.0)
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::piped())
@@ -306,8 +323,33 @@ fn an_interrupted_run_saves_says_how_to_go_on_and_does() {
         assert!(child.try_wait().unwrap().is_none(), "ended before it was interrupted");
     }
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
-    child.wait().unwrap();
-    let output = child.wait_with_output().unwrap();
+    child.wait_with_output().unwrap()
+}
+
+#[cfg(unix)]
+#[test]
+fn a_run_does_not_go_on_with_other_data_or_without_its_checkpoint() {
+    let place = Place::new("changed");
+    let rows: String =
+        (0..600).map(|i| format!("{},{}\n", f64::from(i) / 300.0 - 1.0, u8::from(i > 300))).collect();
+    place.write("data.csv", &rows);
+    interrupted(&place, "--data data.csv --classes 2 --accountant rdp");
+    let checkpoint = fs::read(place.0.join("run/checkpoint.safetensors")).unwrap();
+    fs::remove_file(place.0.join("run/checkpoint.safetensors")).unwrap();
+    assert!(place.refusal("train --resume run").contains("checkpoint.safetensors: is missing"));
+    fs::write(place.0.join("run/checkpoint.safetensors"), checkpoint).unwrap();
+    place.write("data.csv", &rows.lines().rev().collect::<Vec<_>>().join("\n"));
+    assert!(place.refusal("train --resume run").contains("was changed after the run began"));
+    // A table without a schema is read by the names of its columns, or by their order; the label may be missing.
+    place.write("new.csv", "0.9\n-0.9\n");
+    assert_eq!(place.text_with_notes("predict --run run --data new.csv").lines().count(), 3);
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_run_saves_says_how_to_go_on_and_does() {
+    let place = Place::new("interrupt");
+    let output = interrupted(&place, "");
     assert_eq!(output.status.code(), Some(130));
     let (said, hint) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert!(
@@ -319,7 +361,8 @@ fn an_interrupted_run_saves_says_how_to_go_on_and_does() {
     // Nothing that was not drawn is lost when a run stops in good order.
     let last = place.read("run/metrics.jsonl").lines().last().unwrap().to_owned();
     assert_eq!(serde_json::from_str::<Value>(&last).unwrap()["step"], before["steps"]);
-    let after = place.json("train --resume run");
+    let resumed = place.text_with_notes("train --resume run --json");
+    let after: Value = serde_json::from_str(&resumed).unwrap();
     assert_eq!((&after["finished"], &after["steps"]), (&Value::Bool(true), &Value::from(60_000)));
     assert!(after["epsilon"].as_f64() >= before["epsilon_so_far"].as_f64());
     assert!(place.text("show run").contains("resumed once"));

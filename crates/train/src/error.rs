@@ -47,7 +47,7 @@ impl TrainError {
                 "check that the model fits the data: `docs/training.md` lists the models".to_owned()
             }
             Self::Optim(error) => error.hint().to_owned(),
-            Self::File { .. } => "a run's folder must be whole, writable, and on a disk with room".to_owned(),
+            Self::File { .. } => "a run's folder must be whole and writable; restore what is missing from a copy, or start a new run".to_owned(),
             Self::Refused { hint, .. } => hint.clone(),
         }
     }

@@ -4,7 +4,7 @@ use std::{collections::HashMap, fs};
 
 use sordino_privacy::Account;
 
-use crate::{Measurement, RunFolder, Score, TrainError, seal};
+use crate::{Measurement, RunFolder, Score, TrainError, folder::failed, seal};
 
 /// What a run's folder says, after its ledger was checked.
 #[derive(Debug, Clone, PartialEq)]
@@ -13,7 +13,7 @@ pub struct Inspection {
     pub account: Account,
     /// The last measurement, if there is one.
     pub score: Option<Score>,
-    /// The seconds that the run took up to it, since it was last resumed.
+    /// The seconds of training up to it.
     pub seconds: Option<f64>,
 }
 
@@ -24,6 +24,9 @@ pub struct Inspection {
 pub fn inspect(folder: &RunFolder) -> Result<Inspection, TrainError> {
     let account = Account::read(&folder.ledger())?;
     seal::verify(folder, &account)?;
+    if account.is_closed() && !folder.model().is_file() {
+        return Err(failed(&folder.model(), &"is missing, although the run is finished"));
+    }
     let metrics = fs::read_to_string(folder.metrics()).unwrap_or_default();
     let last: Option<Measurement> = metrics.lines().rev().find_map(|line| serde_json::from_str(line).ok());
     Ok(Inspection {

@@ -94,8 +94,8 @@ impl Learner {
         whole.map_err(|error| refused(&format!("cannot be written: {error}")))
     }
 
-    /// Takes up what was saved.
-    pub(crate) fn restore(&mut self, bytes: &[u8]) -> Result<(), TrainError> {
+    /// Takes up what was saved; gives back the notes.
+    pub(crate) fn restore(&mut self, bytes: &[u8]) -> Result<HashMap<String, String>, TrainError> {
         let broken = |problem: &str| refused(problem);
         let (_, head) = SafeTensors::read_metadata(bytes).map_err(|error| broken(&error.to_string()))?;
         let tensors = SafeTensors::deserialize(bytes).map_err(|error| broken(&error.to_string()))?;
@@ -123,7 +123,7 @@ impl Learner {
         if let Some(average) = &mut self.average {
             average.restore(states.remove("average").unwrap_or_default())?;
         }
-        Ok(())
+        Ok(notes)
     }
 
     fn states(&self) -> Vec<(&'static str, State)> {

@@ -53,6 +53,8 @@ pub struct Run<'a> {
 
 /// Somebody who watches a run.
 pub trait Observer {
+    /// A run goes on: its checkpoint is from one step, and it goes on after another. What lies between was paid for and is lost.
+    fn resumed(&mut self, _checkpoint: u64, _position: u64) {}
     /// A step was taken; `position` of them are taken or given up.
     fn stepped(&mut self, _position: u64, _account: &Account) {}
     /// The model was measured on public records.
@@ -70,7 +72,7 @@ pub struct Measurement {
     /// What was measured.
     #[serde(flatten)]
     pub score: Score,
-    /// Seconds since the run began or was resumed.
+    /// Seconds of training, in all processes.
     pub seconds: f64,
     /// Whether the run is private: false with a fixed seed and without noise.
     pub private: bool,
@@ -85,7 +87,7 @@ pub struct Ending {
     pub account: Account,
     /// Whether the plan is finished; if not, the run was asked to stop and can be resumed.
     pub finished: bool,
-    /// Time in this process.
+    /// Seconds of training, in all processes.
     pub seconds: f64,
 }
 
@@ -97,7 +99,8 @@ impl Run<'_> {
     pub fn begin(&self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Ending, TrainError> {
         let learner = self.learner()?;
         let vault = Vault::seal(self.gradients()?, self.terms, self.randomness()?, &self.folder.ledger())?;
-        self.train(vault, learner, stop, observer)
+        self.save(&learner, &Progress::default(), vault.account())?;
+        self.train(vault, learner, Progress::default(), stop, observer)
     }
 
     /// Goes on with a run that stopped or was killed: from its last checkpoint, after all steps that were paid for.
@@ -106,33 +109,40 @@ impl Run<'_> {
     /// As [`TrainError`] has them; a checkpoint that knows of lines which the ledger lacks.
     pub fn resume(&self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Ending, TrainError> {
         let mut learner = self.learner()?;
-        let path = self.folder.checkpoint();
-        // Killed before its first checkpoint, a run begins with new parameters and what is left of its plan.
-        if path.is_file() {
-            learner.restore(&folder::read(&path)?)?;
-        }
-        seal::verify(self.folder, &Account::read(&self.folder.ledger())?)?;
-        mend_metrics(self.folder)?;
+        // The ledger is locked before anything else is looked at.
         let vault = Vault::resume(self.gradients()?, self.terms, self.randomness()?, &self.folder.ledger())?;
-        self.train(vault, learner, stop, observer)
+        seal::verify(self.folder, vault.account())?;
+        let path = self.folder.checkpoint();
+        let mut progress = Progress::default();
+        if path.is_file() {
+            let notes = learner.restore(&folder::read(&path)?)?;
+            progress = Progress::read(&notes).ok_or_else(|| failed(&path, &"does not say where it was"))?;
+        } else if vault.position() > 0 {
+            return Err(failed(&path, &"is missing, so there are no weights to go on with"));
+        }
+        mend_metrics(self.folder)?;
+        observer.resumed(progress.step, vault.position());
+        self.train(vault, learner, progress, stop, observer)
     }
 
     fn train(
         &self,
         mut vault: Vault<NetworkGradients<'_>>,
         mut learner: Learner,
+        before: Progress,
         stop: &AtomicBool,
         observer: &mut dyn Observer,
     ) -> Result<Ending, TrainError> {
         let begun = Instant::now();
+        // To the millisecond: how long a step takes is nobody's business.
+        let seconds = || (1e3 * (before.seconds + begun.elapsed().as_secs_f64())).round() / 1e3;
         let mut examination =
             self.test.map(|test| Examination::new((self.network)()?, self.loss, test)).transpose()?;
         let mut measure = |learner: &Learner, step: u64, observer: &mut dyn Observer| {
             let Some(examination) = &mut examination else { return Ok(None) };
             let score = examination.score(&learner.best())?;
-            let seconds = begun.elapsed().as_secs_f64();
             let private = self.seed.is_none() && self.terms.guarantee().is_some();
-            let measurement = Measurement { step, score, seconds, private };
+            let measurement = Measurement { step, score, seconds: seconds(), private };
             note(self.folder, &measurement)?;
             observer.measured(&measurement);
             Ok::<_, TrainError>(Some(score))
@@ -155,25 +165,33 @@ impl Run<'_> {
                 measure(&learner, position, observer)?;
             }
             if saved.elapsed() >= self.checkpoint_every {
-                self.save(&learner, vault.account())?;
+                self.save(&learner, &Progress { step: position, seconds: seconds() }, vault.account())?;
                 saved = Instant::now();
             }
         }
         let position = vault.position();
+        // Saved before the ledger says that all is done: whatever happens in between, there is a model.
+        self.save(&learner, &Progress { step: position, seconds: seconds() }, vault.account())?;
         let account = vault.close()?;
-        self.save(&learner, &account)?;
         let score = measure(&learner, position, observer)?;
         let finished = account.is_closed();
         if finished {
+            // Once more, with the ledger's last line.
+            self.save_model(&learner, seal::notes(&account))?;
             let checkpoint = self.folder.checkpoint();
             fs::remove_file(&checkpoint).map_err(|error| failed(&checkpoint, &error))?;
         }
-        Ok(Ending { score, account, finished, seconds: begun.elapsed().as_secs_f64() })
+        Ok(Ending { score, account, finished, seconds: seconds() })
     }
 
-    fn save(&self, learner: &Learner, account: &Account) -> Result<(), TrainError> {
+    fn save(&self, learner: &Learner, progress: &Progress, account: &Account) -> Result<(), TrainError> {
         let mut notes = seal::notes(account);
-        write_whole(&self.folder.checkpoint(), &learner.save(notes.clone())?)?;
+        notes.extend(progress.notes());
+        write_whole(&self.folder.checkpoint(), &learner.save(notes)?)?;
+        self.save_model(learner, seal::notes(account))
+    }
+
+    fn save_model(&self, learner: &Learner, mut notes: HashMap<String, String>) -> Result<(), TrainError> {
         notes.extend(self.notes.clone());
         write_whole(&self.folder.model(), &learner.best().to_safetensors_noting(notes)?)
     }
@@ -205,6 +223,27 @@ impl Run<'_> {
         })?;
         let records = engine.records(self.records.inputs(), targets)?;
         Ok(NetworkGradients::new(engine, records))
+    }
+}
+
+/// How far a run has come.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+struct Progress {
+    /// Steps taken or given up.
+    step: u64,
+    /// Time it took, in all processes.
+    seconds: f64,
+}
+
+impl Progress {
+    fn notes(&self) -> [(String, String); 2] {
+        [("step".to_owned(), self.step.to_string()), ("seconds".to_owned(), self.seconds.to_string())]
+    }
+
+    fn read(notes: &HashMap<String, String>) -> Option<Self> {
+        let step = notes.get("step")?.parse().ok()?;
+        let seconds = notes.get("seconds")?.parse().ok().filter(|seconds: &f64| seconds.is_finite())?;
+        Some(Self { step, seconds })
     }
 }
 

@@ -10,7 +10,7 @@ use rand_chacha::{
     rand_core::{Rng, SeedableRng},
 };
 use sordino_accounting::{Accountant, ClipNorm, Delta, Entry, NoiseMultiplier, Plan, Steps};
-use sordino_nn::{Description, Engine, Inputs, Layer, Loss, Network, Params, Shape, Targets};
+use sordino_nn::{Description, Engine, Inputs, Layer, Loss, Network, Params, Records, Shape, Targets};
 use sordino_privacy::{ClipRule, Randomness, Terms, Vault};
 use sordino_train::NetworkGradients;
 
@@ -91,9 +91,20 @@ fn sum(
     let engine =
         Engine::with_workers(Network::new(description).unwrap(), Loss::cross_entropy(), workers).unwrap();
     let records = engine.records(Inputs::Dense(inputs), Targets::Classes(classes)).unwrap();
+    released(engine, records, params, rule, ledger)
+}
+
+/// What the vault releases of all records in one step.
+fn released(
+    engine: Engine,
+    records: Records<'_>,
+    params: &Params,
+    rule: &ClipRule,
+    ledger: &Path,
+) -> Vec<f32> {
     let plan =
         Plan::new(vec![Entry::everybody(NoiseMultiplier::new(HARDLY_ANY).unwrap(), Steps::new(1).unwrap())]);
-    let count = classes.len() as u64;
+    let count = records.len() as u64;
     let terms = Terms::price(plan, count, Delta::new(1e-5).unwrap(), None, Accountant::Rdp).unwrap();
     let _ = std::fs::remove_file(ledger);
     let gradients = NetworkGradients::new(engine, records);
@@ -150,4 +161,41 @@ fn one_record_moves_a_sum_by_at_most_the_declared_sensitivity() {
     TestRunner::new(config).run(&proptest::num::u64::ANY, run).unwrap();
     let _ = std::fs::remove_file(&ledger);
     assert!(tight.get() > CASES / 5, "only {} of {CASES} cases reach their bound", tight.get());
+}
+
+/// A pile of records whose sum is a power of two, one record more or less, and many that add a third of a unit in the last place:
+/// added up in single precision, the one decides whether all the others are lost.
+#[test]
+fn rounding_over_a_large_batch_does_not_multiply_what_one_record_adds() {
+    const BOUND: f64 = 0.501;
+    const PILE: usize = 512;
+    let description = Description::new(Shape::Features(1)).then(Layer::linear(1));
+    let network = || Network::new(&description).unwrap();
+    let chunk = Engine::with_workers(network(), Loss::SquaredError, 1).unwrap().chunk_size();
+    // With weights and inputs of zero, the gradient of the bias is -2 y.
+    let height = 0.5 * (PILE * chunk) as f64;
+    let unit = 2.0_f64.powi(height.log2().floor() as i32 - 23);
+    let mut targets = vec![-0.25_f32; PILE * chunk];
+    let canary = targets.len();
+    targets.extend(vec![0.0; chunk]);
+    for _ in 0..PILE {
+        targets.push((0.15 * unit) as f32);
+        targets.extend(vec![0.0; chunk - 1]);
+    }
+    let ledger = std::env::temp_dir().join(format!("sordino-large-{}", std::process::id()));
+    let sum = |targets: &[f32]| {
+        let engine = Engine::with_workers(network(), Loss::SquaredError, 1).unwrap();
+        let params = Params::zeros(engine.network().layout().clone());
+        let inputs = vec![0.0; targets.len()];
+        let values = Targets::Values { values: targets, width: 1 };
+        let records = engine.records(Inputs::Dense(&inputs), values).unwrap();
+        let rule = ClipRule::flat(ClipNorm::new(BOUND).unwrap()).unwrap();
+        released(engine, records, &params, &rule, &ledger)
+    };
+    let without = sum(&targets);
+    targets[canary] = -0.25;
+    let moved = distance(&sum(&targets), &without);
+    let _ = std::fs::remove_file(&ledger);
+    // What is left is the last rounding of the sum to single precision.
+    assert!(moved <= BOUND + 2.0 * unit, "{moved}");
 }

@@ -290,7 +290,7 @@ impl WorstCase {
 }
 
 fn out_of_reach(reason: String) -> AccountingError {
-    let instead = "the rdp accountant answers here with a looser bound: sordino epsilon --accountant rdp";
+    let instead = "use --accountant rdp, which answers here with a looser bound";
     AccountingError::OutOfReach { accountant: NAME, reason, instead }
 }
 

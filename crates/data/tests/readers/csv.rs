@@ -231,13 +231,18 @@ fn a_table_of_numbers_needs_no_schema() {
         assert_eq!(values(&table), [1.0, 2.0, 3.0, 4.5]);
         assert_eq!(classes(&table), [0, 1]);
         assert_eq!(table.classes(), ["0", "1", "2"]);
-        let table = read(&Source { target: Some("2".to_owned()), ..source(&path) }).unwrap().train;
-        assert_eq!(values(&table), [1.0, 0.0, 3.0, 1.0]);
-        assert_eq!(numbers(&table), (&[2.0, 4.5][..], 1));
+        // Whether the target is a class or a number is not guessed.
+        let message = directory.message(&read(&source(&path)).unwrap_err());
+        assert_eq!(message, "number of classes must be declared for a table without a schema, got none");
     }
     let path = directory.write("d.csv.gz", gzip("a,b\n1,2\n"));
-    let table = read(&Source { target: Some("a".to_owned()), ..source(&path) }).unwrap().train;
-    assert_eq!(numbers(&table).0, [1.0]);
+    let sets = read(&Source { target: Some("a".to_owned()), classes: Some(2), ..source(&path) }).unwrap();
+    assert_eq!((values(&sets.train), classes(&sets.train)), (&[2.0][..], &[1][..]));
+    // The schema that was made of the header reads the table in any order.
+    let schema = directory.write("made.toml", toml::to_string(&sets.schema.unwrap()).unwrap());
+    let path = directory.write("e.csv", "b,a\n2,1\n");
+    let table = read(&Source { schema: Some(schema), ..source(&path) }).unwrap().train;
+    assert_eq!((values(&table), classes(&table)), (&[2.0][..], &[1][..]));
 }
 
 #[test]
@@ -257,11 +262,13 @@ fn without_a_schema_no_vocabulary_is_derived() {
     // A record with a bad value does not pass as a header.
     let (message, _) = plain("1,x,0\n1,2,0\n", Some(2));
     assert_eq!(message, "t.csv, line 1, column 2 (2): must be a finite number, got `x`");
-    let (message, _) = plain("a,a\n1,2\n", None);
+    let (message, _) = plain("a,NA\n1,0\n", Some(2));
+    assert!(message.starts_with("t.csv, line 1: is neither a header"), "{message}");
+    let (message, _) = plain("a,a\n1,2\n", Some(2));
     assert_eq!(message, "t.csv: the name `a` is used by two columns");
     let (message, _) = plain("a,b\n1,2\n", Some(1));
     assert_eq!(message, "number of classes must be 2 to 65536, got 1");
-    let (message, _) = plain("a\n1\n", None);
+    let (message, _) = plain("a\n1\n", Some(2));
     assert_eq!(message, "t.csv: the columns become 0 features; at least 1 is needed");
 }
 
@@ -281,9 +288,13 @@ fn prediction_needs_no_target() {
         assert_eq!(values(&table), [1.0, 1.0, 0.0]);
         assert!(table.targets().is_none() && !table.is_classification());
     }
-    let source = Source { schema, ..source(directory.write("t.csv", "age,colour,income\n60,red,1\n")) };
+    // What is ignored need not be there, what is read must be.
+    let path = directory.write("t.csv", "age,colour\n60,red\n");
+    let table = read_unlabelled(&Source { schema: schema.clone(), ..source(path) }).unwrap();
+    assert_eq!(values(&table), [1.0, 1.0, 0.0]);
+    let source = Source { schema, ..source(directory.write("t.csv", "age,income\n60,1\n")) };
     let message = directory.message(&read_unlabelled(&source).unwrap_err());
-    assert_eq!(message, "t.csv, line 1: the header has no column `id`, which the schema describes");
+    assert_eq!(message, "t.csv, line 1: the header has no column `colour`, which the schema describes");
 }
 
 #[test]

@@ -151,6 +151,18 @@ fn add_body<const FMA: bool>(y: &mut [f32], x: &[f32]) {
 }
 
 multiversion! {
+    /// `y += x`, in double precision.
+    pub(crate) fn add_wide(y: &mut [f64], x: &[f32]) = add_wide_body
+}
+
+#[inline(always)]
+fn add_wide_body<const FMA: bool>(y: &mut [f64], x: &[f32]) {
+    for (y, x) in y.iter_mut().zip(x) {
+        *y += f64::from(*x);
+    }
+}
+
+multiversion! {
     /// `y = c x`.
     pub(crate) fn scaled(y: &mut [f32], c: f32, x: &[f32]) = scaled_body
 }

@@ -184,8 +184,16 @@ impl Account {
         self.torn
     }
 
-    pub(super) fn mend(&mut self) {
+    /// Takes the place of a torn line: returns the line that charges as much as it may have.
+    pub(super) fn mend(&mut self) -> Result<String, String> {
+        let steps = self.charged() - self.charged;
         self.torn = None;
+        let event = if steps > 0 {
+            Event::Charge { from: self.charged, steps }
+        } else {
+            Event::Resumed { at: self.charged }
+        };
+        self.enter(event)
     }
 
     /// The terms of the run.
@@ -198,9 +206,12 @@ impl Account {
         self.head.terms.steps()
     }
 
-    /// The number of steps that were paid for: at least those that were drawn.
+    /// The number of steps that were paid for: at least those that were drawn. A torn last line counts as the largest charge.
     pub fn charged(&self) -> u64 {
-        self.charged
+        match self.torn {
+            Some(_) => self.steps().min(self.charged.saturating_add(super::MOST_STEPS_PER_CHARGE)),
+            None => self.charged,
+        }
     }
 
     /// The plan; none if there was no protection to plan.

@@ -11,7 +11,7 @@ mod account;
 
 use std::{
     fs::{File, OpenOptions},
-    io::Write,
+    io::{Seek, SeekFrom, Write},
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -73,14 +73,17 @@ impl Ledger {
         let mut ledger =
             Self { file, path: path.to_owned(), account, sync_time: Duration::ZERO, failed: false };
         if let Some(whole) = ledger.account.torn() {
-            // Nothing was drawn on a line that never reached the disk, but whether it did is not ours to guess.
-            let cut = ledger.file.set_len(whole);
-            cut.map_err(|error| failed(path, "cannot be repaired", &error))?;
-            ledger.account.mend();
-            let left = ledger.account.steps() - ledger.account.charged();
-            if left > 0 {
-                ledger.charge(left.min(MOST_STEPS_PER_CHARGE))?;
-            }
+            // Nothing was drawn on a line that never reached the disk, but whether it did is not ours to guess. The new line is
+            // laid over the torn one, so that the file is torn or mended whenever this is interrupted.
+            let line = ledger.account.mend().map_err(|problem| failed(path, "cannot be mended", &problem))?;
+            let lay = || -> std::io::Result<()> {
+                let mut file = OpenOptions::new().write(true).open(path)?;
+                file.seek(SeekFrom::Start(whole))?;
+                file.write_all(line.as_bytes())?;
+                file.set_len(whole + line.len() as u64)?;
+                file.sync_all()
+            };
+            lay().map_err(|error| failed(path, "cannot be mended", &error))?;
         }
         ledger.write(Event::Resumed { at: ledger.account.charged() })?;
         Ok(ledger)

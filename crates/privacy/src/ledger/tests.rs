@@ -131,7 +131,7 @@ fn a_torn_line_counts_as_much_as_it_may_have_paid_for() {
     for cut in text.trim_end().rfind('\n').unwrap() + 2..text.len() {
         fs::write(folder.ledger(), &text[..cut]).unwrap();
         let account = Account::read(&folder.ledger()).unwrap();
-        assert!(account.is_torn() && account.charged() == 30);
+        assert!(account.is_torn() && account.charged() == 100);
         let ledger = Ledger::resume(&folder.ledger(), &terms(), false).unwrap();
         assert_eq!(ledger.account().charged(), 100);
         drop(ledger);

@@ -1,16 +1,18 @@
 //! `sordino predict`: applies a trained model to records.
 
-use std::{fmt::Write, path::PathBuf};
+use std::{fmt::Write as _, io::Write as _, path::PathBuf};
 
 use clap::Args;
 use sordino_data::Source;
 use sordino_nn::{Engine, Params};
-use sordino_train::{RunFolder, class_of, model_notes};
+use sordino_privacy::{Account, Standing};
+use sordino_train::{RunFolder, class_of, inspect, model_notes};
 
 use crate::{
     experiment::source,
     models::{Facts, Model},
     problem::Problem,
+    run_files::verified_settings,
     settings::Settings,
 };
 
@@ -26,13 +28,14 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     let folder = RunFolder::open(&arguments.run)?;
+    let account = inspect(&folder)?.account;
+    verified_settings(&folder, &account)?;
     let settings = Settings::read(&folder.config())?;
     let (facts, name) = (facts(&folder)?, settings.model.as_deref().unwrap_or("logistic"));
     let model = Model::choose(name, settings.hidden.as_deref(), &facts)?;
     let mut engine = Engine::new(model.network()?, model.loss)?;
     let params = Params::load(engine.network().layout().clone(), &folder.model())?;
-    let features = settings.schema.is_none().then_some(facts.input.len());
-    let source = Source { path: arguments.data.clone(), features, ..source(&settings) };
+    let source = Source { path: arguments.data.clone(), ..source(&settings) };
     let records = sordino_data::read_unlabelled(&source)?;
     if records.shape() != facts.input {
         return Err(Problem::refused(
@@ -48,7 +51,22 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     let all: Vec<usize> = (0..records.len()).collect();
     let inputs = engine.unlabelled(records.inputs())?;
     let outputs = engine.outputs(&params, &inputs, &all)?;
+    note_standing(&account)?;
     Ok(table(&facts, &outputs, engine.network().outputs()))
+}
+
+/// Says what whoever uses the predictions should know.
+fn note_standing(account: &Account) -> Result<(), Problem> {
+    let note = |text: &str| {
+        let _ = writeln!(std::io::stderr(), "note: {text}");
+    };
+    if let Standing::NotPrivate(why) = account.standing()? {
+        note(&format!("this model is NOT PRIVATE: {why}"));
+    }
+    if !account.is_closed() {
+        note("the run is not finished; these are the predictions of its last checkpoint");
+    }
+    Ok(())
 }
 
 /// What the model was told about its data.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use sordino_train::{RunFolder, inspect};
 
-use crate::{problem::Problem, report::Report, settings::Settings};
+use crate::{problem::Problem, report::Report, run_files::verified_settings};
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -20,13 +20,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     let folder = RunFolder::open(&arguments.run)?;
     let inspection = inspect(&folder)?;
-    let settings = Settings::read(&folder.config())?;
-    if settings.to_toml() != inspection.account.about() {
-        return Err(Problem::refused(
-            format!("{} is not what the ledger says it was", folder.config().display()),
-            "the settings were changed after the run began; restore them, they stand in the ledger's first line",
-        ));
-    }
+    let settings = verified_settings(&folder, &inspection.account)?;
     let report = Report {
         settings: &settings,
         account: &inspection.account,

@@ -2,16 +2,23 @@
 
 use std::{
     fs,
+    io::{self, Write},
     path::{Path, PathBuf},
     process,
     sync::atomic::{AtomicBool, Ordering},
 };
 
 use clap::Args;
+use sordino_privacy::Account;
 use sordino_train::{Ending, Run, RunFolder, write_whole};
 
 use crate::{
-    experiment::Experiment, problem::Problem, progress::Progress, report::Report, settings::Settings,
+    experiment::{Experiment, last_changed},
+    problem::Problem,
+    progress::Progress,
+    report::Report,
+    run_files::verified_settings,
+    settings::Settings,
 };
 
 #[derive(Args)]
@@ -55,7 +62,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<String, Problem> {
         notes: &experiment.notes(),
     };
     listen();
-    let mut progress = Progress::new(experiment.terms.steps());
+    let mut progress = Progress::new(&experiment.terms);
     let ending = match resumed {
         false => run.begin(&STOP, &mut progress),
         true => run.resume(&STOP, &mut progress),
@@ -67,8 +74,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<String, Problem> {
     if finished {
         return Ok(text);
     }
-    print!("{text}");
-    eprintln!("\nstopped; go on with: sordino train --resume {}", folder.path().display());
+    let _ = write!(io::stdout(), "{text}");
+    let _ =
+        writeln!(io::stderr(), "\nstopped; go on with: sordino train --resume {}", folder.path().display());
     process::exit(130)
 }
 
@@ -82,20 +90,39 @@ fn prepare(arguments: Arguments) -> Result<(Experiment, RunFolder, bool), Proble
             ));
         }
         let folder = RunFolder::open(&path)?;
-        let experiment = Experiment::prepare(Settings::read(&folder.config())?)?;
+        let account = Account::read(&folder.ledger())?;
+        let settings = verified_settings(&folder, &account)?;
+        same_data(&settings, &account)?;
+        let noise = account.plan().and_then(|plan| plan.entries().first()?.releases().first().copied());
+        let experiment = Experiment::prepare(Settings::read(&folder.config())?, noise)?;
         return Ok((experiment, folder, true));
     }
     let settings = match config {
         Some(path) => settings.or(Settings::read(&path)?),
         None => settings,
     };
-    let experiment = Experiment::prepare(settings)?;
+    let experiment = Experiment::prepare(settings, None)?;
     let folder = match out {
         Some(path) => RunFolder::create(&path)?,
         None => next_folder()?,
     };
+    experiment.files.write(&folder)?;
     write_whole(&folder.config(), experiment.config().as_bytes())?;
     Ok((experiment, folder, false))
+}
+
+/// Refuses data that was changed after the run began: records would move from training to testing, and the guarantee is for
+/// those that the run began with.
+fn same_data(settings: &Settings, account: &Account) -> Result<(), Problem> {
+    let (now, then) = (last_changed(settings), account.about());
+    if then.ends_with(&now) {
+        return Ok(());
+    }
+    let when = then.rsplit(' ').next().unwrap_or_default().trim();
+    Err(Problem::refused(
+        format!("{} was changed after the run began", settings.data.clone().unwrap_or_default().display()),
+        format!("start a new run; if not a byte is different, say so by `touch -d @{when}` on it"),
+    ))
 }
 
 /// The first of `runs/1`, `runs/2`, ... that does not exist.
@@ -125,8 +152,11 @@ fn listen() {
         if STOP.swap(true, Ordering::Relaxed) {
             process::exit(130);
         }
+        let _ =
+            writeln!(io::stderr(), "stopping after this step; once more ends at once, without a checkpoint");
     };
     if let Err(error) = ctrlc::set_handler(handler) {
-        eprintln!("warning: Ctrl-C will end the run at once, without a checkpoint: {error}");
+        let _ =
+            writeln!(io::stderr(), "warning: Ctrl-C will end the run at once, without a checkpoint: {error}");
     }
 }
