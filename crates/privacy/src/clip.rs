@@ -95,8 +95,7 @@ impl ClipRule {
     pub(crate) fn weigh(&self, record: &mut dyn RecordGradient, layers: usize) {
         match &self.bounds {
             Bounds::Flat(bound) => {
-                let norm = (0..layers).map(|layer| record.norm(layer).powi(2)).sum::<f64>().sqrt();
-                let weight = self.weight(norm, *bound);
+                let weight = self.weight(total_norm(record, layers), *bound);
                 (0..layers).for_each(|layer| record.weigh(layer, weight));
             }
             Bounds::PerLayer(bounds) => {
@@ -114,6 +113,11 @@ impl ClipRule {
         };
         bounded(wanted, norm, bound)
     }
+}
+
+/// The norm over all layers.
+pub(crate) fn total_norm(record: &dyn RecordGradient, layers: usize) -> f64 {
+    (0..layers).map(|layer| record.norm(layer).powi(2)).sum::<f64>().sqrt()
 }
 
 /// The weight that a rule asks for, or the greatest that is permitted, rounded down.

@@ -26,7 +26,8 @@ pub trait Gradients {
     /// The number of layers that can be clipped separately.
     fn layers(&self) -> usize;
 
-    /// Adds up the gradients of the chosen records: `sum` becomes the sum of `weight * gradient`, whatever it held before.
+    /// Adds up the gradients of the chosen records: `sum` becomes the sum of `weight * gradient`, whatever it held before. With
+    /// an anchor, each record's gradient there is subtracted from its gradient first.
     ///
     /// `weigh` is called once for every record whose gradient is finite; without it every weight is 1. `seed` is fresh
     /// randomness for dropout.
@@ -36,6 +37,7 @@ pub trait Gradients {
     fn pass(
         &mut self,
         at: &Self::Point,
+        anchor: Option<&Self::Point>,
         chosen: &[usize],
         weigh: Option<&Weigh<'_>>,
         seed: u64,

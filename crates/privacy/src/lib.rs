@@ -19,6 +19,7 @@ mod randomness;
 mod release;
 mod sampling;
 mod sensitive;
+mod statistic;
 mod terms;
 mod vault;
 
@@ -30,5 +31,6 @@ pub use per_record::PerRecord;
 pub use randomness::Randomness;
 pub use release::Release;
 pub use sensitive::{Bounded, Sensitive};
+pub use statistic::NormStatistic;
 pub use terms::{Standing, Terms};
 pub use vault::{Round, Vault};

@@ -19,6 +19,8 @@ pub(crate) type Brand<'r> = PhantomData<fn(&'r ()) -> &'r ()>;
 pub struct Bounded<'r, T> {
     pub(crate) value: Sensitive<'r, T>,
     pub(crate) sensitivity: f64,
+    /// Whether it is a sum over parameters, of which frozen ones bear no noise.
+    pub(crate) of_parameters: bool,
 }
 
 impl<T> Bounded<'_, T> {

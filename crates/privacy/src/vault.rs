@@ -148,7 +148,7 @@ pub struct Round<'r, G> {
 impl<'r, G: Gradients> Round<'r, G> {
     /// The per-record gradients of the batch at these parameters.
     pub fn gradients<'a>(&'a mut self, at: &'a G::Point) -> PerRecord<'a, 'r, G> {
-        PerRecord { round: self, at }
+        PerRecord { round: self, at, anchor: None }
     }
 
     /// Adds the plan's noise to a bounded sum and lets it go.
@@ -165,7 +165,8 @@ impl<'r, G: Gradients> Round<'r, G> {
         };
         self.released += 1;
         let Vault { gradients, randomness, .. } = &mut *self.vault;
-        let trainable = gradients.trainable();
+        let everything = 0..sum.value.value.len();
+        let trainable = if sum.of_parameters { gradients.trainable() } else { vec![everything] };
         let dimension = trainable.iter().map(ExactSizeIterator::len).sum();
         let noise = Noise::new(multiplier.get(), sum.sensitivity, gradients.records(), dimension);
         let mut value = sum.value.value;
@@ -187,6 +188,10 @@ impl<'r, G: Gradients> Round<'r, G> {
         Ok(Release::new(value.value, 0.0))
     }
 
+    pub(crate) fn records(&self) -> usize {
+        self.vault.gradients.records()
+    }
+
     pub(crate) fn layers(&self) -> usize {
         self.vault.gradients.layers()
     }
@@ -194,6 +199,7 @@ impl<'r, G: Gradients> Round<'r, G> {
     pub(crate) fn pass(
         &mut self,
         at: &G::Point,
+        anchor: Option<&G::Point>,
         weigh: Option<&Weigh<'_>>,
     ) -> Result<Vec<f32>, PrivacyError> {
         let Vault { gradients, randomness, batch, spare, .. } = &mut *self.vault;
@@ -201,7 +207,7 @@ impl<'r, G: Gradients> Round<'r, G> {
         // What it holds, an earlier release, is overwritten by the pass.
         let mut sum = std::mem::take(spare);
         sum.resize(gradients.dimension(), 0.0);
-        let passed = gradients.pass(at, batch, weigh, seed, &mut sum);
+        let passed = gradients.pass(at, anchor, batch, weigh, seed, &mut sum);
         passed.map_err(|error| PrivacyError::Engine(Box::new(error)))?;
         Ok(sum)
     }

@@ -6,7 +6,7 @@ mod rows;
 use rows::{Folder, Rows, terms};
 use sordino_accounting::{ClipNorm, SamplingRate, Steps};
 use sordino_privacy::{
-    ClipRule, Gradients, PrivacyError, Randomness, Release, Round, Standing, Terms, Vault,
+    ClipRule, Gradients, NormStatistic, PrivacyError, Randomness, Release, Round, Standing, Terms, Vault,
 };
 
 fn rule(bound: f64) -> ClipRule {
@@ -77,6 +77,40 @@ fn a_round_releases_no_more_than_the_plan_has_for_it() {
             assert!(matches!(step(round), Err(PrivacyError::OffPlan { planned: 2 })));
         })
         .unwrap();
+}
+
+/// The norms 0.5, 1.5 and 9 of three records, one that is absent and one that is not finite: their histogram and their balance.
+#[test]
+fn norms_are_counted_in_the_same_pass_and_noised_apart() {
+    let folder = Folder::new("counted");
+    let rows = vec![vec![0.5], vec![-1.5], vec![9.0], vec![], vec![f32::NAN]];
+    let norm = |value| ClipNorm::new(value).unwrap();
+    let histogram = NormStatistic::histogram(norm(2.0), 4).unwrap();
+    for (number, (statistic, expected)) in
+        [(histogram, vec![0.0, 1.0, 0.0, 2.0]), (NormStatistic::balance(norm(1.0)), vec![-0.5])]
+            .into_iter()
+            .enumerate()
+    {
+        // Hardly any noise on the first day, noise as planned on the second.
+        for multipliers in [[1e-6, 1e-6], [1.0, 3.0]] {
+            let terms = terms(5, &multipliers, 1.0, 1);
+            let ledger = folder.file(&format!("{number}-{}", multipliers[1]));
+            let mut vault =
+                Vault::seal(Rows::new(rows.clone()), &terms, Randomness::seeded(3), &ledger).unwrap();
+            let (sum, counted) = vault
+                .round(|round| {
+                    let (sum, counted) =
+                        round.gradients(&()).clipped_sum_and(&rule(1.0), &statistic).unwrap();
+                    (round.release(sum).unwrap(), round.release(counted).unwrap())
+                })
+                .unwrap()
+                .unwrap();
+            assert!((counted.noise_std() / (multipliers[1] * statistic.sensitivity()) - 1.0).abs() < 1e-5);
+            let far = |a: &[f32], b: &[f32]| a.iter().zip(b).any(|(a, b)| (a - b).abs() > 5e-3);
+            assert_eq!(far(&sum, &[0.5]), multipliers[0] > 1e-3, "{:?}", *sum);
+            assert_eq!(far(&counted, &expected), multipliers[1] > 1e-3, "{:?}", *counted);
+        }
+    }
 }
 
 #[test]

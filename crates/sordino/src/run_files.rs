@@ -1,6 +1,6 @@
 //! What a run keeps beside its settings, so that its folder is all that is needed to understand it.
 
-use std::{fs, io::ErrorKind, path::Path};
+use std::{fs, io::ErrorKind};
 
 use sordino_privacy::Account;
 use sordino_train::{RunFolder, write_whole};
@@ -64,13 +64,9 @@ pub(crate) fn verified_settings(folder: &RunFolder, account: &Account) -> Result
     match rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("# data last changed")) {
         true => Ok(settings),
         false => Err(Problem::refused(
-            format!("the settings in {} are not what the ledger says they were", show(folder.path())),
+            format!("the settings in {} are not what the ledger says they were", folder.path().display()),
             "config.toml, schema.toml or network.toml was changed after the run began; their text stands in the ledger's \
              first line",
         )),
     }
-}
-
-fn show(path: &Path) -> String {
-    path.display().to_string()
 }

@@ -58,6 +58,7 @@ impl Gradients for Nothing {
     fn pass(
         &mut self,
         (): &(),
+        _: Option<&()>,
         _: &[usize],
         _: Option<&Weigh<'_>>,
         _: u64,

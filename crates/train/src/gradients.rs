@@ -41,13 +41,17 @@ impl Gradients for NetworkGradients<'_> {
     fn pass(
         &mut self,
         at: &Params,
+        anchor: Option<&Params>,
         chosen: &[usize],
         weigh: Option<&Weigh<'_>>,
         seed: u64,
         sum: &mut Vec<f32>,
     ) -> Result<(), NetworkError> {
         let sums = std::slice::from_mut(sum);
-        let query = Query::new(at, &self.records, chosen).with_dropout(seed);
+        let mut query = Query::new(at, &self.records, chosen).with_dropout(seed);
+        if let Some(anchor) = anchor {
+            query = query.minus(anchor);
+        }
         match weigh {
             None => self.engine.pass(&query, sums)?,
             Some(weigh) => {

@@ -84,21 +84,21 @@ fn sum(
     description: &Description,
     workers: usize,
     (inputs, classes): (&[f32], &[u32]),
-    params: &Params,
+    (params, anchor): (&Params, Option<&Params>),
     rule: &ClipRule,
     ledger: &Path,
 ) -> Vec<f32> {
     let engine =
         Engine::with_workers(Network::new(description).unwrap(), Loss::cross_entropy(), workers).unwrap();
     let records = engine.records(Inputs::Dense(inputs), Targets::Classes(classes)).unwrap();
-    released(engine, records, params, rule, ledger)
+    released(engine, records, (params, anchor), rule, ledger)
 }
 
 /// What the vault releases of all records in one step.
 fn released(
     engine: Engine,
     records: Records<'_>,
-    params: &Params,
+    (params, anchor): (&Params, Option<&Params>),
     rule: &ClipRule,
     ledger: &Path,
 ) -> Vec<f32> {
@@ -110,7 +110,11 @@ fn released(
     let gradients = NetworkGradients::new(engine, records);
     let mut vault = Vault::seal(gradients, &terms, Randomness::seeded(1), ledger).unwrap();
     let release = vault.round(|round| {
-        let sum = round.gradients(params).clipped_sum(rule)?;
+        let gradients = round.gradients(params);
+        let sum = match anchor {
+            Some(anchor) => gradients.minus(anchor).clipped_sum(rule)?,
+            None => gradients.clipped_sum(rule)?,
+        };
         round.release(sum)
     });
     release.unwrap().unwrap().unwrap().into_inner()
@@ -137,9 +141,13 @@ fn check(seed: u64, ledger: &Path) -> bool {
     params.values_mut().iter_mut().for_each(|value| *value *= blow_up);
     let rule = roll.rule(network.layers().len());
     let workers = 1 + roll.below(3);
-    let with = sum(&description, workers, (&inputs, &classes), &params, &rule, ledger);
+    // Half of the time, differences to the gradients at another point.
+    let mut there = params.clone();
+    there.values_mut().iter_mut().for_each(|value| *value += roll.between(-0.1, 0.1) as f32);
+    let points = (&params, (roll.below(2) == 0).then_some(&there));
+    let with = sum(&description, workers, (&inputs, &classes), points, &rule, ledger);
     let rest = (&inputs[..width * (count - 1)], &classes[..count - 1]);
-    let without = sum(&description, workers, rest, &params, &rule, ledger);
+    let without = sum(&description, workers, rest, points, &rule, ledger);
     assert!(with.iter().all(|value| value.is_finite()));
     let moved = distance(&with, &without);
     assert!(moved <= rule.sensitivity(), "{moved} beyond {rule:?} for seed {seed}");
@@ -190,7 +198,7 @@ fn rounding_over_a_large_batch_does_not_multiply_what_one_record_adds() {
         let values = Targets::Values { values: targets, width: 1 };
         let records = engine.records(Inputs::Dense(&inputs), values).unwrap();
         let rule = ClipRule::flat(ClipNorm::new(BOUND).unwrap()).unwrap();
-        released(engine, records, &params, &rule, &ledger)
+        released(engine, records, (&params, None), &rule, &ledger)
     };
     let without = sum(&targets);
     targets[canary] = -0.25;

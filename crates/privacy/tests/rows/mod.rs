@@ -62,6 +62,7 @@ impl Gradients for Rows {
     fn pass(
         &mut self,
         (): &(),
+        anchor: Option<&()>,
         chosen: &[usize],
         weigh: Option<&Weigh<'_>>,
         _: u64,
@@ -69,7 +70,11 @@ impl Gradients for Rows {
     ) -> Result<(), Infallible> {
         sum.clear();
         sum.resize(self.dimension, 0.0);
+        assert!(anchor.is_none(), "rows are the same everywhere");
         for row in chosen.iter().map(|&record| &self.rows[record]) {
+            if row.is_empty() {
+                continue;
+            }
             let norm = row.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>().sqrt();
             if !norm.is_finite() {
                 continue;

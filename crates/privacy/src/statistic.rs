@@ -1,0 +1,146 @@
+//! What can be asked about the norms of a batch, beside a sum of its gradients.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sordino_accounting::ClipNorm;
+
+use crate::PrivacyError;
+
+/// The most records whose counts are exact in single precision.
+const MOST_RECORDS: usize = 1 << 24;
+
+/// A count over the gradient norms of a batch. Like a clip rule it is data, not code.
+///
+/// | statistic | what a record with norm `n` adds | sensitivity |
+/// | --- | --- | --- |
+/// | [`histogram`](Self::histogram) | 1 to bin `min(b - 1, floor(b n / R))` | 1 |
+/// | [`balance`](Self::balance) | 1/2 if `n <= C`, otherwise -1/2 | 1/2 |
+///
+/// A record that is absent, or whose gradient is not finite, adds exactly nothing: it is in no bin, and on neither side.
+///
+/// **References.** Wei et al. 2025 (DC-SGD, the histogram; the bin is the smaller of the two, where their text has the larger);
+/// Andrew et al. 2021 (the balance).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct NormStatistic(Kind);
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Kind {
+    Histogram { range: f64, bins: usize },
+    Balance { threshold: f64 },
+}
+
+impl NormStatistic {
+    /// How many norms fall into each of `bins` bins of equal width from 0 to `range`; larger ones fall into the last.
+    ///
+    /// # Errors
+    /// No bins, or more than 65,536.
+    pub fn histogram(range: ClipNorm, bins: usize) -> Result<Self, PrivacyError> {
+        match (1..=1 << 16).contains(&bins) {
+            true => Ok(Self(Kind::Histogram { range: range.get(), bins })),
+            false => Err(PrivacyError::Rule(format!("a histogram has 1 to 65536 bins, got {bins}"))),
+        }
+    }
+
+    /// Half of how many more norms lie at or below the threshold than above it: one number.
+    pub fn balance(threshold: ClipNorm) -> Self {
+        Self(Kind::Balance { threshold: threshold.get() })
+    }
+
+    /// How far it can move, in L2, when one record is removed.
+    pub fn sensitivity(&self) -> f64 {
+        match self.0 {
+            Kind::Histogram { .. } => 1.0,
+            Kind::Balance { .. } => 0.5,
+        }
+    }
+
+    /// Checks that counts of this many records are exact.
+    pub(crate) fn fits(&self, records: usize) -> Result<(), PrivacyError> {
+        match records <= MOST_RECORDS {
+            true => Ok(()),
+            false => Err(PrivacyError::Rule(format!(
+                "counts are exact for up to {MOST_RECORDS} records, got {records}"
+            ))),
+        }
+    }
+
+    /// Counters for a batch.
+    pub(crate) fn begin(&self) -> Vec<AtomicU64> {
+        let counters = match self.0 {
+            Kind::Histogram { bins, .. } => bins,
+            Kind::Balance { .. } => 2,
+        };
+        (0..counters).map(|_| AtomicU64::new(0)).collect()
+    }
+
+    /// Counts one record.
+    pub(crate) fn count(&self, norm: f64, counters: &[AtomicU64]) {
+        let place = match self.0 {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "saturates; never negative"
+            )]
+            #[expect(clippy::cast_precision_loss, reason = "at most 65536")]
+            Kind::Histogram { range, bins } => ((norm / range * bins as f64) as usize).min(bins - 1),
+            Kind::Balance { threshold } => usize::from(!(norm <= threshold)),
+        };
+        counters[place].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What was counted.
+    #[expect(clippy::cast_precision_loss, reason = "at most 2^24")]
+    pub(crate) fn end(&self, counters: &[AtomicU64]) -> Vec<f32> {
+        let counts = counters.iter().map(|counter| counter.load(Ordering::Relaxed) as f32);
+        match self.0 {
+            Kind::Histogram { .. } => counts.collect(),
+            Kind::Balance { .. } => {
+                let counts: Vec<f32> = counts.collect();
+                vec![0.5 * (counts[0] - counts[1])]
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(statistic: NormStatistic, norms: &[f64]) -> Vec<f32> {
+        let counters = statistic.begin();
+        norms.iter().for_each(|&norm| statistic.count(norm, &counters));
+        statistic.end(&counters)
+    }
+
+    fn norm(value: f64) -> ClipNorm {
+        ClipNorm::new(value).unwrap()
+    }
+
+    #[test]
+    fn norms_fall_into_their_bins_and_large_ones_into_the_last() {
+        let histogram = NormStatistic::histogram(norm(2.0), 4).unwrap();
+        let norms = [0.0, 0.49, 0.5, 0.99, 1.2, 1.99, 2.0, 1e300, f64::MAX];
+        assert_eq!(of(histogram, &norms), [2.0, 2.0, 1.0, 4.0]);
+        assert_eq!(of(histogram, &[]), [0.0; 4]);
+        assert!(NormStatistic::histogram(norm(2.0), 0).is_err());
+    }
+
+    #[test]
+    fn the_balance_is_half_of_the_difference() {
+        let balance = NormStatistic::balance(norm(1.0));
+        assert_eq!(of(balance, &[0.5, 1.0, 1.5]), [0.5]);
+        assert_eq!(of(balance, &[]), [0.0]);
+    }
+
+    #[test]
+    fn one_record_moves_a_statistic_by_its_sensitivity() {
+        for statistic in [NormStatistic::histogram(norm(3.0), 7).unwrap(), NormStatistic::balance(norm(1.5))]
+        {
+            for extra in [0.0, 1.5, 2.9, 3.0, 1e18] {
+                let (without, with) = (of(statistic, &[1.0, 2.0]), of(statistic, &[1.0, 2.0, extra]));
+                let moved: f32 = with.iter().zip(&without).map(|(a, b)| (a - b).powi(2)).sum::<f32>().sqrt();
+                assert_eq!(f64::from(moved), statistic.sensitivity());
+            }
+        }
+    }
+}
