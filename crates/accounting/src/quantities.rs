@@ -107,6 +107,17 @@ quantity!(
     |v| (1e-3..=1e3).contains(&v)
 );
 
+impl NoiseMultiplier {
+    /// Six significant digits, rounded up: never less noise, and short enough to be copied.
+    #[must_use]
+    pub fn shortened(self) -> Self {
+        #[expect(clippy::cast_possible_truncation, reason = "the exponent of a number from 1e-6 to 1e12")]
+        let scale = 10_f64.powi(5 - self.0.log10().floor() as i32);
+        // At the very end of the range there is nothing above.
+        Self::new((self.0 * scale).ceil() / scale).unwrap_or(self)
+    }
+}
+
 /// A number of steps, from 1 to 2^40.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "i64", into = "u64")]
@@ -193,6 +204,15 @@ mod tests {
         assert!(SamplingRate::new(0.0).is_err() && SamplingRate::new(1.0).is_ok());
         assert!(NoiseMultiplier::new(0.0).is_err() && ClipNorm::new(0.0).is_err());
         assert!(Steps::new(0).is_err() && Steps::try_from(-3).is_err() && Steps::new(1).is_ok());
+    }
+
+    #[test]
+    fn a_shortened_multiplier_is_never_smaller() {
+        for value in [1e-6, 0.123_456_78, 1.0, 5.329_418_791, 99.999_999, 1e12] {
+            let short = NoiseMultiplier::new(value).unwrap().shortened().get();
+            assert!(short >= value && short <= value * 1.000_02, "{value}: {short}");
+        }
+        assert_eq!(NoiseMultiplier::new(5.329_418_791).unwrap().shortened().get(), 5.32942);
     }
 
     #[test]

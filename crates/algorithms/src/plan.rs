@@ -57,7 +57,7 @@ impl Choice {
                     }
                     Err(error) => return Err(error.into()),
                 };
-                unit.scaled(short(least))?
+                unit.scaled(NoiseMultiplier::new(least)?.shortened().get())?
             }
         };
         let split = whole.entries().iter().map(|entry| {
@@ -122,11 +122,4 @@ const TCDP_LEAST: f64 = 2.2361;
 
 fn smallest(plan: &Plan) -> f64 {
     plan.entries().iter().map(Entry::effective_noise_multiplier).fold(f64::INFINITY, f64::min)
-}
-
-/// Six significant digits, rounded up.
-fn short(value: f64) -> f64 {
-    #[expect(clippy::cast_possible_truncation, reason = "the exponent of a finite number")]
-    let scale = 10_f64.powi(5 - value.log10().floor() as i32);
-    (value * scale).ceil() / scale
 }

@@ -121,6 +121,11 @@ impl Terms {
         self.guarantee.as_ref()
     }
 
+    /// The plan; none for unprotected terms.
+    pub fn plan(&self) -> Option<&Plan> {
+        self.text.plan()
+    }
+
     /// The number of steps.
     pub fn steps(&self) -> u64 {
         self.text.steps()
@@ -128,6 +133,13 @@ impl Terms {
 }
 
 impl TermsText {
+    pub(crate) fn plan(&self) -> Option<&Plan> {
+        match &self.agreed {
+            Agreed::Plan { plan, .. } => Some(plan),
+            Agreed::Unprotected { .. } => None,
+        }
+    }
+
     pub(crate) fn steps(&self) -> u64 {
         match &self.agreed {
             Agreed::Plan { plan, .. } => plan.steps(),

@@ -8,21 +8,21 @@ use std::{
 };
 
 use sordino_accounting::{
-    Accountant, AccountingError, Cap, ClipNorm, Delta, Entry, Epsilon, NoiseMultiplier, Plan, Sampling,
-    SamplingRate, Steps,
-    calibrate::{self, Budget},
+    Accountant, AccountingError, Cap, ClipNorm, Delta, Epsilon, Plan, Sampling, SamplingRate, Steps,
+    calibrate::Budget,
 };
+use sordino_algorithms::{AlgorithmError, Choice, Noise, PLAIN, Setting, registry};
 use sordino_data::{Dataset, Sets, Source};
 use sordino_optim::{OptimizerConfig, Schedule};
-use sordino_privacy::{ClipRule, Terms};
-use sordino_train::{Algorithm, Learning, PLAIN};
+use sordino_privacy::{PrivacyError, Terms};
+use sordino_train::Learning;
 
 use crate::{
     models::{Facts, Model},
     problem::Problem,
     run_files::RunFiles,
-    settings::{AlgorithmName, Clipping, SamplingName, Settings},
-    statement::{rounded_up, short},
+    settings::{Clipping, SamplingName, Settings},
+    statement::rounded_up,
     tagged::tagged,
 };
 
@@ -35,9 +35,9 @@ pub(crate) struct Experiment {
     pub(crate) test: Option<Dataset>,
     pub(crate) facts: Facts,
     pub(crate) model: Model,
-    pub(crate) algorithm: Algorithm,
+    pub(crate) algorithm: Choice,
+    pub(crate) setting: Setting,
     pub(crate) terms: Terms,
-    pub(crate) expected_batch_size: f64,
     pub(crate) learning: Learning,
     pub(crate) measure_every: u64,
     pub(crate) checkpoint_every: Duration,
@@ -46,10 +46,12 @@ pub(crate) struct Experiment {
 impl Experiment {
     /// Fills in defaults, reads the data, chooses the model, and prices the plan before a record is used.
     ///
-    /// A run that goes on keeps the noise it began with.
-    pub(crate) fn prepare(mut settings: Settings, noise: Option<NoiseMultiplier>) -> Result<Self, Problem> {
-        refuse_idle(&settings)?;
-        let learning = learning(&mut settings)?;
+    /// A run that goes on keeps the plan it began with.
+    pub(crate) fn prepare(mut settings: Settings, known: Option<&Plan>) -> Result<Self, Problem> {
+        let algorithm = algorithm(&mut settings)?;
+        refuse_idle(&settings, &algorithm)?;
+        let clip = clip(&mut settings, &algorithm)?;
+        let learning = learning(&mut settings, clip)?;
         let (records, test, schema) = read(&mut settings)?;
         let facts = Facts::of(&records);
         let name = match &settings.model {
@@ -63,17 +65,22 @@ impl Experiment {
         settings.model = Some(if network.is_some() { RunFiles::NETWORK.to_owned() } else { name });
         let files = RunFiles { schema, network };
         let pace = Pace::new(&mut settings, records.len())?;
-        let (algorithm, terms) = match *settings.algorithm.get_or_insert(AlgorithmName::DpSgd) {
-            AlgorithmName::DpSgd => {
-                let layers = model.network()?.layers().len();
-                let algorithm = Algorithm::DpSgd { rule: rule(&mut settings, layers)? };
-                (algorithm, priced(&mut settings, noise, &pace, records.len())?)
-            }
-            AlgorithmName::None => {
-                let rate = pace.rate(records.len())?;
-                (Algorithm::Plain, Terms::unprotected(records.len() as u64, rate, pace.steps, PLAIN))
-            }
+        let network = model.network()?;
+        let mut setting = Setting {
+            sampling: sampling(&mut settings, &pace, records.len(), &algorithm)?,
+            steps: pace.steps,
+            expected_batch_size: pace.batch_size,
+            clip,
+            layers: (settings.clipping == Some(Clipping::PerLayer)).then_some(network.layers().len()),
+            dimension: network.layout().trainable().iter().map(ExactSizeIterator::len).sum(),
+            noise_multiplier: None,
         };
+        let terms = match priced(&mut settings, &algorithm, &setting, known, records.len() as u64)? {
+            Some(terms) => terms,
+            None => Terms::unprotected(records.len() as u64, pace.rate(records.len())?, pace.steps, PLAIN),
+        };
+        setting.noise_multiplier =
+            terms.plan().and_then(|plan| plan.entries().first()?.releases().first().copied());
         let seconds = *settings.checkpoint_seconds.get_or_insert(10.0);
         let checkpoint_every = Duration::try_from_secs_f64(seconds).map_err(|_| {
             Problem::refused(
@@ -89,7 +96,7 @@ impl Experiment {
             model,
             algorithm,
             terms,
-            expected_batch_size: pace.batch_size,
+            setting,
             learning,
             measure_every: pace.epoch.max(pace.steps.get() / 20).max(1),
             checkpoint_every,
@@ -122,10 +129,10 @@ impl Experiment {
     }
 
     fn not_private(&self) -> Option<&'static str> {
-        match (self.settings.seed, &self.algorithm) {
-            (_, Algorithm::Plain) => Some(PLAIN),
-            (Some(_), _) => Some("noise and batches come from a fixed seed"),
-            _ => None,
+        match self.settings.seed {
+            _ if !self.algorithm.is_private() => Some(PLAIN),
+            Some(_) => Some("noise and batches come from a fixed seed"),
+            None => None,
         }
     }
 }
@@ -260,33 +267,70 @@ fn default_batch_size(records: u64) -> u64 {
     (records / 60).next_power_of_two().max(256).min(records)
 }
 
-fn rule(settings: &mut Settings, layers: usize) -> Result<ClipRule, Problem> {
-    let norm = match settings.max_grad_norm {
-        Some(norm) => norm,
-        None => ClipNorm::new(0.1)?,
-    };
-    settings.max_grad_norm = Some(norm);
-    Ok(match *settings.clipping.get_or_insert(Clipping::Flat) {
-        Clipping::Flat => ClipRule::flat(norm)?,
-        Clipping::PerLayer => {
-            #[expect(clippy::cast_precision_loss, reason = "a count")]
-            let share = ClipNorm::new(norm.get() / (layers as f64).sqrt())?;
-            ClipRule::per_layer(&vec![share; layers])?
+/// The algorithm that was chosen.
+fn algorithm(settings: &mut Settings) -> Result<Choice, Problem> {
+    let text = settings.algorithm.get_or_insert_with(|| "dp-sgd".to_owned());
+    let choice: Choice = tagged(text).map_err(|problem| {
+        let name = text.split(',').next().unwrap_or_default();
+        let keys = text
+            .split(',')
+            .skip(1)
+            .filter_map(|part| part.split_once('='))
+            .map(|(key, _)| key.trim().replace('-', "_"));
+        let known = registry::ALGORITHMS.iter().find(|algorithm| algorithm.name == name);
+        let foreign = keys
+            .map(|key| (registry::owners(&key), key))
+            .find(|(owners, _)| !owners.is_empty() && !owners.contains(&name));
+        match (known, foreign) {
+            (None, _) => Problem::refused(
+                format!("algorithm must be one of {}, got {name}", names().join(", ")),
+                "`sordino algorithms` describes them",
+            ),
+            (Some(_), Some((owners, key))) => Problem::refused(
+                format!("{key} belongs to {}, not to {name}", owners.join(" and ")),
+                "`sordino algorithms` lists the options of each",
+            ),
+            _ => Problem::refused(
+                format!("algorithm {text:?}: {problem}"),
+                "`sordino algorithms` lists the options of each",
+            ),
         }
-    })
+    })?;
+    choice.check()?;
+    Ok(choice)
 }
 
-/// The plan, with the least noise that the budget allows or the noise that was asked for.
+fn names() -> Vec<&'static str> {
+    registry::ALGORITHMS.iter().map(|algorithm| algorithm.name).collect()
+}
+
+/// The threshold, or where it begins: small and fixed, or 1 and on its way.
+fn clip(settings: &mut Settings, algorithm: &Choice) -> Result<ClipNorm, Problem> {
+    let default = if algorithm.adapts_threshold() { 1.0 } else { 0.1 };
+    let clip = match settings.max_grad_norm {
+        Some(clip) => clip,
+        None => ClipNorm::new(default)?,
+    };
+    if algorithm.is_private() {
+        settings.max_grad_norm = Some(clip);
+        settings.clipping.get_or_insert(Clipping::Flat);
+    }
+    Ok(clip)
+}
+
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a batch size is a whole number")]
-fn priced(
+fn sampling(
     settings: &mut Settings,
-    noise: Option<NoiseMultiplier>,
     pace: &Pace,
     records: usize,
-) -> Result<Terms, Problem> {
+    algorithm: &Choice,
+) -> Result<Sampling, Problem> {
     let population = records as u64;
-    let kind = *settings.sampling.get_or_insert(SamplingName::Poisson);
-    let sampling = match (kind, settings.max_batch_size) {
+    let kind = settings.sampling.unwrap_or(SamplingName::Poisson);
+    if algorithm.is_private() {
+        settings.sampling = Some(kind);
+    }
+    Ok(match (kind, settings.max_batch_size) {
         (SamplingName::Poisson, None) => Sampling::Poisson { rate: pace.rate(records)?, cap: None },
         (SamplingName::Poisson, Some(max_batch_size)) => {
             let cap = Some(Cap { max_batch_size, population });
@@ -302,52 +346,70 @@ fn priced(
                 "other batches have a size that is known; leave it out",
             ));
         }
+    })
+}
+
+/// The plan and its price, with the least noise that the budget allows or the noise that was asked for; none for plain training.
+fn priced(
+    settings: &mut Settings,
+    algorithm: &Choice,
+    setting: &Setting,
+    known: Option<&Plan>,
+    records: u64,
+) -> Result<Option<Terms>, Problem> {
+    if !algorithm.is_private() {
+        return Ok(None);
+    }
+    let default = match algorithm {
+        Choice::NoiseDecayZcdp { .. } => Accountant::Zcdp,
+        Choice::NoiseDecayTcdp { .. } => Accountant::Tcdp,
+        _ if matches!(setting.sampling, Sampling::FixedSize { .. }) => Accountant::Rdp,
+        _ => Accountant::Pld,
     };
-    let default = if kind == SamplingName::FixedSize { Accountant::Rdp } else { Accountant::Pld };
     let accountant = *settings.accountant.get_or_insert(default);
+    if !accountant.proves() {
+        return Err(PrivacyError::NoBound(accountant.name()).into());
+    }
     let delta = match settings.delta {
         Some(delta) => delta,
         None => Delta::new(1e-5)?,
     };
     settings.delta = Some(delta);
-    let with_noise =
-        |z: NoiseMultiplier| Entry::new(sampling, vec![z], pace.steps).map(|entry| Plan::new(vec![entry]));
-    let plan = match (settings.noise_multiplier.or(noise), settings.epsilon) {
-        (Some(noise), _) => with_noise(noise)?,
-        (None, wanted) => {
-            let epsilon = match wanted {
+    let noise = match settings.noise_multiplier {
+        Some(noise) => Noise::Multiplier(noise),
+        None => {
+            let epsilon = match settings.epsilon {
                 Some(epsilon) => epsilon,
                 None => Epsilon::new(1.0)?,
             };
             settings.epsilon = Some(epsilon);
-            if !accountant.proves() {
-                // Refused below, in words that say why.
-                with_noise(NoiseMultiplier::new(1.0)?)?
-            } else {
-                let unit = with_noise(NoiseMultiplier::new(1.0)?)?;
-                let least = calibrate::noise_scale(&unit, Budget { epsilon, delta }, accountant)
-                    .map_err(|error| too_tight(error, settings.max_batch_size))?;
-                with_noise(NoiseMultiplier::new(short(least.value))?)?
-            }
+            Noise::Budget(Budget { epsilon, delta }, accountant)
         }
     };
-    Ok(Terms::price(plan, population, delta, settings.epsilon, accountant)?)
+    let plan = match known {
+        Some(plan) => Some(plan.clone()),
+        None => algorithm.plan(setting, noise).map_err(|error| too_tight(error, settings.max_batch_size))?,
+    };
+    let price = |plan| Terms::price(plan, records, delta, settings.epsilon, accountant);
+    Ok(plan.map(price).transpose()?)
 }
 
 /// Where no noise is enough and batches are cut, the cap is the likely reason.
-fn too_tight(error: AccountingError, cap: Option<u64>) -> Problem {
+fn too_tight(error: AlgorithmError, cap: Option<u64>) -> Problem {
     match (error, cap) {
-        (error @ AccountingError::NoSolution { .. }, Some(cap)) => Problem::refused(
-            error.to_string(),
-            format!(
-                "a cap of {cap} is felt too often, and that alone costs more than delta; raise max_batch_size"
-            ),
-        ),
+        (error @ AlgorithmError::Accounting(AccountingError::NoSolution { .. }), Some(cap)) => {
+            Problem::refused(
+                error.to_string(),
+                format!(
+                    "a cap of {cap} is felt too often, and that alone costs more than delta; raise max_batch_size"
+                ),
+            )
+        }
         (error, _) => error.into(),
     }
 }
 
-fn learning(settings: &mut Settings) -> Result<Learning, Problem> {
+fn learning(settings: &mut Settings, clip: ClipNorm) -> Result<Learning, Problem> {
     let optimizer = settings.optimizer.get_or_insert_with(|| "sgd".to_owned());
     let optimizer: OptimizerConfig = tagged(optimizer).map_err(|problem| {
         let names = OptimizerConfig::NAMES.join(", ");
@@ -365,7 +427,8 @@ fn learning(settings: &mut Settings) -> Result<Learning, Problem> {
         )
     })?;
     schedule.check()?;
-    let learning_rate = *settings.learning_rate.get_or_insert(40.0);
+    let private = settings.algorithm.as_deref() != Some("none");
+    let learning_rate = *settings.learning_rate.get_or_insert(default_rate(&optimizer, private, clip));
     sordino_optim::Optimizer::check_learning_rate(learning_rate)?;
     if let Some(decay) = settings.average {
         sordino_optim::Average::new(decay)?;
@@ -373,9 +436,20 @@ fn learning(settings: &mut Settings) -> Result<Learning, Problem> {
     Ok(Learning { optimizer, learning_rate, schedule, average: settings.average })
 }
 
+/// A step of length 4 if all gradients are clipped and agree; a tenth of that where momentum adds up ten of them. Optimizers that
+/// divide by the size of gradients do not care about thresholds.
+fn default_rate(optimizer: &OptimizerConfig, private: bool, clip: ClipNorm) -> f64 {
+    let step = if private { 4.0 / clip.get() } else { 1.0 };
+    match optimizer {
+        OptimizerConfig::Sgd { .. } => step,
+        OptimizerConfig::Momentum { .. } | OptimizerConfig::Nesterov { .. } => step / 10.0,
+        _ => 0.01,
+    }
+}
+
 /// Refuses settings that plain training has no use for: whoever gives them expects them to count.
-fn refuse_idle(settings: &Settings) -> Result<(), Problem> {
-    if settings.algorithm != Some(AlgorithmName::None) {
+fn refuse_idle(settings: &Settings, algorithm: &Choice) -> Result<(), Problem> {
+    if algorithm.is_private() {
         return Ok(());
     }
     let given = [
@@ -391,7 +465,9 @@ fn refuse_idle(settings: &Settings) -> Result<(), Problem> {
     match given.into_iter().find(|(_, given)| *given) {
         None => Ok(()),
         Some((name, _)) => Err(Problem::refused(
-            format!("{name} belongs to dp-sgd; plain training (--algorithm none) has no use for it"),
+            format!(
+                "{name} belongs to private algorithms; plain training (--algorithm none) has no use for it"
+            ),
             "leave it out, or train privately with --algorithm dp-sgd",
         )),
     }

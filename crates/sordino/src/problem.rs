@@ -4,6 +4,7 @@ use std::{error::Error, fmt, io, path::Path};
 
 use clap::error::ErrorKind;
 use sordino_accounting::AccountingError;
+use sordino_algorithms::AlgorithmError;
 use sordino_data::DataError;
 use sordino_nn::NetworkError;
 use sordino_optim::OptimError;
@@ -63,7 +64,7 @@ macro_rules! speaks_for_itself {
     )*};
 }
 
-speaks_for_itself!(AccountingError, DataError, OptimError, PrivacyError, TrainError);
+speaks_for_itself!(AccountingError, AlgorithmError, DataError, OptimError, PrivacyError, TrainError);
 
 impl From<NetworkError> for Problem {
     fn from(error: NetworkError) -> Self {

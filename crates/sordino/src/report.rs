@@ -9,7 +9,7 @@ use sordino_train::Score;
 
 use crate::{
     problem::Problem,
-    settings::{AlgorithmName, Settings},
+    settings::Settings,
     statement::{grouped, json, noise, protects, rounded_up, rows, sampling, status},
 };
 
@@ -36,7 +36,7 @@ struct ReportRecord<'a> {
     epsilon_so_far: Option<f64>,
     delta: Option<f64>,
     steps: u64,
-    algorithm: &'static str,
+    algorithm: &'a str,
     private: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     not_private_because: Option<String>,
@@ -70,7 +70,7 @@ impl Report<'_> {
             epsilon_so_far: so_far,
             delta: guarantee.map(|guarantee| guarantee.delta.get()),
             steps: self.account.charged(),
-            algorithm: self.algorithm().name(),
+            algorithm: self.algorithm(),
             private: guarantee.is_some(),
             not_private_because: why,
             seconds: self.seconds,
@@ -157,8 +157,9 @@ impl Report<'_> {
         }
     }
 
-    fn algorithm(&self) -> AlgorithmName {
-        self.settings.algorithm.unwrap_or(AlgorithmName::DpSgd)
+    fn algorithm(&self) -> &str {
+        let text = self.settings.algorithm.as_deref().unwrap_or("dp-sgd");
+        text.split(',').next().unwrap_or(text)
     }
 
     fn epsilon(&self, whole: f64) -> Result<String, Problem> {
@@ -195,7 +196,7 @@ impl Report<'_> {
         let data = self.settings.data.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
         format!(
             "{} with {} on {} training records of {data}",
-            self.algorithm().name(),
+            self.settings.algorithm.as_deref().unwrap_or("dp-sgd"),
             set(self.settings.optimizer.as_deref()),
             grouped(self.account.records())
         )

@@ -42,9 +42,9 @@ pub(crate) struct Settings {
     /// Widths of an mlp's hidden layers [default: 128]
     #[arg(long, value_name = "N,..", help_heading = "Model", value_delimiter = ',')]
     pub(crate) hidden: Option<Vec<usize>>,
-    /// dp-sgd, or none for plain training that is NOT PRIVATE [default: dp-sgd]
-    #[arg(long, value_name = "NAME", help_heading = "Privacy")]
-    pub(crate) algorithm: Option<AlgorithmName>,
+    /// One of `sordino algorithms`, with settings: dynamic,mu_growth=3; none is plain training, NOT PRIVATE [default: dp-sgd]
+    #[arg(long, value_name = "NAME[,K=V]", help_heading = "Privacy")]
+    pub(crate) algorithm: Option<String>,
     /// The epsilon not to exceed [default: 1, unless there is a noise multiplier]
     #[arg(long, value_name = "E", help_heading = "Privacy", allow_hyphen_values = true)]
     pub(crate) epsilon: Option<Epsilon>,
@@ -54,7 +54,7 @@ pub(crate) struct Settings {
     /// Standard deviation of the noise over the clip norm [default: the least that epsilon allows]
     #[arg(long, value_name = "Z", help_heading = "Privacy", allow_hyphen_values = true)]
     pub(crate) noise_multiplier: Option<NoiseMultiplier>,
-    /// The norm to which each record's gradient is clipped [default: 0.1]
+    /// The norm to which each record's gradient is clipped, or where that begins [default: 0.1; 1 if it adapts]
     #[arg(long, value_name = "C", help_heading = "Privacy", allow_hyphen_values = true)]
     pub(crate) max_grad_norm: Option<ClipNorm>,
     /// Clip the whole gradient, or each layer to its share [default: flat]
@@ -66,7 +66,7 @@ pub(crate) struct Settings {
     /// Cut Poisson batches to this size, at a price in delta
     #[arg(long, value_name = "N", help_heading = "Privacy")]
     pub(crate) max_batch_size: Option<u64>,
-    /// Who prices the plan: pld, rdp, zcdp or tcdp [default: pld; rdp for fixed-size batches]
+    /// Who prices the plan: pld, rdp, zcdp or tcdp [default: pld; rdp for fixed-size batches; the algorithm's own]
     #[arg(long, value_name = "NAME", help_heading = "Privacy")]
     pub(crate) accountant: Option<Accountant>,
     /// Passes over the data, in expectation [default: 50]
@@ -84,7 +84,7 @@ pub(crate) struct Settings {
     /// The expected size of a batch [default: a sixtieth of the records, at least 256]
     #[arg(long, value_name = "B", help_heading = "Learning")]
     pub(crate) batch_size: Option<u64>,
-    /// The learning rate, for gradients divided by the expected batch size [default: 40]
+    /// The learning rate, for gradients divided by the expected batch size [default: 4 / max_grad_norm for sgd]
     #[arg(long, value_name = "R", help_heading = "Learning", allow_hyphen_values = true)]
     pub(crate) learning_rate: Option<f64>,
     /// sgd, momentum, nesterov, adam, adamw, rmsprop or adagrad, with settings: adam,beta2=0.99 [default: sgd]
@@ -102,25 +102,6 @@ pub(crate) struct Settings {
     /// Seconds between checkpoints [default: 10]
     #[arg(long, value_name = "S", help_heading = "Run", allow_hyphen_values = true)]
     pub(crate) checkpoint_seconds: Option<f64>,
-}
-
-/// Algorithms by name.
-#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum AlgorithmName {
-    /// DP-SGD: clipped gradients with Gaussian noise
-    DpSgd,
-    /// Plain SGD, NOT PRIVATE
-    None,
-}
-
-impl AlgorithmName {
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::DpSgd => "dp-sgd",
-            Self::None => "none",
-        }
-    }
 }
 
 /// What is clipped.

@@ -154,14 +154,6 @@ fn rounded(value: f64, round: impl Fn(f64) -> f64) -> String {
     format!("{:.digits$}", round(value * scale) / scale)
 }
 
-/// Six significant digits, rounded up: a multiplier short enough to be copied.
-pub(crate) fn short(value: f64) -> f64 {
-    #[expect(clippy::cast_possible_truncation, reason = "the exponent of a finite number")]
-    let decimals = 5 - value.log10().floor() as i32;
-    let scale = 10_f64.powi(decimals);
-    (value * scale).ceil() / scale
-}
-
 /// Four significant digits and an exponent, rounded as told.
 pub(crate) fn scientific(value: f64, round: impl Fn(f64) -> f64) -> String {
     if value <= 0.0 || !value.is_finite() {

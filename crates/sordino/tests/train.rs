@@ -135,6 +135,33 @@ fn every_way_of_sampling_and_clipping_trains_within_its_budget() {
 }
 
 #[test]
+fn every_algorithm_of_the_registry_trains_within_its_budget() {
+    let place = Place::new("algorithms");
+    let listed: Value = serde_json::from_str(&place.text("algorithms --json")).unwrap();
+    let text = place.text("algorithms");
+    for algorithm in listed.as_array().unwrap() {
+        let name = algorithm["name"].as_str().unwrap();
+        assert!(text.contains(name));
+        let answer =
+            place.json(&format!("train --algorithm {name} --steps 60 --optimizer momentum --out {name}"));
+        assert_eq!((&answer["algorithm"], &answer["finished"]), (&Value::from(name), &Value::Bool(true)));
+        match answer["epsilon"].as_f64() {
+            Some(epsilon) => assert!(epsilon <= 1.0, "{name}: {epsilon}"),
+            None => assert_eq!(name, "none"),
+        }
+    }
+    for (flags, part) in [
+        ("--algorithm nope", "one of dp-sgd"),
+        ("--algorithm dp-sgd,mu_growth=2", "mu_growth belongs to dynamic, not to dp-sgd"),
+        ("--algorithm dc-sgd-p,percentile=1.5", "percentile must be between 0 and 1, both excluded, got 1.5"),
+        ("--algorithm dynamic,mu_grow=2", "mu_grow"),
+    ] {
+        let message = place.refusal(&format!("train {flags}"));
+        assert!(message.contains(part), "{flags}: {message}");
+    }
+}
+
+#[test]
 fn a_seed_repeats_a_run_and_marks_it_everywhere() {
     let place = Place::new("seed");
     let first = place.text("train --steps 50 --seed 7 --out a");
@@ -166,7 +193,9 @@ fn plain_training_is_never_called_private() {
     );
     assert!(answer["test_accuracy"].as_f64().unwrap() > 0.97);
     assert!(place.text("show a").contains("NOT PRIVATE"));
-    assert!(place.refusal("train --algorithm none --epsilon 1").contains("epsilon belongs to dp-sgd"));
+    assert!(
+        place.refusal("train --algorithm none --epsilon 1").contains("epsilon belongs to private algorithms")
+    );
 }
 
 #[test]
@@ -200,7 +229,7 @@ fn bad_input_gets_the_value_the_range_and_a_cure() {
         ("--data nosuch", "no such file"),
         ("--model foo", "got foo"),
         ("--model lenet5", "reads records of 1x28x28, the data has 126"),
-        ("--algorithm foo", "dp-sgd"),
+        ("--algorithm foo", "one of dp-sgd"),
         ("--optimizer foo", "foo"),
         ("--optimizer adam,beta2=2", "got 2"),
         ("--schedule step", "every"),

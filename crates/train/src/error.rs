@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use sordino_algorithms::AlgorithmError;
 use sordino_nn::NetworkError;
 use sordino_optim::OptimError;
 use sordino_privacy::PrivacyError;
@@ -14,6 +15,9 @@ pub enum TrainError {
     /// The trusted base refused.
     #[error(transparent)]
     Privacy(#[from] PrivacyError),
+    /// The algorithm makes no sense.
+    #[error(transparent)]
+    Algorithm(#[from] AlgorithmError),
     /// The network does not fit its records or weights.
     #[error(transparent)]
     Network(#[from] NetworkError),
@@ -43,6 +47,7 @@ impl TrainError {
     pub fn hint(&self) -> String {
         match self {
             Self::Privacy(error) => error.hint(),
+            Self::Algorithm(error) => error.hint(),
             Self::Network(_) => {
                 "check that the model fits the data: `docs/training.md` lists the models".to_owned()
             }

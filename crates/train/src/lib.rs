@@ -1,6 +1,6 @@
 //! The training loop: runs, checkpoints, resuming.
 //!
-//! A [`Run`] is decided before it starts: records, network, [`Algorithm`], terms, [`Learning`]. It trains inside the
+//! A [`Run`] is decided before it starts: records, network, algorithm, terms, [`Learning`]. It trains inside the
 //! [`Vault`](sordino_privacy::Vault) of the trusted base; everything here sees releases and public values only.
 //!
 //! A loop of one's own needs no more than the vault and an optimizer:
@@ -41,7 +41,6 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod algorithm;
 mod error;
 mod evaluation;
 mod folder;
@@ -51,7 +50,6 @@ mod learner;
 mod run;
 mod seal;
 
-pub use algorithm::{Algorithm, PLAIN};
 pub use error::TrainError;
 pub use evaluation::{Examination, Score, class_of};
 pub use folder::{RunFolder, write_whole};

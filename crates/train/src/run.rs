@@ -9,12 +9,13 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use sordino_algorithms::{Algorithm, Choice, Setting};
 use sordino_data::Dataset;
 use sordino_nn::{Engine, Loss, Network, NetworkError};
 use sordino_privacy::{Account, Randomness, Terms, Vault};
 
 use crate::{
-    Algorithm, Learning, NetworkGradients, RunFolder, Score, TrainError,
+    Learning, NetworkGradients, RunFolder, Score, TrainError,
     evaluation::Examination,
     folder::{self, failed, write_whole},
     learner::Learner,
@@ -34,11 +35,11 @@ pub struct Run<'a> {
     /// Public records to measure on.
     pub test: Option<&'a Dataset>,
     /// What each step releases.
-    pub algorithm: &'a Algorithm,
+    pub algorithm: &'a Choice,
+    /// What the algorithm is told.
+    pub setting: &'a Setting,
     /// What was agreed.
     pub terms: &'a Terms,
-    /// The expected size of a batch: public, and the divisor of every sum.
-    pub expected_batch_size: f64,
     /// How releases become steps.
     pub learning: &'a Learning,
     /// A seed makes the run repeatable and NOT PRIVATE.
@@ -91,7 +92,7 @@ pub struct Ending {
     pub seconds: f64,
 }
 
-impl Run<'_> {
+impl<'a> Run<'a> {
     /// Trains from the beginning.
     ///
     /// # Errors
@@ -99,8 +100,9 @@ impl Run<'_> {
     pub fn begin(&self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Ending, TrainError> {
         let learner = self.learner()?;
         let vault = Vault::seal(self.gradients()?, self.terms, self.randomness()?, &self.folder.ledger())?;
-        self.save(&learner, &Progress::default(), vault.account())?;
-        self.train(vault, learner, Progress::default(), stop, observer)
+        let pupil = Pupil { learner, algorithm: self.algorithm.begin(self.setting)? };
+        self.save(&pupil, &Progress::default(), vault.account())?;
+        self.train(vault, pupil, Progress::default(), stop, observer)
     }
 
     /// Goes on with a run that stopped or was killed: from its last checkpoint, after all steps that were paid for.
@@ -108,27 +110,27 @@ impl Run<'_> {
     /// # Errors
     /// As [`TrainError`] has them; a checkpoint that knows of lines which the ledger lacks.
     pub fn resume(&self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Ending, TrainError> {
-        let mut learner = self.learner()?;
+        let mut pupil = Pupil { learner: self.learner()?, algorithm: self.algorithm.begin(self.setting)? };
         // The ledger is locked before anything else is looked at.
         let vault = Vault::resume(self.gradients()?, self.terms, self.randomness()?, &self.folder.ledger())?;
         seal::verify(self.folder, vault.account())?;
         let path = self.folder.checkpoint();
         let mut progress = Progress::default();
         if path.is_file() {
-            let notes = learner.restore(&folder::read(&path)?)?;
+            let notes = pupil.restore(&folder::read(&path)?)?;
             progress = Progress::read(&notes).ok_or_else(|| failed(&path, &"does not say where it was"))?;
         } else if vault.position() > 0 {
             return Err(failed(&path, &"is missing, so there are no weights to go on with"));
         }
         mend_metrics(self.folder)?;
         observer.resumed(progress.step, vault.position());
-        self.train(vault, learner, progress, stop, observer)
+        self.train(vault, pupil, progress, stop, observer)
     }
 
     fn train(
         &self,
-        mut vault: Vault<NetworkGradients<'_>>,
-        mut learner: Learner,
+        mut vault: Vault<NetworkGradients<'a>>,
+        mut pupil: Pupil<'a>,
         before: Progress,
         stop: &AtomicBool,
         observer: &mut dyn Observer,
@@ -148,47 +150,49 @@ impl Run<'_> {
             Ok::<_, TrainError>(Some(score))
         };
         let steps = self.terms.steps();
-        let operations = (self.network)()?.operations() * self.expected_batch_size;
+        let operations = (self.network)()?.operations() * self.setting.expected_batch_size;
         vault.charge_by(steps_per_charge(operations, vault.sync_time()));
         let mut saved = Instant::now();
         while !stop.load(Ordering::Relaxed) {
             let step = vault.position();
-            let Some(release) = vault.round(|round| self.algorithm.step(round, learner.params()))? else {
+            let Some(release) =
+                vault.round(|round| pupil.algorithm.step(round, pupil.learner.params(), step))?
+            else {
                 break;
             };
             #[expect(clippy::cast_possible_truncation, reason = "a factor")]
-            let mean = release?.scaled((1.0 / self.expected_batch_size) as f32);
-            vault.reuse(learner.learn(mean, step, steps));
+            let mean = release?.scaled((1.0 / self.setting.expected_batch_size) as f32);
+            vault.reuse(pupil.learner.learn(mean, step, steps));
             let position = vault.position();
             observer.stepped(position, vault.account());
             if position.is_multiple_of(self.measure_every) && position < steps {
-                measure(&learner, position, observer)?;
+                measure(&pupil.learner, position, observer)?;
             }
             if saved.elapsed() >= self.checkpoint_every {
-                self.save(&learner, &Progress { step: position, seconds: seconds() }, vault.account())?;
+                self.save(&pupil, &Progress { step: position, seconds: seconds() }, vault.account())?;
                 saved = Instant::now();
             }
         }
         let position = vault.position();
         // Saved before the ledger says that all is done: whatever happens in between, there is a model.
-        self.save(&learner, &Progress { step: position, seconds: seconds() }, vault.account())?;
+        self.save(&pupil, &Progress { step: position, seconds: seconds() }, vault.account())?;
         let account = vault.close()?;
-        let score = measure(&learner, position, observer)?;
+        let score = measure(&pupil.learner, position, observer)?;
         let finished = account.is_closed();
         if finished {
             // Once more, with the ledger's last line.
-            self.save_model(&learner, seal::notes(&account))?;
+            self.save_model(&pupil.learner, seal::notes(&account))?;
             let checkpoint = self.folder.checkpoint();
             fs::remove_file(&checkpoint).map_err(|error| failed(&checkpoint, &error))?;
         }
         Ok(Ending { score, account, finished, seconds: seconds() })
     }
 
-    fn save(&self, learner: &Learner, progress: &Progress, account: &Account) -> Result<(), TrainError> {
+    fn save(&self, pupil: &Pupil<'_>, progress: &Progress, account: &Account) -> Result<(), TrainError> {
         let mut notes = seal::notes(account);
         notes.extend(progress.notes());
-        write_whole(&self.folder.checkpoint(), &learner.save(notes)?)?;
-        self.save_model(learner, seal::notes(account))
+        write_whole(&self.folder.checkpoint(), &pupil.save(notes)?)?;
+        self.save_model(&pupil.learner, seal::notes(account))
     }
 
     fn save_model(&self, learner: &Learner, mut notes: HashMap<String, String>) -> Result<(), TrainError> {
@@ -215,7 +219,7 @@ impl Run<'_> {
         })
     }
 
-    fn gradients(&self) -> Result<NetworkGradients<'_>, TrainError> {
+    fn gradients(&self) -> Result<NetworkGradients<'a>, TrainError> {
         let engine = Engine::new((self.network)()?, self.loss)?;
         let targets = self.records.targets().ok_or_else(|| TrainError::Refused {
             problem: "the records have no targets to learn".to_owned(),
@@ -225,6 +229,33 @@ impl Run<'_> {
         Ok(NetworkGradients::new(engine, records))
     }
 }
+
+/// What is trained, and what trains it.
+struct Pupil<'a> {
+    learner: Learner,
+    algorithm: Box<dyn Algorithm<NetworkGradients<'a>>>,
+}
+
+impl Pupil<'_> {
+    fn save(&self, mut notes: HashMap<String, String>) -> Result<Vec<u8>, TrainError> {
+        // Bits, as for the numbers of the optimizer.
+        let state = self.algorithm.state().into_iter();
+        notes.extend(state.map(|(name, number)| (format!("{STATE}{name}"), number.to_bits().to_string())));
+        self.learner.save(notes)
+    }
+
+    fn restore(&mut self, bytes: &[u8]) -> Result<HashMap<String, String>, TrainError> {
+        let notes = self.learner.restore(bytes)?;
+        let number = |(name, bits): (&String, &String)| {
+            Some((name.strip_prefix(STATE)?.to_owned(), f64::from_bits(bits.parse().ok()?)))
+        };
+        self.algorithm.restore(&notes.iter().filter_map(number).collect());
+        Ok(notes)
+    }
+}
+
+/// What the names of an algorithm's numbers begin with in a checkpoint.
+const STATE: &str = "algorithm.";
 
 /// How far a run has come.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]

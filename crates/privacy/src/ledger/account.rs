@@ -216,10 +216,7 @@ impl Account {
 
     /// The plan; none if there was no protection to plan.
     pub fn plan(&self) -> Option<&Plan> {
-        match &self.head.terms.agreed {
-            Agreed::Plan { plan, .. } => Some(plan),
-            Agreed::Unprotected { .. } => None,
-        }
+        self.head.terms.plan()
     }
 
     /// The public number of records.

@@ -2,12 +2,12 @@
 
 use clap::Args;
 use serde::Serialize;
-use sordino_accounting::{Accountant, NoiseMultiplier, Plan, calibrate, pld::GroupSize};
+use sordino_accounting::{Accountant, Plan, calibrate, pld::GroupSize};
 
 use crate::{
     budget_arguments::BudgetArguments,
     problem::Problem,
-    statement::{GuaranteeRecord, json, short, statement},
+    statement::{GuaranteeRecord, json, statement},
 };
 
 #[derive(Args)]
@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     let epsilon = budget.epsilon;
     let least = calibrate::noise_multiplier(budget, sample_rate, steps, accountant)?.value;
     // A number short enough to be copied, rounded up, and then priced itself.
-    let value = NoiseMultiplier::new(short(least.get()))?;
+    let value = least.shortened();
     let plan = Plan::dp_sgd(value, sample_rate, steps);
     let guarantee = accountant.price(&plan, budget.delta)?;
     if arguments.json {

@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<String, Problem> {
         test: experiment.test.as_ref(),
         algorithm: &experiment.algorithm,
         terms: &experiment.terms,
-        expected_batch_size: experiment.expected_batch_size,
+        setting: &experiment.setting,
         learning: &experiment.learning,
         seed: settings.seed,
         measure_every: experiment.measure_every,
@@ -93,8 +93,7 @@ fn prepare(arguments: Arguments) -> Result<(Experiment, RunFolder, bool), Proble
         let account = Account::read(&folder.ledger())?;
         let settings = verified_settings(&folder, &account)?;
         same_data(&settings, &account)?;
-        let noise = account.plan().and_then(|plan| plan.entries().first()?.releases().first().copied());
-        let experiment = Experiment::prepare(Settings::read(&folder.config())?, noise)?;
+        let experiment = Experiment::prepare(Settings::read(&folder.config())?, account.plan())?;
         return Ok((experiment, folder, true));
     }
     let settings = match config {
