@@ -28,7 +28,7 @@ impl<'a, 'r, G: Gradients> PerRecord<'a, 'r, G> {
     ///
     /// # Errors
     /// A rule with norms for another number of layers; the engine's own.
-    pub fn clipped_sum(self, rule: &ClipRule) -> Result<Bounded<'r, Vec<f32>>, PrivacyError> {
+    pub fn clipped_sum(self, rule: &ClipRule) -> Result<Bounded<'r>, PrivacyError> {
         let layers = self.round.layers();
         rule.fits(layers)?;
         let value = self.pass(Some(&|record: &mut dyn RecordGradient| rule.weigh(record, layers)))?;
@@ -44,7 +44,7 @@ impl<'a, 'r, G: Gradients> PerRecord<'a, 'r, G> {
         self,
         rule: &ClipRule,
         statistic: &NormStatistic,
-    ) -> Result<(Bounded<'r, Vec<f32>>, Bounded<'r, Vec<f32>>), PrivacyError> {
+    ) -> Result<(Bounded<'r>, Bounded<'r>), PrivacyError> {
         let layers = self.round.layers();
         rule.fits(layers)?;
         statistic.fits(self.round.records())?;

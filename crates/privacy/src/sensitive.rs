@@ -16,7 +16,7 @@ pub(crate) type Brand<'r> = PhantomData<fn(&'r ()) -> &'r ()>;
 ///
 /// It belongs to its round `'r`: it can be released in that round, once, and nowhere else.
 #[must_use = "nothing is released before Round::release"]
-pub struct Bounded<'r, T> {
+pub struct Bounded<'r, T = Vec<f32>> {
     pub(crate) value: Sensitive<'r, T>,
     pub(crate) sensitivity: f64,
     /// Whether it is a sum over parameters, of which frozen ones bear no noise.
