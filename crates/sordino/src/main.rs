@@ -20,7 +20,7 @@ use std::{
 };
 
 use clap::{Parser, Subcommand};
-use commands::{algorithms, epsilon, noise, predict, profile, schedule, show, train};
+use commands::{algorithms, compare, epsilon, noise, predict, profile, schedule, show, train};
 use problem::Problem;
 
 /// Training with differential privacy, and guarantees that hold.
@@ -39,6 +39,8 @@ enum Command {
     Predict(predict::Arguments),
     /// What a run was and what it guarantees, after checking its ledger.
     Show(show::Arguments),
+    /// Algorithms side by side at equal budgets: without arguments, all private ones on the Mushroom data at epsilon 1.
+    Compare(Box<compare::Arguments>),
     /// What algorithms there are, what holds of them, and their options.
     Algorithms(algorithms::Arguments),
     /// What a plan costs: its epsilon at a delta.
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
         Command::Train(arguments) => train::run(*arguments),
         Command::Predict(arguments) => predict::run(&arguments),
         Command::Show(arguments) => show::run(&arguments),
+        Command::Compare(arguments) => compare::run(&arguments),
         Command::Algorithms(arguments) => algorithms::run(&arguments),
         Command::Epsilon(arguments) => epsilon::run(&arguments),
         Command::Noise(arguments) => noise::run(&arguments),

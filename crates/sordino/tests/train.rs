@@ -162,6 +162,40 @@ fn every_algorithm_of_the_registry_trains_within_its_budget() {
 }
 
 #[test]
+fn algorithms_are_compared_at_equal_budgets() {
+    let place = Place::new("compare");
+    let text = place
+        .text("compare --algorithms dp-sgd,dynamic,mu_growth=3,none --steps 40 --repeats 3 --out rows.json");
+    assert_eq!(text.lines().count(), 6, "{text}");
+    assert!(text.contains("dynamic,mu_growth=3") && text.contains("NOT PRIVATE"), "{text}");
+    let rows: Value = serde_json::from_str(&place.read("rows.json")).unwrap();
+    for row in rows.as_array().unwrap() {
+        assert_eq!(row["test_accuracies"].as_array().unwrap().len(), 3);
+        assert!(row["epsilon"].as_f64().is_none_or(|epsilon| epsilon <= 1.0));
+    }
+    assert!(!place.has("runs"));
+    for (flags, part) in [
+        ("--algorithm dp-sgd", "--algorithms"),
+        ("--repeats 0", "at least 1 repeat"),
+        ("--algorithms nope", "got nope"),
+        ("--test-fraction 0", "needs test records"),
+    ] {
+        let message = place.refusal(&format!("compare {flags}"));
+        assert!(message.contains(part), "{flags}: {message}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_threshold_that_adapts_is_kept_in_a_checkpoint() {
+    let place = Place::new("threshold");
+    interrupted(&place, "--algorithm quantile --accountant rdp");
+    assert!(place.read("run/checkpoint.safetensors").contains("algorithm.clip"));
+    let resumed = place.text_with_notes("train --resume run --json");
+    assert_eq!(serde_json::from_str::<Value>(&resumed).unwrap()["finished"], true);
+}
+
+#[test]
 fn a_seed_repeats_a_run_and_marks_it_everywhere() {
     let place = Place::new("seed");
     let first = place.text("train --steps 50 --seed 7 --out a");

@@ -1,6 +1,7 @@
 //! One file for each command: its arguments, and its answer as text.
 
 pub(crate) mod algorithms;
+pub(crate) mod compare;
 pub(crate) mod epsilon;
 pub(crate) mod noise;
 pub(crate) mod predict;

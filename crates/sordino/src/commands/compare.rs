@@ -1,0 +1,246 @@
+//! `sordino compare`: algorithms side by side at equal budgets.
+
+use std::{
+    collections::HashMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use sordino_algorithms::registry::ALGORITHMS;
+use sordino_privacy::Standing;
+use sordino_train::{Ending, Run, RunFolder, write_whole};
+
+use crate::{
+    experiment::Experiment,
+    problem::Problem,
+    settings::Settings,
+    statement::{json, rounded_up},
+};
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    settings: Settings,
+    /// Algorithms with their settings: dp-sgd,dynamic,mu_growth=3,quantile [default: all private ones]
+    #[arg(long, value_name = "NAME[,K=V],..", help_heading = "Comparison")]
+    algorithms: Option<String>,
+    /// Runs of each
+    #[arg(long, value_name = "R", default_value_t = 10, help_heading = "Comparison")]
+    repeats: usize,
+    /// Write everything that was measured to a JSON file
+    #[arg(long, value_name = "FILE", help_heading = "Comparison")]
+    out: Option<PathBuf>,
+    /// Print one JSON list
+    #[arg(long, help_heading = "Comparison")]
+    json: bool,
+}
+
+/// What was measured of one algorithm.
+#[derive(Debug, Serialize)]
+struct Row {
+    algorithm: String,
+    /// Mean test accuracy.
+    mean: f64,
+    /// The standard deviation over runs; none for a single one.
+    standard_deviation: Option<f64>,
+    worst: f64,
+    /// Median seconds of a run, two runs at a time.
+    seconds: f64,
+    /// The proved epsilon of each run; none if it is not private.
+    epsilon: Option<f64>,
+    delta: Option<f64>,
+    test_accuracies: Vec<f64>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
+    let Arguments { settings, repeats, .. } = arguments;
+    if settings.algorithm.is_some() || *repeats == 0 {
+        return Err(Problem::refused(
+            "a comparison needs --algorithms (not --algorithm) and at least 1 repeat",
+            "such as --algorithms dp-sgd,dynamic,mu_growth=3 --repeats 10",
+        ));
+    }
+    let names = chosen(arguments.algorithms.as_deref());
+    if names.is_empty() {
+        return Err(Problem::refused("--algorithms names none", "`sordino algorithms` lists them"));
+    }
+    let prepare = |name: &String| {
+        let settings = Settings { algorithm: Some(name.clone()), ..settings.clone() };
+        Experiment::prepare(settings, None)
+    };
+    // All of them are priced before one of them starts.
+    let experiments = names.iter().map(prepare).collect::<Result<Vec<_>, _>>()?;
+    if experiments.iter().any(|experiment| experiment.test.is_none()) {
+        return Err(Problem::refused("a comparison needs test records", "leave out --test-fraction 0"));
+    }
+    let endings = run_all(&experiments, *repeats)?;
+    let rows: Vec<Row> = names
+        .into_iter()
+        .zip(endings)
+        .map(|(name, endings)| row(name, &endings))
+        .collect::<Result<_, _>>()?;
+    if let Some(path) = &arguments.out {
+        write_whole(path, json(&rows).as_bytes())?;
+    }
+    Ok(if arguments.json { json(&rows) } else { table(&rows, *repeats) })
+}
+
+/// The algorithms to compare, separated by commas. What has a `=` in it is a setting of the one before.
+fn chosen(text: Option<&str>) -> Vec<String> {
+    let Some(text) = text else {
+        let private = ALGORITHMS.iter().map(|algorithm| algorithm.name).filter(|name| *name != "none");
+        return private.map(str::to_owned).collect();
+    };
+    let mut names: Vec<String> = Vec::new();
+    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        match names.last_mut() {
+            Some(last) if part.contains('=') => *last += &format!(",{part}"),
+            _ => names.push(part.to_owned()),
+        }
+    }
+    names
+}
+
+/// Runs every experiment so many times, two at a time; returns the endings of each.
+fn run_all(experiments: &[Experiment], repeats: usize) -> Result<Vec<Vec<Ending>>, Problem> {
+    let folder = scratch()?;
+    let bar = ProgressBar::new((experiments.len() * repeats) as u64);
+    if let Ok(style) = ProgressStyle::with_template("{bar:20} run {pos}/{len}, {eta} left{wide_msg}") {
+        bar.set_style(style.progress_chars("=> "));
+    }
+    let next = AtomicUsize::new(0);
+    let done: Mutex<HashMap<usize, Result<Ending, Problem>>> = Mutex::new(HashMap::new());
+    let work = || {
+        loop {
+            let job = next.fetch_add(1, Ordering::Relaxed);
+            let Some(experiment) = experiments.get(job / repeats) else { break };
+            let ending = run_once(experiment, &folder.join(job.to_string()));
+            let mut done = done.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let failed = ending.is_err();
+            done.insert(job, ending);
+            bar.inc(1);
+            if failed {
+                // One refusal is enough.
+                next.store(usize::MAX / 2, Ordering::Relaxed);
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, |cores| cores.get().min(8)) {
+            scope.spawn(work);
+        }
+    });
+    bar.finish_and_clear();
+    let _ = fs::remove_dir_all(&folder);
+    let mut done: Vec<(usize, Result<Ending, Problem>)> =
+        done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).into_iter().collect();
+    done.sort_by_key(|(job, _)| *job);
+    let endings = done.into_iter().map(|(_, ending)| ending).collect::<Result<Vec<Ending>, Problem>>()?;
+    Ok(endings.chunks(repeats).map(<[Ending]>::to_vec).collect())
+}
+
+fn run_once(experiment: &Experiment, folder: &Path) -> Result<Ending, Problem> {
+    let folder = RunFolder::create(folder)?;
+    let notes = experiment.notes();
+    let run = Run {
+        folder: &folder,
+        network: &|| experiment.model.network(),
+        loss: experiment.model.loss,
+        records: &experiment.records,
+        test: experiment.test.as_ref(),
+        algorithm: &experiment.algorithm,
+        setting: &experiment.setting,
+        terms: &experiment.terms,
+        learning: &experiment.learning,
+        seed: experiment.settings.seed,
+        measure_every: u64::MAX,
+        checkpoint_every: experiment.checkpoint_every,
+        notes: &notes,
+    };
+    Ok(run.begin(&AtomicBool::new(false), &mut ())?)
+}
+
+/// A folder of this process's own; runs of a comparison are not kept.
+fn scratch() -> Result<PathBuf, Problem> {
+    let folder = std::env::temp_dir().join(format!("sordino-compare-{}", std::process::id()));
+    fs::create_dir_all(&folder).map_err(|error| {
+        Problem::refused(
+            format!("cannot make {}: {error}", folder.display()),
+            "set TMPDIR to a folder with room",
+        )
+    })?;
+    Ok(folder)
+}
+
+fn row(algorithm: String, endings: &[Ending]) -> Result<Row, Problem> {
+    let accuracy = |ending: &Ending| ending.score.and_then(|score| score.accuracy);
+    let accuracies: Option<Vec<f64>> = endings.iter().map(accuracy).collect();
+    let accuracies = accuracies.ok_or_else(|| {
+        Problem::refused("only classification is compared so far", "give data whose target is a class")
+    })?;
+    #[expect(clippy::cast_precision_loss, reason = "a count of runs")]
+    let count = accuracies.len() as f64;
+    let mean = accuracies.iter().sum::<f64>() / count;
+    let squares: f64 = accuracies.iter().map(|accuracy| (accuracy - mean).powi(2)).sum();
+    let mut seconds: Vec<f64> = endings.iter().map(|ending| ending.seconds).collect();
+    seconds.sort_unstable_by(f64::total_cmp);
+    let guarantee = match endings[0].account.standing()? {
+        Standing::Private(guarantee) => Some(guarantee),
+        Standing::NotPrivate(_) => None,
+    };
+    Ok(Row {
+        algorithm,
+        mean,
+        standard_deviation: (accuracies.len() > 1).then(|| (squares / (count - 1.0)).sqrt()),
+        worst: accuracies.iter().copied().fold(f64::INFINITY, f64::min),
+        seconds: seconds[seconds.len() / 2],
+        epsilon: guarantee.map(|guarantee| guarantee.epsilon.get()),
+        delta: guarantee.map(|guarantee| guarantee.delta.get()),
+        test_accuracies: accuracies,
+    })
+}
+
+fn table(rows: &[Row], repeats: usize) -> String {
+    let width = rows.iter().map(|row| row.algorithm.len()).max().unwrap_or(0).max(9);
+    let mut text = format!(
+        "Test accuracy in %, {repeats} runs each. Each run alone has the epsilon beside it; all of them together cost more.\n\n  \
+         {:<width$}    mean  spread   worst  seconds  epsilon\n",
+        "algorithm"
+    );
+    for row in rows {
+        let spread =
+            row.standard_deviation.map_or("-".to_owned(), |deviation| format!("{:.2}", 100.0 * deviation));
+        let epsilon = row.epsilon.map_or("NOT PRIVATE".to_owned(), rounded_up);
+        text += &format!(
+            "  {:<width$}  {:>6.2}  {spread:>6}  {:>6.2}  {:>7.1}  {epsilon}\n",
+            row.algorithm,
+            100.0 * row.mean,
+            100.0 * row.worst,
+            row.seconds
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_follow_their_algorithm() {
+        assert_eq!(
+            chosen(Some("dp-sgd,dynamic,mu_growth=3,clip_decay=1, quantile")),
+            ["dp-sgd", "dynamic,mu_growth=3,clip_decay=1", "quantile"]
+        );
+        assert_eq!(chosen(None).len(), ALGORITHMS.len() - 1);
+        assert!(chosen(Some(" , ")).is_empty());
+    }
+}
