@@ -1,12 +1,13 @@
 //! An algorithm by name, with its options.
 
 use serde::{Deserialize, Serialize};
+use sordino_accounting::ClipNorm;
 use sordino_privacy::Gradients;
 
 use crate::{
     Algorithm, AlgorithmError, Setting,
     dc_sgd::{DcSgd, Search},
-    dp_sgd::DpSgd,
+    dp_sgd::{DpSgd, rule},
     dynamic::Dynamic,
     error::require,
     plain::Plain,
@@ -162,12 +163,27 @@ impl Choice {
         matches!(self, Self::DcSgdP { .. } | Self::DcSgdE { .. } | Self::Quantile { .. })
     }
 
+    /// Checks that every threshold the run can begin or end with is one that the trusted base takes, so that none is refused when
+    /// steps are paid for.
+    pub(crate) fn check_thresholds(&self, setting: &Setting) -> Result<(), AlgorithmError> {
+        let mut thresholds = vec![setting.clip.get()];
+        if let Self::Dynamic { clip_decay, .. } = *self {
+            let dynamic = Dynamic::new(setting, clip_decay);
+            thresholds.extend([dynamic.threshold(0), dynamic.threshold(setting.steps.get() - 1)]);
+        }
+        for threshold in thresholds {
+            rule(setting, ClipNorm::new(threshold)?)?;
+        }
+        Ok(())
+    }
+
     /// The algorithm at work.
     ///
     /// # Errors
     /// Options out of range; a threshold that the trusted base refuses.
     pub fn begin<G: Gradients>(&self, setting: &Setting) -> Result<Box<dyn Algorithm<G>>, AlgorithmError> {
         self.check()?;
+        self.check_thresholds(setting)?;
         Ok(match *self {
             Self::DpSgd {} => Box::new(DpSgd::new(setting, None)?),
             Self::DpNsgd { regulariser } => Box::new(DpSgd::new(setting, Some(regulariser))?),

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use sordino_accounting::ClipNorm;
 use sordino_privacy::{Gradients, NormStatistic, PrivacyError, Release, Round};
 
-use crate::{Algorithm, Setting, dp_sgd::rule};
+use crate::{
+    Algorithm, Setting,
+    dp_sgd::{rule, usable},
+};
 
 /// How the next threshold is found.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -19,7 +22,8 @@ pub(crate) enum Search {
 /// Releases a histogram of the norms beside the clipped sum, and takes the next threshold from it alone.
 ///
 /// Departs from Alg. 2 in the bin of a norm, which is the smaller of `b - 1` and `floor(b G / R)`; from Alg. 4 in that the number of
-/// records is the histogram's own sum. Where that sum is lost in its noise, the threshold stays.
+/// records is the histogram's own sum. Where a batch is too small for the histogram's noise, the threshold stays: with `b` bins of noise
+/// `sigma_H`, less than `3 sigma_H sqrt(b)` records.
 ///
 /// **References.** Wei et al. 2025, Algorithms 1 to 4.
 pub(crate) struct DcSgd {
@@ -50,7 +54,9 @@ impl DcSgd {
         let total: f64 = counts.iter().sum();
         #[expect(clippy::cast_precision_loss, reason = "at most 4096")]
         let bins = self.bins as f64;
-        if !(total >= 3.0 * noise_std * bins.sqrt()) {
+        // Whether the counts can be told from their noise is decided by public numbers: to look at the noisy sum would be to wait
+        // for lucky noise.
+        if !(self.setting.expected_batch_size >= 3.0 * noise_std * bins.sqrt() && total > 0.0) {
             return;
         }
         let width = self.range / bins;
@@ -76,9 +82,8 @@ impl DcSgd {
                 }
             }
         }
-        let unit = self.setting.clip.get();
-        self.clip = self.clip.clamp(1e-6 * unit, 1e6 * unit).clamp(1e-9, 1e9);
-        self.range = self.range.clamp(1e-6 * unit, 1e6 * unit).clamp(1e-9, 1e9);
+        self.clip = usable(self.clip, &self.setting);
+        self.range = usable(self.range, &self.setting);
     }
 
     /// The best of `0.1 C .. 2 C`, moved along while the best is the first or the last of them.
@@ -130,9 +135,9 @@ impl<G: Gradients> Algorithm<G> for DcSgd {
     }
 
     fn restore(&mut self, state: &BTreeMap<String, f64>) {
-        let usable = |name: &str| state.get(name).copied().filter(|value| value.is_finite() && *value > 0.0);
-        if let (Some(clip), Some(range)) = (usable("clip"), usable("range")) {
-            (self.clip, self.range) = (clip, range);
+        let kept = |name: &str| state.get(name).copied().filter(|value| value.is_finite() && *value > 0.0);
+        if let (Some(clip), Some(range)) = (kept("clip"), kept("range")) {
+            (self.clip, self.range) = (usable(clip, &self.setting), usable(range, &self.setting));
         }
     }
 }
@@ -204,7 +209,9 @@ mod tests {
     #[test]
     fn a_histogram_that_is_lost_in_noise_changes_nothing() {
         let mut dc = example(Search::Percentile(0.5), 75.0, 150.0);
-        dc.follow(&histogram(&norms(), 150.0, 20), 100.0);
+        // 3 * 20 * sqrt(20) is more than a batch of 256 has, whatever the counts say.
+        dc.follow(&histogram(&norms(), 150.0, 20), 20.0);
+        dc.follow(&[1e6; 20], 20.0);
         dc.follow(&[f32::NAN; 20], 1.0);
         dc.follow(&[-5.0; 20], 0.0);
         assert_eq!((dc.clip, dc.range), (75.0, 150.0));

@@ -42,3 +42,9 @@ pub(crate) fn rule(setting: &Setting, clip: ClipNorm) -> Result<ClipRule, Privac
         }
     }
 }
+
+/// A threshold that adapts stays within a million times where it began, and within what single precision can use.
+pub(crate) fn usable(clip: f64, setting: &Setting) -> f64 {
+    let unit = setting.clip.get();
+    clip.clamp(1e-6 * unit, 1e6 * unit).clamp(1e-9, 1e9)
+}

@@ -22,7 +22,7 @@ impl Dynamic {
     }
 
     #[expect(clippy::cast_precision_loss, reason = "counts of steps")]
-    fn threshold(&self, number: u64) -> f64 {
+    pub(crate) fn threshold(&self, number: u64) -> f64 {
         let part = (number + 1) as f64 / self.setting.steps.get() as f64;
         self.setting.clip.get() * self.clip_decay.powf(-part)
     }

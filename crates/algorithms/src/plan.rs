@@ -31,7 +31,7 @@ pub struct Setting {
 pub enum Noise {
     /// The least that a budget allows, by this accountant.
     Budget(Budget, Accountant),
-    /// This multiplier for a whole step; where it changes along a run, at the beginning.
+    /// This multiplier for a whole step; where it changes along a run, `1 / mu_0`, from which the first step departs.
     Multiplier(NoiseMultiplier),
 }
 
@@ -45,6 +45,7 @@ impl Choice {
         if !self.is_private() {
             return Ok(None);
         }
+        self.check_thresholds(setting)?;
         let unit = self.whole_steps(setting, NoiseMultiplier::new(1.0)?)?;
         let whole = match noise {
             Noise::Multiplier(z) => unit.scaled(z.get())?,
@@ -52,7 +53,9 @@ impl Choice {
                 let least = match calibrate::noise_scale(&unit, budget, accountant) {
                     Ok(least) => least.value,
                     // The budget allows less noise than its theorem: then as little as the theorem does.
-                    Err(AccountingError::Unsupported { .. }) if accountant == Accountant::Tcdp => {
+                    Err(AccountingError::Unsupported { .. })
+                        if accountant == Accountant::Tcdp && rarely_sampled(setting.sampling) =>
+                    {
                         TCDP_LEAST / smallest(&unit)
                     }
                     Err(error) => return Err(error.into()),
@@ -79,6 +82,12 @@ impl Choice {
             return Ok(Plan::new(vec![Entry::new(setting.sampling, vec![first], setting.steps)?]));
         }
         let steps = setting.steps.get();
+        if steps > MOST_DIFFERENT_STEPS {
+            return Err(AlgorithmError::Plan {
+                problem: format!("a plan has at most {MOST_DIFFERENT_STEPS} different steps, got {steps}"),
+                hint: "use fewer steps, or an algorithm whose steps are alike, such as dp-sgd",
+            });
+        }
         let one = Steps::new(1)?;
         let entry = |number: u64| -> Result<Entry, AlgorithmError> {
             #[expect(clippy::cast_precision_loss, reason = "counts of steps")]
@@ -106,19 +115,32 @@ impl Choice {
             _ => return Ok(vec![z]),
         };
         let beside = NoiseMultiplier::new(beside)?;
-        let gradients =
-            calibrate::remaining_noise_multiplier(z, beside).map_err(|_| AlgorithmError::Plan {
+        let gradients = calibrate::remaining_noise_multiplier(z, beside).map_err(|_| {
+            let (option, given, least) = match *self {
+                Self::Quantile { count_noise, .. } => ("count_noise", count_noise, 0.5 * z.get()),
+                _ => ("histogram_noise", beside.get(), z.get()),
+            };
+            AlgorithmError::Plan {
                 problem: format!(
-                    "noise of {beside} beside the gradients leaves nothing for them at a multiplier of {z}"
+                    "{option} must be above {least} to leave noise for the gradients, got {given}"
                 ),
-                hint: "raise histogram_noise or count_noise above the multiplier, or leave it out",
-            })?;
+                hint: "leave it out for a value that suits the budget",
+            }
+        })?;
         Ok(vec![gradients, beside])
     }
 }
 
+/// Each different step is an entry of its own.
+const MOST_DIFFERENT_STEPS: u64 = 1_000_000;
+
 /// The least multiplier that truncated concentrated differential privacy speaks of: the root of 5, and a little.
 const TCDP_LEAST: f64 = 2.2361;
+
+/// Whether the theorem of truncated concentrated differential privacy speaks of this sampling at all.
+fn rarely_sampled(sampling: Sampling) -> bool {
+    matches!(sampling, Sampling::Poisson { rate, .. } if rate.get() <= 0.1)
+}
 
 fn smallest(plan: &Plan) -> f64 {
     plan.entries().iter().map(Entry::effective_noise_multiplier).fold(f64::INFINITY, f64::min)

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use sordino_accounting::ClipNorm;
 use sordino_privacy::{Gradients, NormStatistic, PrivacyError, Release, Round};
 
-use crate::{Algorithm, Setting, dp_sgd::rule};
+use crate::{
+    Algorithm, Setting,
+    dp_sgd::{rule, usable},
+};
 
 /// With `b_i = 1` for `|g_i| <= C` and 0 otherwise, releases `sum_i (b_i - 1/2)` beside the clipped sum, estimates the share of
 /// gradients that are not clipped as `b = 1/2 + (released sum) / B`, and moves `C <- C exp(-rate (b - quantile))`.
@@ -31,8 +34,7 @@ impl Quantile {
         let moved = self.clip * (-self.rate * (below - self.quantile)).exp();
         // However unlucky the noise, the threshold stays a number that can be used.
         if moved.is_finite() {
-            self.clip =
-                moved.clamp(1e-6 * self.setting.clip.get(), 1e6 * self.setting.clip.get()).clamp(1e-9, 1e9);
+            self.clip = usable(moved, &self.setting);
         }
     }
 }
@@ -59,7 +61,7 @@ impl<G: Gradients> Algorithm<G> for Quantile {
 
     fn restore(&mut self, state: &BTreeMap<String, f64>) {
         if let Some(&clip) = state.get("clip").filter(|clip| clip.is_finite() && **clip > 0.0) {
-            self.clip = clip;
+            self.clip = usable(clip, &self.setting);
         }
     }
 }

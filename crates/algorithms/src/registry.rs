@@ -72,21 +72,21 @@ pub const ALGORITHMS: [Description; 10] = [
     },
     Description {
         name: "noise-decay-zcdp",
-        summary: "Noise decays along the run; priced without amplification by sampling.",
+        summary: "Noise decays along the run; priced, unless told otherwise, without amplification by sampling.",
         verdict: "sound, and wasteful: a baseline",
         reference: "Yu et al. 2019, as in Du et al. 2021",
         options: &[option("noise_decay", "2", "how much smaller the noise is at the end")],
     },
     Description {
         name: "noise-decay-tcdp",
-        summary: "Noise decays along the run; priced by truncated concentrated differential privacy.",
+        summary: "Noise decays along the run; priced, unless told otherwise, by truncated concentrated differential privacy.",
         verdict: "sound where its conditions hold (rates up to 0.1, multipliers from 2.24): a baseline",
         reference: "Zhang et al. 2021, as in Du et al. 2021",
         options: &[option("noise_decay", "2", "how much smaller the noise is at the end")],
     },
     Description {
         name: "dc-sgd-p",
-        summary: "The threshold is a percentile of the gradient norms, from a private histogram of the batch before.",
+        summary: "The threshold is a percentile of the gradient norms, from a private histogram of the batch before; it stays where it began if batches are too small for the histogram's noise.",
         verdict: "sound with the histogram's own sum in place of the batch size",
         reference: "Wei et al. 2025, Algorithms 1 to 3",
         options: &[

@@ -50,6 +50,13 @@ pub(crate) struct Step {
     pub(crate) releases: Vec<NoiseMultiplier>,
 }
 
+/// A place in a plan: an entry, and how many steps come before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Cursor {
+    entry: usize,
+    before: u64,
+}
+
 impl Terms {
     /// Prices a plan for this many records, a public number, and compares it with the budget if there is one.
     ///
@@ -147,17 +154,17 @@ impl TermsText {
         }
     }
 
-    /// What the step with this number may do; `None` after the last.
-    pub(crate) fn step(&self, number: u64) -> Option<Step> {
+    /// What the step with this number may do; `None` after the last. Numbers must not fall from one call to the next.
+    pub(crate) fn step(&self, number: u64, cursor: &mut Cursor) -> Option<Step> {
         match &self.agreed {
-            Agreed::Plan { plan, .. } => {
-                let mut first = 0;
-                let entry = plan.entries().iter().find(|entry| {
-                    first += entry.steps().get();
-                    number < first
-                })?;
-                Some(Step { sampling: entry.sampling(), releases: entry.releases().to_vec() })
-            }
+            Agreed::Plan { plan, .. } => loop {
+                let entry = plan.entries().get(cursor.entry)?;
+                if number < cursor.before + entry.steps().get() {
+                    return Some(Step { sampling: entry.sampling(), releases: entry.releases().to_vec() });
+                }
+                cursor.before += entry.steps().get();
+                cursor.entry += 1;
+            },
             Agreed::Unprotected { sample_rate, steps, .. } if number < steps.get() => {
                 let sampling = Sampling::Poisson { rate: *sample_rate, cap: None };
                 Some(Step { sampling, releases: Vec::new() })

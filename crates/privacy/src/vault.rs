@@ -6,7 +6,11 @@ use rand_chacha::rand_core::Rng;
 
 use crate::{
     Account, Bounded, Gradients, PerRecord, PrivacyError, Randomness, Release, Sensitive, Terms, Weigh,
-    ledger::Ledger, noise::Noise, sampling, sensitive::Brand, terms::Step,
+    ledger::Ledger,
+    noise::Noise,
+    sampling,
+    sensitive::Brand,
+    terms::{Cursor, Step},
 };
 
 /// Private records behind a door that opens once for each step of a plan.
@@ -19,6 +23,7 @@ pub struct Vault<G> {
     randomness: Randomness,
     /// Steps that have been drawn or given up.
     position: u64,
+    cursor: Cursor,
     steps_per_charge: u64,
     batch: Vec<usize>,
     /// Memory of an earlier sum: fresh pages cost more than the noise.
@@ -64,6 +69,7 @@ impl<G: Gradients> Vault<G> {
             ledger,
             randomness,
             position,
+            cursor: Cursor::default(),
             steps_per_charge: 1,
             batch: Vec::new(),
             spare: Vec::new(),
@@ -91,7 +97,9 @@ impl<G: Gradients> Vault<G> {
         &mut self,
         f: impl for<'r> FnOnce(&mut Round<'r, G>) -> R,
     ) -> Result<Option<R>, PrivacyError> {
-        let Some(step) = self.ledger.account().terms().step(self.position) else { return Ok(None) };
+        let Some(step) = self.ledger.account().terms().step(self.position, &mut self.cursor) else {
+            return Ok(None);
+        };
         self.ledger.check()?;
         if self.position == self.ledger.account().charged() {
             let left = self.ledger.account().steps() - self.position;

@@ -14,7 +14,7 @@ use sordino_accounting::{
 use sordino_algorithms::{AlgorithmError, Choice, Noise, PLAIN, Setting, registry};
 use sordino_data::{Dataset, Sets, Source};
 use sordino_optim::{OptimizerConfig, Schedule};
-use sordino_privacy::{PrivacyError, Terms};
+use sordino_privacy::{ClipRule, PrivacyError, Terms};
 use sordino_train::Learning;
 
 use crate::{
@@ -51,7 +51,7 @@ impl Experiment {
         let algorithm = algorithm(&mut settings)?;
         refuse_idle(&settings, &algorithm)?;
         let clip = clip(&mut settings, &algorithm)?;
-        let learning = learning(&mut settings, clip)?;
+        let learning = learning(&mut settings, &algorithm, clip)?;
         let (records, test, schema) = read(&mut settings)?;
         let facts = Facts::of(&records);
         let name = match &settings.model {
@@ -269,7 +269,8 @@ fn default_batch_size(records: u64) -> u64 {
 
 /// The algorithm that was chosen.
 fn algorithm(settings: &mut Settings) -> Result<Choice, Problem> {
-    let text = settings.algorithm.get_or_insert_with(|| "dp-sgd".to_owned());
+    let text = settings.algorithm.take().unwrap_or_else(|| "dp-sgd".to_owned());
+    let text = settings.algorithm.insert(text.trim().to_owned());
     let choice: Choice = tagged(text).map_err(|problem| {
         let name = text.split(',').next().unwrap_or_default();
         let keys = text
@@ -311,6 +312,7 @@ fn clip(settings: &mut Settings, algorithm: &Choice) -> Result<ClipNorm, Problem
         Some(clip) => clip,
         None => ClipNorm::new(default)?,
     };
+    ClipRule::flat(clip)?;
     if algorithm.is_private() {
         settings.max_grad_norm = Some(clip);
         settings.clipping.get_or_insert(Clipping::Flat);
@@ -409,7 +411,7 @@ fn too_tight(error: AlgorithmError, cap: Option<u64>) -> Problem {
     }
 }
 
-fn learning(settings: &mut Settings, clip: ClipNorm) -> Result<Learning, Problem> {
+fn learning(settings: &mut Settings, algorithm: &Choice, clip: ClipNorm) -> Result<Learning, Problem> {
     let optimizer = settings.optimizer.get_or_insert_with(|| "sgd".to_owned());
     let optimizer: OptimizerConfig = tagged(optimizer).map_err(|problem| {
         let names = OptimizerConfig::NAMES.join(", ");
@@ -427,8 +429,8 @@ fn learning(settings: &mut Settings, clip: ClipNorm) -> Result<Learning, Problem
         )
     })?;
     schedule.check()?;
-    let private = settings.algorithm.as_deref() != Some("none");
-    let learning_rate = *settings.learning_rate.get_or_insert(default_rate(&optimizer, private, clip));
+    let learning_rate =
+        *settings.learning_rate.get_or_insert(default_rate(&optimizer, algorithm.is_private(), clip));
     sordino_optim::Optimizer::check_learning_rate(learning_rate)?;
     if let Some(decay) = settings.average {
         sordino_optim::Average::new(decay)?;

@@ -155,6 +155,13 @@ fn every_algorithm_of_the_registry_trains_within_its_budget() {
         ("--algorithm dp-sgd,mu_growth=2", "mu_growth belongs to dynamic, not to dp-sgd"),
         ("--algorithm dc-sgd-p,percentile=1.5", "percentile must be between 0 and 1, both excluded, got 1.5"),
         ("--algorithm dynamic,mu_grow=2", "mu_grow"),
+        (
+            "--algorithm dynamic,clip_decay=1000 --max-grad-norm 1e-11 --learning-rate 1",
+            "between 1e-12 and 1e12",
+        ),
+        ("--algorithm dynamic --steps 10000000000", "at most 1000000 different steps"),
+        ("--algorithm quantile,count_noise=1", "count_noise must be above"),
+        ("--max-grad-norm 1e-20", "clip norms must be between"),
     ] {
         let message = place.refusal(&format!("train {flags}"));
         assert!(message.contains(part), "{flags}: {message}");

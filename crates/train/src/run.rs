@@ -98,9 +98,8 @@ impl<'a> Run<'a> {
     /// # Errors
     /// As [`TrainError`] has them. What was released before is in the ledger.
     pub fn begin(&self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Ending, TrainError> {
-        let learner = self.learner()?;
+        let pupil = Pupil { learner: self.learner()?, algorithm: self.algorithm.begin(self.setting)? };
         let vault = Vault::seal(self.gradients()?, self.terms, self.randomness()?, &self.folder.ledger())?;
-        let pupil = Pupil { learner, algorithm: self.algorithm.begin(self.setting)? };
         self.save(&pupil, &Progress::default(), vault.account())?;
         self.train(vault, pupil, Progress::default(), stop, observer)
     }
