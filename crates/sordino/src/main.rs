@@ -3,11 +3,15 @@
 
 mod budget_arguments;
 mod commands;
+mod data_settings;
 mod experiment;
+mod learning;
 mod models;
+mod pace;
 mod plan_arguments;
 mod problem;
 mod progress;
+mod protection;
 mod report;
 mod run_files;
 mod settings;

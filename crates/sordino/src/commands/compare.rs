@@ -16,7 +16,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use sordino_algorithms::registry::ALGORITHMS;
 use sordino_privacy::Standing;
-use sordino_train::{Ending, Run, RunFolder, write_whole};
+use sordino_train::{Ending, RunFolder, write_whole};
 
 use crate::{
     experiment::Experiment,
@@ -52,7 +52,7 @@ struct Row {
     /// The standard deviation over runs; none for a single one.
     standard_deviation: Option<f64>,
     worst: f64,
-    /// Median seconds of a run, two runs at a time.
+    /// Median seconds of a run, one for each core at a time.
     seconds: f64,
     /// The proved epsilon of each run; none if it is not private.
     epsilon: Option<f64>,
@@ -74,7 +74,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     }
     let prepare = |name: &String| {
         let settings = Settings { algorithm: Some(name.clone()), ..settings.clone() };
-        Experiment::prepare(settings, None)
+        let mut experiment = Experiment::prepare(settings, None)?;
+        // The end alone counts.
+        experiment.measure_every = u64::MAX;
+        Ok::<_, Problem>(experiment)
     };
     // All of them are priced before one of them starts.
     let experiments = names.iter().map(prepare).collect::<Result<Vec<_>, _>>()?;
@@ -149,23 +152,7 @@ fn run_all(experiments: &[Experiment], repeats: usize) -> Result<Vec<Vec<Ending>
 
 fn run_once(experiment: &Experiment, folder: &Path) -> Result<Ending, Problem> {
     let folder = RunFolder::create(folder)?;
-    let notes = experiment.notes();
-    let run = Run {
-        folder: &folder,
-        network: &|| experiment.model.network(),
-        loss: experiment.model.loss,
-        records: &experiment.records,
-        test: experiment.test.as_ref(),
-        algorithm: &experiment.algorithm,
-        setting: &experiment.setting,
-        terms: &experiment.terms,
-        learning: &experiment.learning,
-        seed: experiment.settings.seed,
-        measure_every: u64::MAX,
-        checkpoint_every: experiment.checkpoint_every,
-        notes: &notes,
-    };
-    Ok(run.begin(&AtomicBool::new(false), &mut ())?)
+    Ok(experiment.run(&folder, |run| run.begin(&AtomicBool::new(false), &mut ()))?)
 }
 
 /// A folder of this process's own; runs of a comparison are not kept.

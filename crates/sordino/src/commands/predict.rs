@@ -9,7 +9,7 @@ use sordino_privacy::{Account, Standing};
 use sordino_train::{RunFolder, class_of, inspect, model_notes};
 
 use crate::{
-    experiment::source,
+    data_settings::source,
     models::{Facts, Model},
     problem::Problem,
     run_files::verified_settings,

@@ -10,15 +10,11 @@ use std::{
 
 use clap::Args;
 use sordino_privacy::Account;
-use sordino_train::{Ending, Run, RunFolder, write_whole};
+use sordino_train::{Ending, RunFolder, write_whole};
 
 use crate::{
-    experiment::{Experiment, last_changed},
-    problem::Problem,
-    progress::Progress,
-    report::Report,
-    run_files::verified_settings,
-    settings::Settings,
+    data_settings::last_changed, experiment::Experiment, problem::Problem, progress::Progress,
+    report::Report, run_files::verified_settings, settings::Settings,
 };
 
 #[derive(Args)]
@@ -45,28 +41,13 @@ static STOP: AtomicBool = AtomicBool::new(false);
 pub(crate) fn run(arguments: Arguments) -> Result<String, Problem> {
     let json = arguments.json;
     let (experiment, folder, resumed) = prepare(arguments)?;
-    let (model, settings) = (&experiment.model, &experiment.settings);
-    let run = Run {
-        folder: &folder,
-        network: &|| model.network(),
-        loss: model.loss,
-        records: &experiment.records,
-        test: experiment.test.as_ref(),
-        algorithm: &experiment.algorithm,
-        terms: &experiment.terms,
-        setting: &experiment.setting,
-        learning: &experiment.learning,
-        seed: settings.seed,
-        measure_every: experiment.measure_every,
-        checkpoint_every: experiment.checkpoint_every,
-        notes: &experiment.notes(),
-    };
+    let settings = &experiment.settings;
     listen();
     let mut progress = Progress::new(&experiment.terms);
-    let ending = match resumed {
+    let ending = experiment.run(&folder, |run| match resumed {
         false => run.begin(&STOP, &mut progress),
         true => run.resume(&STOP, &mut progress),
-    };
+    });
     progress.finish();
     let Ending { score, account, finished, seconds } = ending?;
     let report = Report { settings, account: &account, score, seconds: Some(seconds), folder: folder.path() };

@@ -1,0 +1,73 @@
+//! Settings of the data: which records are private, which are public, and when they last changed.
+
+use std::{fs, path::PathBuf, time::UNIX_EPOCH};
+
+use sordino_data::{Dataset, Sets, Source};
+
+use crate::{problem::Problem, run_files::RunFiles, settings::Settings};
+
+/// The data's source as the settings have it.
+pub(crate) fn source(settings: &Settings) -> Source {
+    Source {
+        path: settings.data.clone().unwrap_or_else(|| "mushroom".into()),
+        schema: settings.schema.clone(),
+        target: settings.target.clone(),
+        classes: settings.classes,
+        features: settings.features,
+    }
+}
+
+/// The private records and the public ones, and the schema of a table.
+pub(crate) fn read(settings: &mut Settings) -> Result<(Dataset, Option<Dataset>, Option<String>), Problem> {
+    // A run can be resumed from any folder.
+    settings.data = settings.data.take().map(|path| path.canonicalize().unwrap_or(path));
+    let source = source(settings);
+    if source.path.to_str().is_none() {
+        return Err(Problem::refused(
+            format!("the path {} is not UTF-8, so settings cannot name it", source.path.display()),
+            "rename it, or put a link beside it",
+        ));
+    }
+    settings.data = Some(source.path.clone());
+    let Sets { train, test, schema } = sordino_data::read(&source)?;
+    if schema.is_some() {
+        // The schema says it all.
+        settings.schema = Some(RunFiles::SCHEMA.into());
+        (settings.target, settings.classes, settings.features) = (None, None, None);
+    }
+    let schema =
+        schema.map(|schema| toml::to_string(&schema).expect("a schema of numbers and strings is TOML"));
+    if test.is_some() {
+        return match settings.test_fraction {
+            None => Ok((train, test, schema)),
+            Some(fraction) => Err(Problem::refused(
+                format!("test_fraction is {fraction}, but the data has a test set of its own"),
+                "leave it out",
+            )),
+        };
+    }
+    let fraction = *settings.test_fraction.get_or_insert(0.2);
+    if fraction == 0.0 {
+        return Ok((train, None, schema));
+    }
+    let (records, test) = train.split(fraction, *settings.split_seed.get_or_insert(0))?;
+    Ok((records, Some(test), schema))
+}
+
+/// When the data was last changed, as the ledger keeps it: a run must go on with the records it began with, and nothing that is
+/// computed from them may stand in a file to tell.
+pub(crate) fn last_changed(settings: &Settings) -> String {
+    let Some(path) = &settings.data else { return String::new() };
+    // Of a folder, the IDX files in it.
+    let of_images =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().contains("-idx"));
+    let mut files = vec![path.clone()];
+    if let Ok(entries) = fs::read_dir(path) {
+        files = entries.flatten().map(|entry| entry.path()).filter(of_images).collect();
+    }
+    let changed = |path: &PathBuf| fs::metadata(path).and_then(|found| found.modified()).ok();
+    let last = files.iter().filter_map(changed).max().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    last.map_or(String::new(), |time| {
+        format!("# data last changed at {}.{:09}\n", time.as_secs(), time.subsec_nanos())
+    })
+}
