@@ -120,6 +120,9 @@ impl<'a> Run<'a> {
             progress = Progress::read(&notes).ok_or_else(|| failed(&path, &"does not say where it was"))?;
         } else if vault.position() > 0 {
             return Err(failed(&path, &"is missing, so there are no weights to go on with"));
+        } else {
+            // Killed before its first checkpoint and its first step.
+            self.save(&pupil, &progress, vault.account())?;
         }
         mend_metrics(self.folder)?;
         observer.resumed(progress.step, vault.position());
