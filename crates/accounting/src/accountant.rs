@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AccountingError, Delta, Epsilon, Plan, Relation, concentrated, gdp, pld, rdp};
+use crate::{AccountingError, Delta, Epsilon, Plan, Relation, concentrated, gdp, participation, pld, rdp};
 
 /// Who prices a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -21,11 +21,14 @@ pub enum Accountant {
     Zcdp,
     /// Truncated concentrated differential privacy.
     Tcdp,
+    /// For releases that remember every earlier batch: amplification up to a record's first participation.
+    FirstParticipation,
 }
 
 impl Accountant {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Pld, Self::Rdp, Self::GdpClt, Self::Zcdp, Self::Tcdp];
+    pub const ALL: [Self; 6] =
+        [Self::Pld, Self::Rdp, Self::GdpClt, Self::Zcdp, Self::Tcdp, Self::FirstParticipation];
 
     /// Its name on the command line.
     pub const fn name(self) -> &'static str {
@@ -35,6 +38,7 @@ impl Accountant {
             Self::GdpClt => "gdp-clt",
             Self::Zcdp => "zcdp",
             Self::Tcdp => "tcdp",
+            Self::FirstParticipation => "first-participation",
         }
     }
 
@@ -46,6 +50,7 @@ impl Accountant {
             Self::GdpClt => "the central limit theorem of Gaussian differential privacy",
             Self::Zcdp => "zero-concentrated differential privacy, without amplification by sampling",
             Self::Tcdp => "truncated concentrated differential privacy",
+            Self::FirstParticipation => "amplification by sampling up to a record's first participation",
         }
     }
 
@@ -78,6 +83,7 @@ impl Accountant {
             Self::GdpClt => (gdp::epsilon(plan, delta)?, None),
             Self::Zcdp => (concentrated::zcdp_epsilon(plan, delta)?, None),
             Self::Tcdp => (concentrated::tcdp_epsilon(plan, delta)?, None),
+            Self::FirstParticipation => (participation::epsilon(plan, delta)?, None),
         };
         Ok(Guarantee { epsilon, epsilon_lower, delta, accountant: self, relation: plan.relation() })
     }
@@ -95,7 +101,7 @@ impl FromStr for Accountant {
     fn from_str(text: &str) -> Result<Self, AccountingError> {
         Self::ALL.into_iter().find(|a| a.name() == text).ok_or_else(|| AccountingError::OutOfRange {
             what: "accountant",
-            range: "one of pld, rdp, gdp-clt, zcdp, tcdp",
+            range: "one of pld, rdp, gdp-clt, zcdp, tcdp, first-participation",
             got: text.to_owned(),
             hint: "pld is the default: exact where it answers",
         })

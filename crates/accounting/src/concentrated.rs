@@ -20,6 +20,9 @@ use crate::{AccountingError, Delta, Entry, Epsilon, Plan, Relation, Sampling, rd
 /// # Errors
 /// A cost that no finite number can express.
 pub fn zcdp_epsilon(plan: &Plan, delta: Delta) -> Result<Epsilon, AccountingError> {
+    if let Some(entry) = plan.entries().iter().find(|e| matches!(e.sampling(), Sampling::Remembered { .. })) {
+        return Err(AccountingError::remembered("zcdp", entry));
+    }
     let rho: f64 =
         plan.entries().iter().map(|entry| steps(entry) * gaussian_rho(entry, plan.relation())).sum();
     plan.with_cap(delta, |e| *e, |delta| to_epsilon(rho, f64::INFINITY, delta))
@@ -41,7 +44,7 @@ pub fn tcdp_epsilon(plan: &Plan, delta: Delta) -> Result<Epsilon, AccountingErro
 
 #[expect(clippy::cast_precision_loss, reason = "a count of steps")]
 fn steps(entry: &Entry) -> f64 {
-    entry.steps().get() as f64
+    entry.exposures() as f64
 }
 
 fn gaussian_rho(entry: &Entry, relation: Relation) -> f64 {
@@ -59,7 +62,8 @@ fn tcdp_step(entry: &Entry, relation: Relation) -> Result<(f64, f64), Accounting
     };
     match entry.sampling() {
         Sampling::Everybody => Ok((rho, f64::INFINITY)),
-        Sampling::Poisson { rate, .. } => {
+        Sampling::Remembered { .. } => Err(AccountingError::remembered("tcdp", entry)),
+        Sampling::Poisson { rate, .. } | Sampling::Grouped { rate, .. } => {
             let q = rate.get();
             if q > 0.1 || rho > 0.1 || -q.ln() < 3.0 * rho * (2.0 - rho.log2()) {
                 return Err(refused(format!(

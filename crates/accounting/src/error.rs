@@ -59,6 +59,16 @@ pub enum AccountingError {
 }
 
 impl AccountingError {
+    /// An accountant that assumes fresh batches refuses steps that remember earlier ones.
+    pub(crate) fn remembered(accountant: &'static str, entry: &crate::Entry) -> Self {
+        Self::Unsupported {
+            accountant,
+            entry: entry.to_string(),
+            reason: "a record that was sampled once moves all later releases".to_owned(),
+            instead: "use --accountant first-participation",
+        }
+    }
+
     /// What to do about it.
     pub fn hint(&self) -> String {
         match self {

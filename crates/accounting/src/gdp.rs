@@ -26,14 +26,15 @@ pub fn mu(plan: &Plan) -> Result<Mu, AccountingError> {
     let mut total = 0.0;
     for entry in plan.entries() {
         #[expect(clippy::cast_precision_loss, reason = "a count of steps")]
-        let steps = entry.steps().get() as f64;
+        let steps = entry.exposures() as f64;
         let mu = 1.0 / entry.effective_noise_multiplier();
         total += steps
             * match entry.sampling() {
-                Sampling::Poisson { rate, cap: None } if rate.get() < 1.0 => {
+                Sampling::Remembered { .. } => return Err(AccountingError::remembered(NAME, entry)),
+                Sampling::Poisson { rate, cap: None } | Sampling::Grouped { rate, .. } if rate.get() < 1.0 => {
                     rate.get().powi(2) * (mu * mu).exp_m1()
                 }
-                Sampling::Poisson { cap: None, .. } | Sampling::Everybody => mu * mu,
+                Sampling::Poisson { cap: None, .. } | Sampling::Grouped { .. } | Sampling::Everybody => mu * mu,
                 Sampling::Poisson { .. } | Sampling::FixedSize { .. } => {
                     return Err(AccountingError::Unsupported {
                         accountant: NAME,

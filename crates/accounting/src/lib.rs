@@ -9,12 +9,12 @@ mod binomial;
 pub mod calibrate;
 pub mod concentrated;
 pub mod curve;
-mod dice_published;
 mod error;
 pub mod gaussian;
 pub mod gdp;
 #[cfg(test)]
 mod golden;
+pub mod participation;
 mod plan;
 pub mod pld;
 mod quantities;
@@ -24,7 +24,6 @@ mod search;
 pub mod tuning;
 
 pub use accountant::{Accountant, Guarantee};
-pub use dice_published::DicePublished;
 pub use error::AccountingError;
 pub use plan::{Cap, Entry, Plan, Relation, Sampling};
 pub use quantities::{Bracket, ClipNorm, Delta, Epsilon, Growth, Mu, NoiseMultiplier, SamplingRate, Steps};

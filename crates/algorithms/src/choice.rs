@@ -5,17 +5,23 @@ use sordino_accounting::ClipNorm;
 use sordino_privacy::Gradients;
 
 use crate::{
-    Algorithm, AlgorithmError, Setting,
+    Algorithm, AlgorithmError, DicePublishedOptions, DynamicOptions, Setting,
+    anchored::{Anchored, Anchoring},
     dc_sgd::{DcSgd, Search},
+    dice::{Dice, DiceTwoRelease},
+    dice_published::DicePublished,
+    dp_c4::DpC4,
+    dp_c4_published::{DpC4Published, THRESHOLDS_LEAK},
     dp_sgd::{DpSgd, rule},
+    dp_svrg::DpSvrg,
     dynamic::Dynamic,
     error::require,
-    plain::Plain,
+    plain::{PLAIN, Plain},
     quantile::Quantile,
 };
 
 /// An algorithm and its options. The names are those of the [registry](crate::registry).
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Choice {
     /// Clipped gradients with Gaussian noise.
@@ -29,14 +35,7 @@ pub enum Choice {
     /// Normalised gradients with the regulariser of automatic clipping, 0.01.
     AutoClip {},
     /// Noise multipliers that fall and thresholds that decay along the run.
-    Dynamic {
-        /// `rho_mu`: how much larger `1 / z` is at the end than at the beginning.
-        #[serde(default = "mu_growth")]
-        mu_growth: f64,
-        /// `rho_c`: how much smaller the threshold is at the end.
-        #[serde(default = "clip_decay")]
-        clip_decay: f64,
-    },
+    Dynamic(DynamicOptions),
     /// Decaying noise, priced by zero-concentrated differential privacy.
     NoiseDecayZcdp {
         /// How much smaller the noise is at the end.
@@ -82,18 +81,94 @@ pub enum Choice {
         #[serde(default)]
         count_noise: f64,
     },
+    /// Error feedback over a window of steps, sound.
+    Dice {
+        /// The threshold of what is fed back of each record; 0 for nine times `max_grad_norm`.
+        #[serde(default)]
+        residual_clip: f64,
+        /// `W`, over how many steps it is fed back; 0 for the window with the least noise.
+        #[serde(default)]
+        window: u64,
+    },
+    /// Error feedback from two releases, sound.
+    DiceTwoRelease {
+        /// The threshold of what is fed back of each record; 0 for nine times `max_grad_norm`.
+        #[serde(default)]
+        residual_clip: f64,
+        /// `C_2`, the threshold of the mean error; 0 for the sum of the other two.
+        #[serde(default)]
+        feedback_clip: f64,
+    },
+    /// DiceSGD as published. Its claimed epsilon is false.
+    DicePublished(DicePublishedOptions),
+    /// Variance reduction with separate clipping.
+    DpSvrg {
+        /// Records of an anchor's batch; 0 for 16 batches.
+        #[serde(default)]
+        anchor_batch: u64,
+        /// How likely the anchor moves; 0 for `2 B / B_a`.
+        #[serde(default)]
+        update_probability: f64,
+        /// How the anchor moves.
+        #[serde(default = "routine")]
+        routine: u8,
+    },
+    /// Coupled clipping with public thresholds, sound.
+    DpC4(CoupledOptions),
+    /// DP-C4 as published. There is no epsilon.
+    DpC4Published(CoupledOptions),
+    /// DP-C4+ as published. There is no epsilon.
+    DpC4PlusPublished(CoupledOptions),
     /// Plain SGD. Not private.
     None {},
+}
+
+/// The options of coupled clipping.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CoupledOptions {
+    /// `C_1`: the threshold of differences, in units of what they follow.
+    #[serde(default = "one")]
+    pub difference_scale: f64,
+    /// `C_2`: the threshold of the anchor's gradients, in units of their mean's length.
+    #[serde(default = "one")]
+    pub anchor_scale: f64,
+    /// Records of an anchor's batch; 0 for 16 batches.
+    #[serde(default)]
+    pub anchor_batch: u64,
+    /// How likely the anchor moves; 0 for `2 B / B_a`.
+    #[serde(default)]
+    pub update_probability: f64,
+    /// How the anchor moves.
+    #[serde(default = "routine")]
+    pub routine: u8,
+}
+
+impl CoupledOptions {
+    fn check(&self) -> Result<(), AlgorithmError> {
+        for (what, scale) in [("difference_scale", self.difference_scale), ("anchor_scale", self.anchor_scale)] {
+            require((1e-6..=1e6).contains(&scale), what, "between 1e-6 and 1e6", scale)?;
+        }
+        Anchoring::check(self.update_probability, self.routine)
+    }
+
+    pub(crate) fn anchoring(&self, setting: &Setting) -> Result<Anchoring, AlgorithmError> {
+        Anchoring::new(self.anchor_batch, self.update_probability, self.routine, setting)
+    }
+
+    fn scales(&self) -> (f64, f64) {
+        (self.difference_scale, self.anchor_scale)
+    }
 }
 
 fn regulariser() -> f64 {
     0.01
 }
-fn mu_growth() -> f64 {
-    2.0
+fn routine() -> u8 {
+    1
 }
-fn clip_decay() -> f64 {
-    2.0
+fn one() -> f64 {
+    1.0
 }
 fn noise_decay() -> f64 {
     2.0
@@ -124,14 +199,21 @@ impl Choice {
             |what, value: f64| require((1e-3..=1e3).contains(&value), what, "between 0.001 and 1000", value);
         let noise =
             |what, value: f64| require((0.0..=1e6).contains(&value), what, "between 0 and 1e6", value);
+        let clip = |what, value: f64| {
+            require(value == 0.0 || (1e-9..=1e9).contains(&value), what, "0 or between 1e-9 and 1e9", value)
+        };
         match *self {
-            Self::DpSgd {} | Self::AutoClip {} | Self::None {} => Ok(()),
+            Self::DpSgd {} | Self::AutoClip {} | Self::None {} | Self::DicePublished(_) => Ok(()),
+            Self::Dynamic(ref options) => options.check(),
+            Self::Dice { residual_clip, .. } => clip("residual_clip", residual_clip),
+            Self::DiceTwoRelease { residual_clip, feedback_clip } => {
+                clip("residual_clip", residual_clip)?;
+                clip("feedback_clip", feedback_clip)
+            }
+            Self::DpSvrg { update_probability, routine, .. } => Anchoring::check(update_probability, routine),
+            Self::DpC4(options) | Self::DpC4Published(options) | Self::DpC4PlusPublished(options) => options.check(),
             Self::DpNsgd { regulariser } => {
                 require((0.0..=1e6).contains(&regulariser), "regulariser", "between 0 and 1e6", regulariser)
-            }
-            Self::Dynamic { mu_growth, clip_decay } => {
-                growth("mu_growth", mu_growth)?;
-                growth("clip_decay", clip_decay)
             }
             Self::NoiseDecayZcdp { noise_decay } | Self::NoiseDecayTcdp { noise_decay } => {
                 growth("noise_decay", noise_decay)
@@ -153,9 +235,59 @@ impl Choice {
         }
     }
 
-    /// Whether it is private at all.
-    pub fn is_private(&self) -> bool {
-        !matches!(self, Self::None {})
+    /// Why nothing is guaranteed, whatever its noise; nothing for algorithms that have a price.
+    pub fn unprotected(&self) -> Option<&'static str> {
+        match self {
+            Self::None {} => Some(PLAIN),
+            Self::DpC4Published(_) | Self::DpC4PlusPublished(_) => Some(THRESHOLDS_LEAK),
+            _ => None,
+        }
+    }
+
+    /// Whether it neither clips nor adds noise.
+    pub fn is_plain(&self) -> bool {
+        matches!(self, Self::None {})
+    }
+
+    /// The sound algorithm to use in its place, if it is kept as its paper has it and the paper's claim is false.
+    pub fn sound_form(&self) -> Option<&'static str> {
+        match self {
+            Self::DicePublished(_) => Some("dice"),
+            Self::DpC4Published(_) | Self::DpC4PlusPublished(_) => Some("dp-c4"),
+            _ => None,
+        }
+    }
+
+    /// The greatest norm of what a record adds to a step, errors that are fed back included.
+    pub fn reach(&self, clip: ClipNorm) -> f64 {
+        match *self {
+            Self::Dice { residual_clip, .. } | Self::DiceTwoRelease { residual_clip, .. } => {
+                clip.get() + residual_or_default(residual_clip, clip)
+            }
+            _ => clip.get(),
+        }
+    }
+
+    /// The threshold of residuals, for error feedback.
+    pub(crate) fn residual_clip(&self, setting: &Setting) -> Result<ClipNorm, AlgorithmError> {
+        let given = match *self {
+            Self::Dice { residual_clip, .. } | Self::DiceTwoRelease { residual_clip, .. } => residual_clip,
+            _ => 0.0,
+        };
+        Ok(ClipNorm::new(residual_or_default(given, setting.clip))?)
+    }
+
+    /// How anchors are looked at, for variance reduction.
+    pub(crate) fn anchoring(&self, setting: &Setting) -> Result<Option<Anchoring>, AlgorithmError> {
+        match *self {
+            Self::DpSvrg { anchor_batch, update_probability, routine } => {
+                Anchoring::new(anchor_batch, update_probability, routine, setting).map(Some)
+            }
+            Self::DpC4(options) | Self::DpC4Published(options) | Self::DpC4PlusPublished(options) => {
+                options.anchoring(setting).map(Some)
+            }
+            _ => Ok(None),
+        }
     }
 
     /// Whether the threshold is what the setting says, or only begins there.
@@ -167,9 +299,13 @@ impl Choice {
     /// steps are paid for.
     pub(crate) fn check_thresholds(&self, setting: &Setting) -> Result<(), AlgorithmError> {
         let mut thresholds = vec![setting.clip.get()];
-        if let Self::Dynamic { clip_decay, .. } = *self {
-            let dynamic = Dynamic::new(setting, clip_decay);
-            thresholds.extend([dynamic.threshold(0), dynamic.threshold(setting.steps.get() - 1)]);
+        match self {
+            Self::Dynamic(options) => thresholds.extend(options.clip_range().map(|factor| setting.clip.get() * factor)),
+            Self::Dice { .. } | Self::DiceTwoRelease { .. } => thresholds.push(self.residual_clip(setting)?.get()),
+            Self::DicePublished(options) => drop(options.rules(setting)?),
+            // As far down as its thresholds go.
+            Self::DpC4(_) => thresholds.push(1e-3 * setting.clip.get()),
+            _ => {}
         }
         for threshold in thresholds {
             rule(setting, ClipNorm::new(threshold)?)?;
@@ -181,15 +317,43 @@ impl Choice {
     ///
     /// # Errors
     /// Options out of range; a threshold that the trusted base refuses.
-    pub fn begin<G: Gradients>(&self, setting: &Setting) -> Result<Box<dyn Algorithm<G>>, AlgorithmError> {
+    pub fn begin<G: Gradients>(&self, setting: &Setting) -> Result<Box<dyn Algorithm<G>>, AlgorithmError>
+    where
+        G::Point: 'static,
+    {
         self.check()?;
         self.check_thresholds(setting)?;
+        let claim = setting.claim.ok_or(AlgorithmError::Plan {
+            problem: "the noise of an algorithm as published follows from its claimed epsilon".to_owned(),
+            hint: "give --epsilon, the paper's claim",
+        });
         Ok(match *self {
             Self::DpSgd {} => Box::new(DpSgd::new(setting, None)?),
             Self::DpNsgd { regulariser } => Box::new(DpSgd::new(setting, Some(regulariser))?),
             Self::AutoClip {} => Box::new(DpSgd::new(setting, Some(0.01))?),
             Self::NoiseDecayZcdp { .. } | Self::NoiseDecayTcdp { .. } => Box::new(DpSgd::new(setting, None)?),
-            Self::Dynamic { clip_decay, .. } => Box::new(Dynamic::new(setting, clip_decay)),
+            Self::Dynamic(ref options) => Box::new(Dynamic::new(setting, options.clone())),
+            Self::Dice { .. } => Box::new(Dice::new(setting, self.residual_clip(setting)?)?),
+            Self::DiceTwoRelease { feedback_clip, .. } => {
+                let residual = self.residual_clip(setting)?;
+                let feedback = if feedback_clip > 0.0 { feedback_clip } else { self.reach(setting.clip) };
+                Box::new(DiceTwoRelease::new(setting, residual, ClipNorm::new(feedback)?)?)
+            }
+            Self::DicePublished(options) => Box::new(DicePublished::new(setting, options)?),
+            Self::DpSvrg { anchor_batch, update_probability, routine } => {
+                let anchoring = Anchoring::new(anchor_batch, update_probability, routine, setting)?;
+                Box::new(Anchored::new(setting, &anchoring, DpSvrg::new(setting, &anchoring)?))
+            }
+            Self::DpC4(options) => {
+                let anchoring = options.anchoring(setting)?;
+                Box::new(Anchored::new(setting, &anchoring, DpC4::new(setting, &anchoring, options.scales())))
+            }
+            Self::DpC4Published(options) | Self::DpC4PlusPublished(options) => {
+                let anchoring = options.anchoring(setting)?;
+                let plus = matches!(self, Self::DpC4PlusPublished(_));
+                let estimate = DpC4Published::new(setting, &anchoring, options.scales(), claim?, plus);
+                Box::new(Anchored::new(setting, &anchoring, estimate))
+            }
             Self::DcSgdP { percentile, bins, .. } => {
                 Box::new(DcSgd::new(setting, Search::Percentile(percentile), bins))
             }
@@ -203,4 +367,8 @@ impl Choice {
 #[expect(clippy::cast_precision_loss, reason = "for a message")]
 fn check_bins(bins: usize) -> Result<(), AlgorithmError> {
     require((2..=1 << 12).contains(&bins), "bins", "between 2 and 4096", bins as f64)
+}
+
+fn residual_or_default(given: f64, clip: ClipNorm) -> f64 {
+    if given > 0.0 { given } else { 9.0 * clip.get() }
 }

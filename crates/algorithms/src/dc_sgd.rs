@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use sordino_accounting::ClipNorm;
+use sordino_optim::State;
 use sordino_privacy::{Gradients, NormStatistic, PrivacyError, Release, Round};
 
 use crate::{
@@ -120,22 +121,23 @@ impl<G: Gradients> Algorithm<G> for DcSgd {
         round: &mut Round<'_, G>,
         at: &G::Point,
         _: u64,
-    ) -> Result<Release<Vec<f32>>, PrivacyError> {
+    ) -> Result<Option<Release<Vec<f32>>>, PrivacyError> {
         let rule = rule(&self.setting, ClipNorm::new(self.clip)?)?;
         let histogram = NormStatistic::histogram(ClipNorm::new(self.range)?, self.bins)?;
         let (sum, histogram) = round.gradients(at).clipped_sum_and(&rule, &histogram)?;
         let sum = round.release(sum)?;
         let histogram = round.release(histogram)?;
         self.follow(&histogram, histogram.noise_std());
-        Ok(sum)
+        Ok(Some(sum))
     }
 
-    fn state(&self) -> BTreeMap<String, f64> {
-        BTreeMap::from([("clip".to_owned(), self.clip), ("range".to_owned(), self.range)])
+    fn state(&self) -> State {
+        let numbers = BTreeMap::from([("clip".to_owned(), self.clip), ("range".to_owned(), self.range)]);
+        State { numbers, ..State::default() }
     }
 
-    fn restore(&mut self, state: &BTreeMap<String, f64>) {
-        let kept = |name: &str| state.get(name).copied().filter(|value| value.is_finite() && *value > 0.0);
+    fn restore(&mut self, state: &State) {
+        let kept = |name: &str| state.numbers.get(name).copied().filter(|value| value.is_finite() && *value > 0.0);
         if let (Some(clip), Some(range)) = (kept("clip"), kept("range")) {
             (self.clip, self.range) = (usable(clip, &self.setting), usable(range, &self.setting));
         }

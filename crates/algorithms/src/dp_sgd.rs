@@ -25,9 +25,9 @@ impl<G: Gradients> Algorithm<G> for DpSgd {
         round: &mut Round<'_, G>,
         at: &G::Point,
         _: u64,
-    ) -> Result<Release<Vec<f32>>, PrivacyError> {
+    ) -> Result<Option<Release<Vec<f32>>>, PrivacyError> {
         let sum = round.gradients(at).clipped_sum(&self.rule)?;
-        round.release(sum)
+        round.release(sum).map(Some)
     }
 }
 

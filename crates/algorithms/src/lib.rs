@@ -7,9 +7,15 @@
 //! The [registry] describes all of them; the command line and its help follow from it.
 #![forbid(unsafe_code)]
 
+mod anchored;
 mod choice;
 mod dc_sgd;
+mod dice;
+mod dice_published;
+mod dp_c4;
+mod dp_c4_published;
 mod dp_sgd;
+mod dp_svrg;
 mod dynamic;
 mod error;
 mod plain;
@@ -17,17 +23,19 @@ mod plan;
 mod quantile;
 pub mod registry;
 
-use std::collections::BTreeMap;
-
-pub use choice::Choice;
+pub use choice::{Choice, CoupledOptions};
+pub use dice_published::{DicePublishedOptions, Thresholds};
+pub use dp_c4_published::THRESHOLDS_LEAK;
+pub use dynamic::{Allocation, Curve, DynamicOptions};
 pub use error::AlgorithmError;
 pub use plain::PLAIN;
 pub use plan::{Noise, Setting};
+use sordino_optim::State;
 use sordino_privacy::{Gradients, PrivacyError, Release, Round};
 
 /// An algorithm at work.
 pub trait Algorithm<G: Gradients> {
-    /// One step: the sum of gradients that the optimizer will see.
+    /// One step of the plan: the sum of gradients that the optimizer will see, or nothing if the step only prepares the next.
     ///
     /// # Errors
     /// As the trusted base has them.
@@ -36,13 +44,13 @@ pub trait Algorithm<G: Gradients> {
         round: &mut Round<'_, G>,
         at: &G::Point,
         number: u64,
-    ) -> Result<Release<Vec<f32>>, PrivacyError>;
+    ) -> Result<Option<Release<Vec<f32>>>, PrivacyError>;
 
     /// What it has learned from releases, for a checkpoint.
-    fn state(&self) -> BTreeMap<String, f64> {
-        BTreeMap::new()
+    fn state(&self) -> State {
+        State::default()
     }
 
     /// Takes up what was learned before. Names it does not know are passed over.
-    fn restore(&mut self, _state: &BTreeMap<String, f64>) {}
+    fn restore(&mut self, _state: &State) {}
 }

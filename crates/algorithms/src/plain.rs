@@ -16,8 +16,8 @@ impl<G: Gradients> Algorithm<G> for Plain {
         round: &mut Round<'_, G>,
         at: &G::Point,
         _: u64,
-    ) -> Result<Release<Vec<f32>>, PrivacyError> {
+    ) -> Result<Option<Release<Vec<f32>>>, PrivacyError> {
         let sum = round.gradients(at).plain_sum()?;
-        round.disclose(sum, PLAIN)
+        round.disclose(sum, PLAIN).map(Some)
     }
 }

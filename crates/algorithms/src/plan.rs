@@ -1,11 +1,11 @@
 //! How an algorithm spreads its noise: over steps, and over the releases of a step.
 
 use sordino_accounting::{
-    Accountant, AccountingError, ClipNorm, Entry, NoiseMultiplier, Plan, Sampling, Steps,
-    calibrate::{self, Budget},
+    Accountant, AccountingError, ClipNorm, Entry, NoiseMultiplier, Plan, Sampling, SamplingRate, Steps,
+    calibrate::{self, Budget, Phase},
 };
 
-use crate::{AlgorithmError, Choice};
+use crate::{AlgorithmError, Choice, dp_c4_published, dynamic::part};
 
 /// What an algorithm is told about a run, all of it public.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -24,6 +24,10 @@ pub struct Setting {
     pub dimension: usize,
     /// The multiplier of gradients at the first step, once the plan is known.
     pub noise_multiplier: Option<NoiseMultiplier>,
+    /// The public number of records.
+    pub records: u64,
+    /// The guarantee that a paper claims, where noise follows from it.
+    pub claim: Option<Budget>,
 }
 
 /// Where noise comes from.
@@ -36,16 +40,98 @@ pub enum Noise {
 }
 
 impl Choice {
-    /// The plan of the run, or none for plain training.
+    /// Who prices it, unless told otherwise.
+    pub fn accountant(&self, setting: &Setting) -> Accountant {
+        match self {
+            Self::NoiseDecayZcdp { .. } => Accountant::Zcdp,
+            Self::NoiseDecayTcdp { .. } => Accountant::Tcdp,
+            Self::DicePublished(_) => Accountant::FirstParticipation,
+            _ if matches!(setting.sampling, Sampling::FixedSize { .. }) => Accountant::Rdp,
+            _ => Accountant::Pld,
+        }
+    }
+
+    /// The plan of the run. For algorithms that are [unprotected](Self::unprotected) it says how batches are drawn, and nobody
+    /// prices it.
     ///
     /// # Errors
-    /// No noise meets the budget; options that leave none for the gradients.
-    pub fn plan(&self, setting: &Setting, noise: Noise) -> Result<Option<Plan>, AlgorithmError> {
+    /// No noise meets the budget; options that leave none for the gradients; sampling that the algorithm is not made for.
+    pub fn plan(&self, setting: &Setting, noise: Noise) -> Result<Plan, AlgorithmError> {
         self.check()?;
-        if !self.is_private() {
-            return Ok(None);
-        }
         self.check_thresholds(setting)?;
+        let claim = setting.claim.ok_or(AlgorithmError::Plan {
+            problem: "the noise of an algorithm as published follows from its claimed epsilon".to_owned(),
+            hint: "give --epsilon, the paper's claim",
+        });
+        match *self {
+            Self::None {} => Ok(Plan::new(vec![Entry::new(
+                setting.sampling,
+                vec![NoiseMultiplier::new(1.0)?],
+                setting.steps,
+            )?])),
+            Self::Dice { window, .. } => self.banded(setting, window, noise),
+            Self::DicePublished(options) => options.plan(setting, claim?),
+            Self::DpC4Published(options) | Self::DpC4PlusPublished(options) => {
+                dp_c4_published::plan(setting, &options.anchoring(setting)?, claim?)
+            }
+            Self::DpC4(_) | Self::DpSvrg { .. } => self.anchored(setting, noise),
+            _ => self.stepwise(setting, noise),
+        }
+    }
+
+    /// Banded error feedback: groups take turns, one more than the window has steps.
+    fn banded(&self, setting: &Setting, window: u64, noise: Noise) -> Result<Plan, AlgorithmError> {
+        let rate = poisson_rate(setting, "dice")?;
+        let (window, z, group_rate) = match noise {
+            Noise::Budget(budget, accountant) => {
+                // What is fed back waits in memory.
+                let most = (MOST_HELD / setting.dimension.max(1) as u64).max(1);
+                let permitted = if window > 0 { window..=window } else { 1..=most };
+                let residual = self.residual_clip(setting)?;
+                let found =
+                    calibrate::dice_c(rate, setting.steps, setting.clip, residual, permitted, budget, accountant)?;
+                (found.value.window, found.value.noise_multiplier.shortened(), found.value.group_rate)
+            }
+            Noise::Multiplier(_) if window == 0 => {
+                return Err(AlgorithmError::Plan {
+                    problem: "the window of dice is chosen for a budget".to_owned(),
+                    hint: "give --epsilon in place of --noise-multiplier, or a window as in --algorithm dice,window=8",
+                });
+            }
+            #[expect(clippy::cast_precision_loss, reason = "a small count")]
+            Noise::Multiplier(z) => (window, z, SamplingRate::new(rate.get() * (window + 1) as f64)?),
+        };
+        let sampling = Sampling::Grouped { rate: group_rate, groups: window + 1 };
+        Ok(Plan::new(vec![Entry::new(sampling, vec![z], setting.steps)?]))
+    }
+
+    /// Variance reduction: steps that look at anchors, and steps that look at differences.
+    fn anchored(&self, setting: &Setting, noise: Noise) -> Result<Plan, AlgorithmError> {
+        let Some(anchoring) = self.anchoring(setting)? else { return self.stepwise(setting, noise) };
+        let batch = setting.expected_batch_size;
+        // Two releases with multiplier z each reveal as much as one with z / sqrt(2), and their noises add up.
+        let releases: u8 = if matches!(self, Self::DpSvrg { .. }) { 2 } else { 1 };
+        let apart = f64::from(releases).sqrt();
+        let (coupled, anchor) = match noise {
+            Noise::Multiplier(z) => (z, NoiseMultiplier::new(z.get() * anchoring.batch / batch)?),
+            Noise::Budget(budget, accountant) => {
+                let (anchor_rate, anchors, differences) = anchoring.phases(setting)?;
+                let anchors =
+                    Phase { rate: anchor_rate, steps: Steps::new(anchors)?, expected_batch_size: anchoring.batch };
+                let differences = Phase {
+                    rate: poisson_rate(setting, "variance reduction")?,
+                    steps: Steps::new(differences.max(1))?,
+                    expected_batch_size: batch / f64::from(releases),
+                };
+                let found = calibrate::dp_c4(differences, anchors, budget, accountant)?.value;
+                (NoiseMultiplier::new(found.coupled.get() * apart)?.shortened(), found.anchor.shortened())
+            }
+        };
+        anchoring.plan(setting, &vec![coupled; usize::from(releases)], anchor)
+    }
+
+    /// The same number of steps, each with its own noise, and one sampling.
+    fn stepwise(&self, setting: &Setting, noise: Noise) -> Result<Plan, AlgorithmError> {
         let unit = self.whole_steps(setting, NoiseMultiplier::new(1.0)?)?;
         let whole = match noise {
             Noise::Multiplier(z) => unit.scaled(z.get())?,
@@ -67,18 +153,21 @@ impl Choice {
             let releases = self.split(entry.releases()[0], setting)?;
             Ok(Entry::new(entry.sampling(), releases, entry.steps())?)
         });
-        split.collect::<Result<Plan, AlgorithmError>>().map(Some)
+        split.collect()
     }
 
     /// The plan with one release for all that a step reveals, the first with this multiplier.
     fn whole_steps(&self, setting: &Setting, first: NoiseMultiplier) -> Result<Plan, AlgorithmError> {
-        let growth = match *self {
-            Self::Dynamic { mu_growth, .. } => mu_growth,
-            Self::NoiseDecayZcdp { noise_decay } | Self::NoiseDecayTcdp { noise_decay } => noise_decay,
-            _ => 1.0,
+        // mu_t / mu_0 after a part of the run.
+        let growth: Box<dyn Fn(f64) -> f64> = match self {
+            Self::Dynamic(options) => Box::new(|part| options.mu_factor(part)),
+            Self::NoiseDecayZcdp { noise_decay } | Self::NoiseDecayTcdp { noise_decay } => {
+                Box::new(|part| noise_decay.powf(part))
+            }
+            _ => Box::new(|_| 1.0),
         };
         #[expect(clippy::float_cmp, reason = "exactly 1 means that nothing changes")]
-        if growth == 1.0 {
+        if (0..=100).all(|i| growth(f64::from(i) / 100.0) == 1.0) {
             return Ok(Plan::new(vec![Entry::new(setting.sampling, vec![first], setting.steps)?]));
         }
         let steps = setting.steps.get();
@@ -90,10 +179,8 @@ impl Choice {
         }
         let one = Steps::new(1)?;
         let entry = |number: u64| -> Result<Entry, AlgorithmError> {
-            #[expect(clippy::cast_precision_loss, reason = "counts of steps")]
-            let part = (number + 1) as f64 / steps as f64;
-            // mu_t = mu_0 rho^(t / T) for t = 1 .. T, and z_t = 1 / mu_t.
-            let z = NoiseMultiplier::new(first.get() * growth.powf(-part))?;
+            // z_t = 1 / mu_t.
+            let z = NoiseMultiplier::new(first.get() / growth(part(number, setting.steps)))?;
             Ok(Entry::new(setting.sampling, vec![z], one)?)
         };
         (0..steps).map(entry).collect()
@@ -102,6 +189,12 @@ impl Choice {
     /// The multipliers of a step's releases, which together reveal as much as one with multiplier `z`.
     fn split(&self, z: NoiseMultiplier, setting: &Setting) -> Result<Vec<NoiseMultiplier>, AlgorithmError> {
         let beside = match *self {
+            Self::DiceTwoRelease { .. } => {
+                // The split that makes z_a^2 C_1^2 + z_r^2 C_r^2 least.
+                let (clip, residual) = (setting.clip.get(), self.residual_clip(setting)?.get());
+                let share = |part: f64| NoiseMultiplier::new(z.get() * ((clip + residual) / part).sqrt());
+                return Ok(vec![share(clip)?, share(residual)?]);
+            }
             Self::DcSgdP { histogram_noise, .. } | Self::DcSgdE { histogram_noise, .. } => {
                 // 5 unless that would cost the gradients more than it does at a multiplier of 1.2.
                 if histogram_noise > 0.0 { histogram_noise } else { (5.0 / 1.2 * z.get()).max(5.0) }
@@ -130,6 +223,20 @@ impl Choice {
         Ok(vec![gradients, beside])
     }
 }
+
+/// The rate of plain Poisson sampling, for algorithms that need it.
+pub(crate) fn poisson_rate(setting: &Setting, who: &str) -> Result<SamplingRate, AlgorithmError> {
+    match setting.sampling {
+        Sampling::Poisson { rate, cap: None } => Ok(rate),
+        other => Err(AlgorithmError::Plan {
+            problem: format!("{who} is made for plain Poisson sampling, got {other}"),
+            hint: "leave out --sampling and --max-batch-size, or use dp-sgd",
+        }),
+    }
+}
+
+/// Numbers that may wait to be fed back: a gibibyte.
+const MOST_HELD: u64 = 1 << 28;
 
 /// Each different step is an entry of its own.
 const MOST_DIFFERENT_STEPS: u64 = 1_000_000;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use sordino_accounting::ClipNorm;
+use sordino_optim::State;
 use sordino_privacy::{Gradients, NormStatistic, PrivacyError, Release, Round};
 
 use crate::{
@@ -45,22 +46,22 @@ impl<G: Gradients> Algorithm<G> for Quantile {
         round: &mut Round<'_, G>,
         at: &G::Point,
         _: u64,
-    ) -> Result<Release<Vec<f32>>, PrivacyError> {
+    ) -> Result<Option<Release<Vec<f32>>>, PrivacyError> {
         let clip = ClipNorm::new(self.clip)?;
         let (sum, balance) = round
             .gradients(at)
             .clipped_sum_and(&rule(&self.setting, clip)?, &NormStatistic::balance(clip))?;
         let sum = round.release(sum)?;
         self.follow(f64::from(round.release(balance)?[0]));
-        Ok(sum)
+        Ok(Some(sum))
     }
 
-    fn state(&self) -> BTreeMap<String, f64> {
-        BTreeMap::from([("clip".to_owned(), self.clip)])
+    fn state(&self) -> State {
+        State { numbers: BTreeMap::from([("clip".to_owned(), self.clip)]), ..State::default() }
     }
 
-    fn restore(&mut self, state: &BTreeMap<String, f64>) {
-        if let Some(&clip) = state.get("clip").filter(|clip| clip.is_finite() && **clip > 0.0) {
+    fn restore(&mut self, state: &State) {
+        if let Some(&clip) = state.numbers.get("clip").filter(|clip| clip.is_finite() && **clip > 0.0) {
             self.clip = usable(clip, &self.setting);
         }
     }

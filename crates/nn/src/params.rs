@@ -130,3 +130,14 @@ impl Params {
         Some(&mut self.values[range])
     }
 }
+impl AsRef<[f32]> for Params {
+    fn as_ref(&self) -> &[f32] {
+        self.values()
+    }
+}
+
+impl AsMut<[f32]> for Params {
+    fn as_mut(&mut self) -> &mut [f32] {
+        self.values_mut()
+    }
+}

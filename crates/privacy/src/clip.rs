@@ -91,18 +91,43 @@ impl ClipRule {
         }
     }
 
-    /// Sets the weights of a record.
+    /// Sets the weights of a record in the first sum.
     pub(crate) fn weigh(&self, record: &mut dyn RecordGradient, layers: usize) {
+        let total = total_norm(record, layers);
+        for layer in 0..layers {
+            let (norm, bound) = self.measure(record, layer, total);
+            record.weigh(0, layer, self.weight(norm, bound));
+        }
+    }
+
+    /// Sets the weights of a record in the first sum, and in the second those of what the first leaves of it, bounded by
+    /// `residual`.
+    pub(crate) fn weigh_with_residual(&self, residual: &Self, record: &mut dyn RecordGradient, layers: usize) {
+        let total = total_norm(record, layers);
+        for layer in 0..layers {
+            let (norm, bound) = self.measure(record, layer, total);
+            let weight = self.weight(norm, bound);
+            record.weigh(0, layer, weight);
+            let (norm, bound) = residual.measure(record, layer, total);
+            record.weigh(1, layer, bounded(1.0 - f64::from(weight), norm, bound));
+        }
+    }
+
+    /// The weight of a vector of this norm as a whole; for flat rules.
+    pub(crate) fn whole_weight(&self, norm: f64) -> f32 {
+        self.weight(norm, self.sensitivity())
+    }
+
+    /// Whether it bounds the gradient as a whole.
+    pub(crate) fn is_flat(&self) -> bool {
+        matches!(self.bounds, Bounds::Flat(_))
+    }
+
+    /// The norm that decides about a layer, and its bound.
+    fn measure(&self, record: &dyn RecordGradient, layer: usize, total: f64) -> (f64, f64) {
         match &self.bounds {
-            Bounds::Flat(bound) => {
-                let weight = self.weight(total_norm(record, layers), *bound);
-                (0..layers).for_each(|layer| record.weigh(layer, weight));
-            }
-            Bounds::PerLayer(bounds) => {
-                for (layer, &bound) in bounds.iter().enumerate() {
-                    record.weigh(layer, self.weight(record.norm(layer), bound));
-                }
-            }
+            Bounds::Flat(bound) => (total, *bound),
+            Bounds::PerLayer(bounds) => (record.norm(layer), bounds[layer]),
         }
     }
 

@@ -9,8 +9,8 @@
 /// million; that a record whose loss or gradient is not finite adds exactly nothing; that sums are zero outside of
 /// [`trainable`](Gradients::trainable) and an empty batch sums to zero.
 pub trait Gradients {
-    /// Where gradients are taken: the parameters of a model.
-    type Point;
+    /// Where gradients are taken: the parameters of a model, a list of numbers.
+    type Point: Clone + AsRef<[f32]> + AsMut<[f32]>;
     /// Why a pass can fail. It must not depend on the records, only on their public shape.
     type Error: std::error::Error + Send + Sync + 'static;
 
@@ -26,8 +26,8 @@ pub trait Gradients {
     /// The number of layers that can be clipped separately.
     fn layers(&self) -> usize;
 
-    /// Adds up the gradients of the chosen records: `sum` becomes the sum of `weight * gradient`, whatever it held before. With
-    /// an anchor, each record's gradient there is subtracted from its gradient first.
+    /// Adds up the gradients of the chosen records: each of `sums` becomes a sum of `weight * gradient` with weights of its own,
+    /// whatever it held before. With an anchor, each record's gradient there is subtracted from its gradient first.
     ///
     /// `weigh` is called once for every record whose gradient is finite; without it every weight is 1. `seed` is fresh
     /// randomness for dropout.
@@ -41,7 +41,7 @@ pub trait Gradients {
         chosen: &[usize],
         weigh: Option<&Weigh<'_>>,
         seed: u64,
-        sum: &mut Vec<f32>,
+        sums: &mut [Vec<f32>],
     ) -> Result<(), Self::Error>;
 }
 
@@ -53,6 +53,6 @@ pub trait RecordGradient {
     /// The norm over the parameters of one layer.
     fn norm(&self, layer: usize) -> f64;
 
-    /// Sets the weight for one layer. Layers whose weight is not set have weight 0.
-    fn weigh(&mut self, layer: usize, weight: f32);
+    /// Sets the weight in one of the sums for one layer. Layers whose weight is not set have weight 0.
+    fn weigh(&mut self, sum: usize, layer: usize, weight: f32);
 }

@@ -11,6 +11,7 @@ mod clip;
 mod error;
 mod gradients;
 mod ledger;
+mod memory;
 #[cfg(doctest)]
 mod misuse;
 mod noise;

@@ -84,7 +84,7 @@ impl Noise {
 
 /// The nearest whole number; a NaN gives 0. (`f64::round` is a call into a library on most processors.)
 #[expect(clippy::cast_possible_truncation, reason = "within 2^62, or saturated")]
-fn rounded(x: f64) -> i64 {
+pub(crate) fn rounded(x: f64) -> i64 {
     (x + 0.5_f64.copysign(x)) as i64
 }
 

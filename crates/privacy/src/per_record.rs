@@ -2,7 +2,8 @@
 
 use crate::{
     Bounded, ClipRule, Gradients, NormStatistic, PrivacyError, RecordGradient, Round, Sensitive,
-    clip::total_norm, sensitive::Brand,
+    clip::total_norm,
+    sensitive::{Brand, Kind},
 };
 
 /// The gradients of a round's batch, record by record. They are computed when a sum is asked for, chunk by chunk, and
@@ -28,11 +29,11 @@ impl<'a, 'r, G: Gradients> PerRecord<'a, 'r, G> {
     ///
     /// # Errors
     /// A rule with norms for another number of layers; the engine's own.
-    pub fn clipped_sum(self, rule: &ClipRule) -> Result<Bounded<'r>, PrivacyError> {
+    pub fn clipped_sum(mut self, rule: &ClipRule) -> Result<Bounded<'r>, PrivacyError> {
         let layers = self.round.layers();
         rule.fits(layers)?;
-        let value = self.pass(Some(&|record: &mut dyn RecordGradient| rule.weigh(record, layers)))?;
-        Ok(Bounded { value, sensitivity: rule.sensitivity(), of_parameters: true })
+        let [sum] = self.pass(Some(&|record: &mut dyn RecordGradient| rule.weigh(record, layers)))?;
+        Ok(bounded(sum, rule.sensitivity(), Kind::Gradients))
     }
 
     /// The same sum, and in the same pass a statistic of the norms before they are bounded. Each is a release of its own: the
@@ -41,7 +42,7 @@ impl<'a, 'r, G: Gradients> PerRecord<'a, 'r, G> {
     /// # Errors
     /// As [`clipped_sum`](Self::clipped_sum); more records than counts are exact for.
     pub fn clipped_sum_and(
-        self,
+        mut self,
         rule: &ClipRule,
         statistic: &NormStatistic,
     ) -> Result<(Bounded<'r>, Bounded<'r>), PrivacyError> {
@@ -49,27 +50,95 @@ impl<'a, 'r, G: Gradients> PerRecord<'a, 'r, G> {
         rule.fits(layers)?;
         statistic.fits(self.round.records())?;
         let counters = statistic.begin();
-        let value = self.pass(Some(&|record: &mut dyn RecordGradient| {
+        let [sum] = self.pass(Some(&|record: &mut dyn RecordGradient| {
             statistic.count(total_norm(record, layers), &counters);
             rule.weigh(record, layers);
         }))?;
-        let counted = Sensitive { value: statistic.end(&counters), brand: Brand::default() };
         Ok((
-            Bounded { value, sensitivity: rule.sensitivity(), of_parameters: true },
-            Bounded { value: counted, sensitivity: statistic.sensitivity(), of_parameters: false },
+            bounded(sum, rule.sensitivity(), Kind::Gradients),
+            bounded(statistic.end(&counters), statistic.sensitivity(), Kind::Counts),
         ))
+    }
+
+    /// The same sum, and in the same pass the sum of what the rule leaves of each gradient, bounded by `residual`: a gradient
+    /// clipped to `C_1` leaves one in the same direction, clipped to `C_r`. Each is a release of its own.
+    ///
+    /// # Errors
+    /// As [`clipped_sum`](Self::clipped_sum).
+    pub fn clipped_and_residual_sums(
+        mut self,
+        rule: &ClipRule,
+        residual: &ClipRule,
+    ) -> Result<(Bounded<'r>, Bounded<'r>), PrivacyError> {
+        let [sum, left] = self.with_residual(rule, residual)?;
+        Ok((
+            bounded(sum, rule.sensitivity(), Kind::Gradients),
+            bounded(left, residual.sensitivity(), Kind::Gradients),
+        ))
+    }
+
+    /// Banded error feedback: the clipped sum plus the mean of the residual sums of the last `W` steps, which stay hidden in the
+    /// vault: `sum_i clip(g_i, C_1) + (1/W) sum_{l=1..W} R_{t-l}`.
+    ///
+    /// For plans that [sample groups in turn](sordino_accounting::Sampling::Grouped), `W + 1` of them. It is the one release of its
+    /// step, with the same rules from the first step to the last.
+    ///
+    /// **Guarantees.** Adding or removing one record moves the releases of the `W + 1` steps from the one that samples it on,
+    /// together, by at most `sqrt(C_1^2 + C_r^2 / W)`, and no others.
+    ///
+    /// # Errors
+    /// As [`clipped_sum`](Self::clipped_sum); a plan of another kind; other rules than before.
+    pub fn banded_sum(mut self, rule: &ClipRule, residual: &ClipRule) -> Result<Bounded<'r>, PrivacyError> {
+        let [mut sum, left] = self.with_residual(rule, residual)?;
+        let sensitivity = self.round.feed_band(rule, residual, &mut sum, left)?;
+        Ok(bounded(sum, sensitivity, Kind::FedGradients))
+    }
+
+    /// Error feedback as DiceSGD was published: `y = sum_i clip(g_i, C_1) + clip(e, F)`, and the hidden error becomes
+    /// `e + sum_i g_i - y`. A normalising rule bounds the error by normalising it, too.
+    ///
+    /// For plans that [remember](sordino_accounting::Sampling::Remembered): a record that was sampled once moves all later releases,
+    /// and the price says so.
+    ///
+    /// # Errors
+    /// As [`clipped_sum`](Self::clipped_sum); a plan of another kind; `C_1 + 2 F` above its reach.
+    pub fn fed_back_sum(mut self, rule: &ClipRule, feedback: &ClipRule) -> Result<Bounded<'r>, PrivacyError> {
+        let layers = self.round.layers();
+        rule.fits(layers)?;
+        let [mut sum, plain] = self.pass(Some(&|record: &mut dyn RecordGradient| {
+            rule.weigh(record, layers);
+            (0..layers).for_each(|layer| record.weigh(1, layer, 1.0));
+        }))?;
+        self.round.feed_error(rule, feedback, &mut sum, &plain)?;
+        Ok(bounded(sum, rule.sensitivity(), Kind::FedGradients))
     }
 
     /// The sum of all gradients as they are. No bound is known, so it can only be [disclosed](Round::disclose).
     ///
     /// # Errors
     /// The engine's own.
-    pub fn plain_sum(self) -> Result<Sensitive<'r, Vec<f32>>, PrivacyError> {
-        self.pass(None)
-    }
-
-    fn pass(self, weigh: Option<&crate::Weigh<'_>>) -> Result<Sensitive<'r, Vec<f32>>, PrivacyError> {
-        let value = self.round.pass(self.at, self.anchor, weigh)?;
+    pub fn plain_sum(mut self) -> Result<Sensitive<'r, Vec<f32>>, PrivacyError> {
+        let [value] = self.pass(None)?;
         Ok(Sensitive { value, brand: Brand::default() })
     }
+
+    fn with_residual(&mut self, rule: &ClipRule, residual: &ClipRule) -> Result<[Vec<f32>; 2], PrivacyError> {
+        let layers = self.round.layers();
+        rule.fits(layers)?;
+        residual.fits(layers)?;
+        self.pass(Some(&|record: &mut dyn RecordGradient| rule.weigh_with_residual(residual, record, layers)))
+    }
+
+    fn pass<const SUMS: usize>(
+        &mut self,
+        weigh: Option<&crate::Weigh<'_>>,
+    ) -> Result<[Vec<f32>; SUMS], PrivacyError> {
+        let mut sums = [const { Vec::new() }; SUMS];
+        self.round.pass(self.at, self.anchor, weigh, &mut sums)?;
+        Ok(sums)
+    }
+}
+
+fn bounded<'r>(value: Vec<f32>, sensitivity: f64, kind: Kind) -> Bounded<'r> {
+    Bounded { value: Sensitive { value, brand: Brand::default() }, sensitivity, kind }
 }

@@ -31,6 +31,18 @@ impl<T> Release<T> {
 }
 
 impl Release<Vec<f32>> {
+    /// The vector plus a public one, times a public factor. Whatever can be read is public, or was released before.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn plus(mut self, factor: f32, public: &[f32]) -> Self {
+        assert_eq!(self.value.len(), public.len(), "vectors of one model have one length");
+        for (value, public) in self.value.iter_mut().zip(public) {
+            *value += factor * public;
+        }
+        self
+    }
+
     /// The vector and its noise, times a public factor: one over the *expected* batch size makes a mean gradient of a sum.
     pub fn scaled(mut self, factor: f32) -> Self {
         for value in &mut self.value {

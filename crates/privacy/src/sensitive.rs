@@ -19,11 +19,27 @@ pub(crate) type Brand<'r> = PhantomData<fn(&'r ()) -> &'r ()>;
 pub struct Bounded<'r, T = Vec<f32>> {
     pub(crate) value: Sensitive<'r, T>,
     pub(crate) sensitivity: f64,
-    /// Whether it is a sum over parameters, of which frozen ones bear no noise.
-    pub(crate) of_parameters: bool,
+    pub(crate) kind: Kind,
 }
 
-impl<T> Bounded<'_, T> {
+/// What a bounded sum adds up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Gradients: a sum over parameters, of which frozen ones bear no noise.
+    Gradients,
+    /// The same, with what earlier steps left behind. What this step leaves behind is already in the memory, so nothing else
+    /// may be released in its place.
+    FedGradients,
+    /// Counts of norms.
+    Counts,
+}
+
+impl<'r, T> Bounded<'r, T> {
+    /// The same sum, about which nothing is known any more: it can only be [disclosed](crate::Round::disclose).
+    pub fn unbounded(self) -> Sensitive<'r, T> {
+        self.value
+    }
+
     /// How far it can move when one record is removed. Public: it comes from the rule.
     pub fn sensitivity(&self) -> f64 {
         self.sensitivity

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use sordino_accounting::{
-    Accountant, Delta, Epsilon, Guarantee, NoiseMultiplier, Plan, Sampling, SamplingRate, Steps,
+    Accountant, Delta, Epsilon, Guarantee, NoiseMultiplier, Plan, Sampling,
 };
 
 use crate::PrivacyError;
@@ -31,7 +31,7 @@ pub(crate) struct TermsText {
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Agreed {
     Plan { plan: Plan, delta: Delta, accountant: Accountant },
-    Unprotected { sample_rate: SamplingRate, steps: Steps, why: String },
+    Unprotected { plan: Plan, why: String },
 }
 
 /// What a run guarantees.
@@ -47,6 +47,9 @@ pub enum Standing {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Step {
     pub(crate) sampling: Sampling,
+    /// The number of the plan's entry, and which of its steps this is.
+    pub(crate) entry: usize,
+    pub(crate) turn: u64,
     pub(crate) releases: Vec<NoiseMultiplier>,
 }
 
@@ -91,7 +94,7 @@ impl Terms {
             let population = match entry.sampling() {
                 Sampling::Poisson { cap: Some(cap), .. } => cap.population,
                 Sampling::FixedSize { population, .. } => population,
-                Sampling::Poisson { cap: None, .. } | Sampling::Everybody => continue,
+                _ => continue,
             };
             if population != records {
                 return Err(PrivacyError::Mismatch(format!(
@@ -110,9 +113,10 @@ impl Terms {
         Ok(Self { text, guarantee: Some(guarantee) })
     }
 
-    /// Terms without any protection: every step may disclose what it computes.
-    pub fn unprotected(records: u64, sample_rate: SamplingRate, steps: Steps, why: &str) -> Self {
-        let agreed = Agreed::Unprotected { sample_rate, steps, why: why.to_owned() };
+    /// Terms without any protection: every step may disclose what it computes. The plan says how batches are drawn; nobody
+    /// prices it.
+    pub fn unprotected(plan: Plan, records: u64, why: &str) -> Self {
+        let agreed = Agreed::Unprotected { plan, why: why.to_owned() };
         Self { text: TermsText { records, about: String::new(), agreed }, guarantee: None }
     }
 
@@ -149,27 +153,25 @@ impl TermsText {
 
     pub(crate) fn steps(&self) -> u64 {
         match &self.agreed {
-            Agreed::Plan { plan, .. } => plan.steps(),
-            Agreed::Unprotected { steps, .. } => steps.get(),
+            Agreed::Plan { plan, .. } | Agreed::Unprotected { plan, .. } => plan.steps(),
         }
     }
 
     /// What the step with this number may do; `None` after the last. Numbers must not fall from one call to the next.
     pub(crate) fn step(&self, number: u64, cursor: &mut Cursor) -> Option<Step> {
-        match &self.agreed {
-            Agreed::Plan { plan, .. } => loop {
-                let entry = plan.entries().get(cursor.entry)?;
-                if number < cursor.before + entry.steps().get() {
-                    return Some(Step { sampling: entry.sampling(), releases: entry.releases().to_vec() });
-                }
-                cursor.before += entry.steps().get();
-                cursor.entry += 1;
-            },
-            Agreed::Unprotected { sample_rate, steps, .. } if number < steps.get() => {
-                let sampling = Sampling::Poisson { rate: *sample_rate, cap: None };
-                Some(Step { sampling, releases: Vec::new() })
+        let (Agreed::Plan { plan, .. } | Agreed::Unprotected { plan, .. }) = &self.agreed;
+        loop {
+            let entry = plan.entries().get(cursor.entry)?;
+            if number < cursor.before + entry.steps().get() {
+                return Some(Step {
+                    sampling: entry.sampling(),
+                    entry: cursor.entry,
+                    turn: number - cursor.before,
+                    releases: entry.releases().to_vec(),
+                });
             }
-            Agreed::Unprotected { .. } => None,
+            cursor.before += entry.steps().get();
+            cursor.entry += 1;
         }
     }
 

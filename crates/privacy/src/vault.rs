@@ -3,13 +3,15 @@
 use std::{path::Path, time::Duration};
 
 use rand_chacha::rand_core::Rng;
+use sordino_accounting::Sampling;
 
 use crate::{
-    Account, Bounded, Gradients, PerRecord, PrivacyError, Randomness, Release, Sensitive, Terms, Weigh,
+    Account, Bounded, ClipRule, Gradients, PerRecord, PrivacyError, Randomness, Release, Sensitive, Terms, Weigh,
     ledger::Ledger,
+    memory::{Band, Memory},
     noise::Noise,
     sampling,
-    sensitive::Brand,
+    sensitive::{Brand, Kind},
     terms::{Cursor, Step},
 };
 
@@ -26,6 +28,8 @@ pub struct Vault<G> {
     cursor: Cursor,
     steps_per_charge: u64,
     batch: Vec<usize>,
+    /// What was clipped away, to be fed back.
+    memory: Memory,
     /// Memory of an earlier sum: fresh pages cost more than the noise.
     spare: Vec<f32>,
 }
@@ -72,6 +76,7 @@ impl<G: Gradients> Vault<G> {
             cursor: Cursor::default(),
             steps_per_charge: 1,
             batch: Vec::new(),
+            memory: Memory::default(),
             spare: Vec::new(),
         }
     }
@@ -108,8 +113,8 @@ impl<G: Gradients> Vault<G> {
         // From here on the step counts as taken, whatever happens.
         self.position += 1;
         let mut coins = self.randomness.streams().number(0);
-        sampling::draw(step.sampling, self.gradients.records(), &mut coins, &mut self.batch);
-        let mut round = Round { vault: self, step, released: 0, brand: Brand::default() };
+        sampling::draw(step.sampling, step.turn, self.gradients.records(), &mut coins, &mut self.batch);
+        let mut round = Round { vault: self, step, released: 0, fed: false, brand: Brand::default() };
         Ok(Some(f(&mut round)))
     }
 
@@ -150,6 +155,8 @@ pub struct Round<'r, G> {
     vault: &'r mut Vault<G>,
     step: Step,
     released: usize,
+    /// Whether the memory has taken up what this step leaves behind.
+    fed: bool,
     brand: Brand<'r>,
 }
 
@@ -171,15 +178,34 @@ impl<'r, G: Gradients> Round<'r, G> {
         let Some(multiplier) = self.step.releases.get(self.released) else {
             return Err(PrivacyError::OffPlan { planned });
         };
+        if self.fed && sum.kind != Kind::FedGradients {
+            return Err(PrivacyError::Rule(
+                "a step that feeds back residuals releases the sum they belong to, and nothing else".to_owned(),
+            ));
+        }
         self.released += 1;
         let Vault { gradients, randomness, .. } = &mut *self.vault;
         let everything = 0..sum.value.value.len();
-        let trainable = if sum.of_parameters { gradients.trainable() } else { vec![everything] };
+        let trainable = if sum.kind == Kind::Counts { vec![everything] } else { gradients.trainable() };
         let dimension = trainable.iter().map(ExactSizeIterator::len).sum();
-        let noise = Noise::new(multiplier.get(), sum.sensitivity, gradients.records(), dimension);
+        // What is fed back comes on top of what the records of a batch can add up to.
+        let records = if sum.kind == Kind::FedGradients { usize::MAX } else { gradients.records() };
+        let noise = Noise::new(multiplier.get(), sum.sensitivity, records, dimension);
         let mut value = sum.value.value;
         noise.add(&mut value, &trainable, &randomness.streams());
         Ok(Release::new(value, noise.std))
+    }
+
+    /// Noise alone, with this standard deviation in each trained coordinate: it tells nothing about any record.
+    pub fn noise(&mut self, std: f64) -> Release<Vec<f32>> {
+        let Vault { gradients, randomness, .. } = &mut *self.vault;
+        let mut value = vec![0.0; gradients.dimension()];
+        if !(std > 0.0) {
+            return Release::new(value, 0.0);
+        }
+        let noise = Noise::new(1.0, std, 0, 0);
+        noise.add(&mut value, &gradients.trainable(), &randomness.streams());
+        Release::new(value, noise.std)
     }
 
     /// Lets a value go without noise: the one hole. From here on the run is **not private**, the ledger says so, and no
@@ -209,15 +235,67 @@ impl<'r, G: Gradients> Round<'r, G> {
         at: &G::Point,
         anchor: Option<&G::Point>,
         weigh: Option<&Weigh<'_>>,
-    ) -> Result<Vec<f32>, PrivacyError> {
+        sums: &mut [Vec<f32>],
+    ) -> Result<(), PrivacyError> {
         let Vault { gradients, randomness, batch, spare, .. } = &mut *self.vault;
         let seed = randomness.streams().number(0).next_u64();
-        // What it holds, an earlier release, is overwritten by the pass.
-        let mut sum = std::mem::take(spare);
-        sum.resize(gradients.dimension(), 0.0);
-        let passed = gradients.pass(at, anchor, batch, weigh, seed, &mut sum);
-        passed.map_err(|error| PrivacyError::Engine(Box::new(error)))?;
-        Ok(sum)
+        for sum in &mut *sums {
+            // What it holds, an earlier release, is overwritten by the pass.
+            *sum = std::mem::take(spare);
+            sum.resize(gradients.dimension(), 0.0);
+        }
+        let passed = gradients.pass(at, anchor, batch, weigh, seed, sums);
+        passed.map_err(|error| PrivacyError::Engine(Box::new(error)))
+    }
+
+    /// Feeds the residuals of the last steps into a clipped sum and keeps this step's; returns the sensitivity.
+    pub(crate) fn feed_band(
+        &mut self,
+        rule: &ClipRule,
+        residual: &ClipRule,
+        clipped: &mut [f32],
+        left: Vec<f32>,
+    ) -> Result<f64, PrivacyError> {
+        let wrong = |problem: &str| Err(PrivacyError::Rule(problem.to_owned()));
+        let Sampling::Grouped { groups, .. } = self.step.sampling else {
+            return wrong("banded feedback needs a plan whose batches are drawn from groups in turn");
+        };
+        if self.step.releases.len() != 1 || self.released > 0 || self.fed {
+            return wrong("a step with banded feedback has one release");
+        }
+        let dimension = clipped.len();
+        let Some(band) = self.vault.memory.band(self.step.entry, rule, residual, dimension) else {
+            return wrong("banded feedback keeps its thresholds from the first step to the last");
+        };
+        // One less than the groups: a residual is forgotten when its records can be sampled again.
+        let window = groups - 1;
+        band.feed(self.step.turn, window, clipped, left);
+        self.fed = true;
+        Ok(Band::sensitivity(rule, residual, window, dimension))
+    }
+
+    /// Feeds the error of all steps before into a clipped sum, and what was lost of the plain sum into the error.
+    pub(crate) fn feed_error(
+        &mut self,
+        rule: &ClipRule,
+        feedback: &ClipRule,
+        clipped: &mut [f32],
+        plain: &[f32],
+    ) -> Result<(), PrivacyError> {
+        let wrong = |problem: &str| Err(PrivacyError::Rule(problem.to_owned()));
+        let Sampling::Remembered { reach, .. } = self.step.sampling else {
+            return wrong("error feedback needs a plan whose price includes a memory of all steps");
+        };
+        if self.step.releases.len() != 1 || self.released > 0 || self.fed {
+            return wrong("a step with error feedback has one release");
+        }
+        let sensitivity = rule.sensitivity();
+        if !feedback.is_flat() || !(sensitivity + 2.0 * feedback.sensitivity() <= reach * sensitivity * (1.0 + 1e-9)) {
+            return wrong("the threshold of the fed back error is larger than the plan's reach allows");
+        }
+        self.vault.memory.feed_back(clipped, plain, feedback);
+        self.fed = true;
+        Ok(())
     }
 }
 

@@ -60,7 +60,7 @@ impl Mechanism for Sound {
         }
         let step = |_| {
             let release = vault.round(|round| {
-                let sum = round.gradients(&()).clipped_sum(&rule)?;
+                let sum = round.gradients(&[]).clipped_sum(&rule)?;
                 round.release(sum)
             });
             release.unwrap().unwrap().unwrap().into_inner()
@@ -526,7 +526,7 @@ type Interrupted = fn(&Folder) -> Vec<(u64, Vec<f32>)>;
 fn one_step(vault: &mut Vault<Rows>, ledger: &std::path::Path) -> (u64, Vec<f32>) {
     let step = vault.round(|round| {
         let covered = Account::read(ledger).unwrap().charged();
-        let sum = round.gradients(&()).clipped_sum(&ClipRule::flat(ClipNorm::new(1.0).unwrap()).unwrap());
+        let sum = round.gradients(&[]).clipped_sum(&ClipRule::flat(ClipNorm::new(1.0).unwrap()).unwrap());
         (covered, round.release(sum.unwrap()).unwrap().into_inner())
     });
     step.unwrap().unwrap()

@@ -36,7 +36,7 @@ fn numbers(count: usize) -> Vec<f32> {
 struct Nothing;
 
 impl Gradients for Nothing {
-    type Point = ();
+    type Point = [f32; 0];
     type Error = Infallible;
 
     fn records(&self) -> usize {
@@ -57,12 +57,12 @@ impl Gradients for Nothing {
 
     fn pass(
         &mut self,
-        (): &(),
-        _: Option<&()>,
+        _: &[f32; 0],
+        _: Option<&[f32; 0]>,
         _: &[usize],
         _: Option<&Weigh<'_>>,
         _: u64,
-        _: &mut Vec<f32>,
+        _: &mut [Vec<f32>],
     ) -> Result<(), Infallible> {
         Ok(())
     }
@@ -151,7 +151,7 @@ fn main() {
     let mut noisy = Vault::seal(Nothing, &terms(), Randomness::from_os().unwrap(), &ledger("noise")).unwrap();
     noisy.charge_by(1 << 12);
     let mut noise = || {
-        let release = noisy.round(|round| step(round, &(), &rule)).unwrap().unwrap().unwrap();
+        let release = noisy.round(|round| step(round, &[], &rule)).unwrap().unwrap().unwrap();
         noisy.reuse(std::hint::black_box(release.into_inner()));
     };
     for _ in 0..rounds {

@@ -45,9 +45,8 @@ impl Gradients for NetworkGradients<'_> {
         chosen: &[usize],
         weigh: Option<&Weigh<'_>>,
         seed: u64,
-        sum: &mut Vec<f32>,
+        sums: &mut [Vec<f32>],
     ) -> Result<(), NetworkError> {
-        let sums = std::slice::from_mut(sum);
         let mut query = Query::new(at, &self.records, chosen).with_dropout(seed);
         if let Some(anchor) = anchor {
             query = query.minus(anchor);
@@ -76,7 +75,7 @@ impl RecordGradient for Seen<'_, '_> {
         self.norms.layer(layer)
     }
 
-    fn weigh(&mut self, layer: usize, weight: f32) {
-        self.weights.set_layer(0, layer, weight);
+    fn weigh(&mut self, sum: usize, layer: usize, weight: f32) {
+        self.weights.set_layer(sum, layer, weight);
     }
 }

@@ -67,10 +67,10 @@ impl Learner {
         memory
     }
 
-    /// The learner as a safetensors file, with notes in its metadata.
-    pub(crate) fn save(&self, mut notes: HashMap<String, String>) -> Result<Vec<u8>, TrainError> {
+    /// The learner and the state of its algorithm as a safetensors file, with notes in its metadata.
+    pub(crate) fn save(&self, algorithm: State, mut notes: HashMap<String, String>) -> Result<Vec<u8>, TrainError> {
         let mut vectors = vec![("params".to_owned(), self.params.values().to_vec())];
-        for (part, state) in self.states() {
+        for (part, state) in self.states().into_iter().chain([("algorithm", algorithm)]) {
             vectors
                 .extend(state.vectors.into_iter().map(|(name, vector)| (format!("{part}.{name}"), vector)));
             // Bits, so that nothing is rounded.
@@ -94,8 +94,8 @@ impl Learner {
         whole.map_err(|error| refused(&format!("cannot be written: {error}")))
     }
 
-    /// Takes up what was saved; gives back the notes.
-    pub(crate) fn restore(&mut self, bytes: &[u8]) -> Result<HashMap<String, String>, TrainError> {
+    /// Takes up what was saved; gives back the state of the algorithm and the notes.
+    pub(crate) fn restore(&mut self, bytes: &[u8]) -> Result<(State, HashMap<String, String>), TrainError> {
         let broken = |problem: &str| refused(problem);
         let (_, head) = SafeTensors::read_metadata(bytes).map_err(|error| broken(&error.to_string()))?;
         let tensors = SafeTensors::deserialize(bytes).map_err(|error| broken(&error.to_string()))?;
@@ -123,7 +123,8 @@ impl Learner {
         if let Some(average) = &mut self.average {
             average.restore(states.remove("average").unwrap_or_default())?;
         }
-        Ok(notes)
+        let algorithm = states.remove("algorithm").unwrap_or_default();
+        Ok((algorithm, notes))
     }
 
     fn states(&self) -> Vec<(&'static str, State)> {
@@ -138,6 +139,8 @@ fn refused(problem: &str) -> TrainError {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use sordino_nn::models;
 
     use super::*;
@@ -158,9 +161,13 @@ mod tests {
             let mut first = learner(name, Some(0.9));
             first.average.as_mut().unwrap().update(&[0.1, 0.2, 0.3, 0.4, 0.5, 0.6]);
             first.params.values_mut()[2] = 1.0 / 3.0;
-            let saved = first.save(HashMap::new()).unwrap();
+            let algorithm = State {
+                vectors: BTreeMap::from([("error".to_owned(), vec![0.1, -7.0])]),
+                numbers: BTreeMap::from([("clip".to_owned(), 1.0 / 3.0)]),
+            };
+            let saved = first.save(algorithm.clone(), HashMap::new()).unwrap();
             let mut second = learner(name, Some(0.9));
-            second.restore(&saved).unwrap();
+            assert_eq!(second.restore(&saved).unwrap().0, algorithm);
             assert_eq!(second.states(), first.states(), "{name}");
             assert_eq!(second.params, first.params, "{name}");
             assert_eq!(second.best().values(), first.best().values(), "{name}");
@@ -169,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_checkpoint_that_does_not_belong_is_refused() {
-        let saved = learner("adam", None).save(HashMap::new()).unwrap();
+        let saved = learner("adam", None).save(State::default(), HashMap::new()).unwrap();
         assert!(learner("sgd", None).restore(&saved).is_err());
         assert!(learner("adam", Some(0.9)).restore(&saved).is_err());
         assert!(learner("adam", None).restore(&saved[..saved.len() - 1]).is_err());

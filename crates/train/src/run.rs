@@ -157,14 +157,16 @@ impl<'a> Run<'a> {
         let mut saved = Instant::now();
         while !stop.load(Ordering::Relaxed) {
             let step = vault.position();
-            let Some(release) =
+            let Some(taken) =
                 vault.round(|round| pupil.algorithm.step(round, pupil.learner.params(), step))?
             else {
                 break;
             };
-            #[expect(clippy::cast_possible_truncation, reason = "a factor")]
-            let mean = release?.scaled((1.0 / self.setting.expected_batch_size) as f32);
-            vault.reuse(pupil.learner.learn(mean, step, steps));
+            if let Some(release) = taken? {
+                #[expect(clippy::cast_possible_truncation, reason = "a factor")]
+                let mean = release.scaled((1.0 / self.setting.expected_batch_size) as f32);
+                vault.reuse(pupil.learner.learn(mean, step, steps));
+            }
             let position = vault.position();
             observer.stepped(position, vault.account());
             if position.is_multiple_of(self.measure_every) && position < steps {
@@ -239,25 +241,16 @@ struct Pupil<'a> {
 }
 
 impl Pupil<'_> {
-    fn save(&self, mut notes: HashMap<String, String>) -> Result<Vec<u8>, TrainError> {
-        // Bits, as for the numbers of the optimizer.
-        let state = self.algorithm.state().into_iter();
-        notes.extend(state.map(|(name, number)| (format!("{STATE}{name}"), number.to_bits().to_string())));
-        self.learner.save(notes)
+    fn save(&self, notes: HashMap<String, String>) -> Result<Vec<u8>, TrainError> {
+        self.learner.save(self.algorithm.state(), notes)
     }
 
     fn restore(&mut self, bytes: &[u8]) -> Result<HashMap<String, String>, TrainError> {
-        let notes = self.learner.restore(bytes)?;
-        let number = |(name, bits): (&String, &String)| {
-            Some((name.strip_prefix(STATE)?.to_owned(), f64::from_bits(bits.parse().ok()?)))
-        };
-        self.algorithm.restore(&notes.iter().filter_map(number).collect());
+        let (algorithm, notes) = self.learner.restore(bytes)?;
+        self.algorithm.restore(&algorithm);
         Ok(notes)
     }
 }
-
-/// What the names of an algorithm's numbers begin with in a checkpoint.
-const STATE: &str = "algorithm.";
 
 /// How far a run has come.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]

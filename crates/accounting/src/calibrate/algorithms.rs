@@ -1,5 +1,7 @@
 //! Calibration of algorithms that release more than one sum, or choose their own structure.
 
+use std::ops::RangeInclusive;
+
 use super::{Budget, Calibrated, noise_scale};
 use crate::{
     Accountant, AccountingError, ClipNorm, Entry, NoiseMultiplier, Plan, SamplingRate, Steps, search::valley,
@@ -108,16 +110,17 @@ impl DiceC {
 /// The window `W` and multiplier of banded error feedback (Dice-C) that spend a budget with the least noise.
 ///
 /// Step `t` samples only group `t mod (W+1)`, at rate `q (W+1) <= 1`, and is priced as `ceil(T / (W+1))` sampled
-/// releases with multiplier `z` relative to `kappa`. All windows are scanned with Renyi's bound; the best few are priced
-/// by `accountant`.
+/// releases with multiplier `z` relative to `kappa`. All permitted windows are scanned with Renyi's bound; the best few are
+/// priced by `accountant`.
 ///
 /// # Errors
-/// A sampling rate above 1/2, which leaves no room for two groups; as [`noise_scale`] otherwise.
+/// No permitted window with `q (W+1) <= 1`; as [`noise_scale`] otherwise.
 pub fn dice_c(
     rate: SamplingRate,
     steps: Steps,
     clip: ClipNorm,
     residual_clip: ClipNorm,
+    permitted: RangeInclusive<u64>,
     budget: Budget,
     accountant: Accountant,
 ) -> Result<Calibrated<DiceC>, AccountingError> {
@@ -126,11 +129,12 @@ pub fn dice_c(
         clippy::cast_sign_loss,
         reason = "rounded down to whole groups"
     )]
-    let largest = ((1.0 / rate.get()).floor() as u64).saturating_sub(1).min(steps.get());
-    if largest == 0 {
+    let largest = ((1.0 / rate.get() + 1e-9).floor() as u64).saturating_sub(1).min(steps.get()).min(*permitted.end());
+    let least = (*permitted.start()).max(1);
+    if largest < least {
         return Err(AccountingError::NoSolution {
             what: "window",
-            reason: format!("a sampling rate of {rate} is above 1/2 and leaves no room for two groups"),
+            reason: format!("a sampling rate of {rate} leaves no room for {} groups", least.saturating_add(1)),
         });
     }
     let attempt = |window: u64, accountant: Accountant| -> Result<Calibrated<DiceC>, AccountingError> {
@@ -145,7 +149,7 @@ pub fn dice_c(
         Ok(Calibrated { value, guarantee })
     };
     // Every small window, then steps of a few per cent: the noise changes slowly there.
-    let windows = std::iter::successors(Some(1_u64), |w| Some(w + 1 + w / 16)).take_while(|w| *w <= largest);
+    let windows = std::iter::successors(Some(least), |w| Some(w + 1 + w / 16)).take_while(|w| *w <= largest);
     let noise = |window: u64| attempt(window, Accountant::Rdp).map_or(f64::INFINITY, |c| c.value.noise_std());
     let mut noises: Vec<(f64, u64)> = windows.map(|window| (noise(window), window)).collect();
     noises.sort_by(|(a, _), (b, _)| a.total_cmp(b));
@@ -206,7 +210,7 @@ mod tests {
             z * (0.01 + 0.81 / f64::from(window)).sqrt() / plain
         };
         assert!((relative(8, 17) - 0.68).abs() < 0.005 && relative(1, 75) > 1.0);
-        let found = dice_c(rate, steps, norm(0.1), norm(0.9), budget(2.0), Accountant::Pld).unwrap();
+        let found = dice_c(rate, steps, norm(0.1), norm(0.9), 1..=u64::MAX, budget(2.0), Accountant::Pld).unwrap();
         let ratio = found.value.noise_std() / plain;
         assert!(ratio < 0.64 && found.guarantee.epsilon.get() <= 2.0, "{ratio} {found:?}");
     }

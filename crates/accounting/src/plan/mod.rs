@@ -57,6 +57,25 @@ pub enum Sampling {
     },
     /// Every record takes part.
     Everybody,
+    /// Records belong to `groups` groups by their place. Step `t` of the entry samples only those of group `t mod groups`, each
+    /// with this probability.
+    ///
+    /// What a record adds may be spread over the `groups` steps from the one that samples it up to the next one that can: the
+    /// sensitivity is then that of these steps together. So a record is exposed `ceil(steps / groups)` times.
+    Grouped {
+        /// The probability.
+        rate: SamplingRate,
+        /// The number of groups, at least 2.
+        groups: u64,
+    },
+    /// Poisson sampling, and what a step releases may depend on all records that were ever sampled, without noise between: a
+    /// record moves the release that samples it first by one sensitivity, and every later one by up to `reach` of them.
+    Remembered {
+        /// The probability.
+        rate: SamplingRate,
+        /// How far a record can move later releases, in sensitivities; at least 1.
+        reach: f64,
+    },
 }
 
 impl fmt::Display for Sampling {
@@ -70,6 +89,12 @@ impl fmt::Display for Sampling {
                 write!(f, "fixed-size sampling of {batch_size} of {population} records")
             }
             Self::Everybody => f.write_str("the full batch"),
+            Self::Grouped { rate, groups } => {
+                write!(f, "Poisson sampling at rate {rate} of one of {groups} groups in turn")
+            }
+            Self::Remembered { rate, .. } => {
+                write!(f, "Poisson sampling at rate {rate}, with a memory of all earlier batches")
+            }
         }
     }
 }
@@ -119,7 +144,13 @@ impl Entry {
             Sampling::Poisson { cap: Some(cap), .. } => {
                 (cap.max_batch_size, cap.population, "max_batch_size")
             }
-            Sampling::Poisson { cap: None, .. } | Sampling::Everybody => (1, 1, ""),
+            Sampling::Grouped { groups, .. } if groups < 2 => {
+                return bad(format!("groups must be at least 2, got {groups}"));
+            }
+            Sampling::Remembered { reach, .. } if !(1.0..=1e12).contains(&reach) => {
+                return bad(format!("reach must be between 1 and 1e12, got {reach}"));
+            }
+            _ => (1, 1, ""),
         };
         if population > Self::MAX_POPULATION {
             return bad(format!("population must be at most 2^40, got {population}"));
@@ -153,6 +184,14 @@ impl Entry {
     /// How many such steps there are.
     pub fn steps(&self) -> Steps {
         self.steps
+    }
+
+    /// How many of the steps can sample the same record.
+    pub fn exposures(&self) -> u64 {
+        match self.sampling {
+            Sampling::Grouped { groups, .. } => self.steps.get().div_ceil(groups),
+            _ => self.steps.get(),
+        }
     }
 
     /// The multiplier of the single release that reveals as much as all releases of one step together.
@@ -333,9 +372,12 @@ mod tests {
         let text = r#"[{"noise_multiplier":1.5,"sample_rate":0.01,"steps":10},
             {"noise_multiplier":[1.5,6.0],"sample_rate":0.01,"max_batch_size":700,"population":60000,"steps":1},
             {"sampling":"fixed-size","noise_multiplier":2.0,"batch_size":600,"population":60000,"steps":3},
-            {"sampling":"everybody","noise_multiplier":7.0,"steps":2}]"#;
+            {"sampling":"everybody","noise_multiplier":7.0,"steps":2},
+            {"sampling":"grouped","noise_multiplier":1.5,"sample_rate":0.08,"groups":9,"steps":150},
+            {"sampling":"remembered","noise_multiplier":2.0,"sample_rate":0.02,"reach":3.0,"steps":20}]"#;
         let plan = read(text).unwrap();
-        assert_eq!(plan.entries().len(), 4);
+        assert_eq!(plan.entries().len(), 6);
+        assert_eq!(plan.entries()[4].exposures(), 17);
         let again = serde_json::to_string(&plan).unwrap();
         assert_eq!(read(&again).unwrap(), plan);
         assert!(!again.contains("null"));
@@ -356,6 +398,15 @@ mod tests {
                 "between 1 and the population of 8, got 9",
             ),
             (r#"[{"sampling":"everybody","noise_multiplier":1,"sample_rate":0.1,"steps":1}]"#, "takes only"),
+            (
+                r#"[{"sampling":"grouped","noise_multiplier":1,"sample_rate":0.1,"groups":1,"steps":1}]"#,
+                "at least 2, got 1",
+            ),
+            (
+                r#"[{"sampling":"remembered","noise_multiplier":1,"sample_rate":0.1,"reach":0.5,"steps":1}]"#,
+                "between 1 and 1e12, got 0.5",
+            ),
+            (r#"[{"noise_multiplier":1,"sample_rate":0.1,"groups":3,"steps":1}]"#, "takes sample_rate"),
         ] {
             let message = read(text).unwrap_err().to_string();
             assert!(message.contains(reason), "{text}: {message}");

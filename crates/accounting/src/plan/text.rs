@@ -22,6 +22,10 @@ pub(super) struct EntryText {
     max_batch_size: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     population: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    groups: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reach: Option<f64>,
     steps: Steps,
 }
 
@@ -32,6 +36,8 @@ enum SamplingKind {
     Poisson,
     FixedSize,
     Everybody,
+    Grouped,
+    Remembered,
 }
 
 impl SamplingKind {
@@ -96,9 +102,30 @@ impl TryFrom<EntryText> for Entry {
             batch_size,
             max_batch_size,
             population,
+            groups,
+            reach,
             steps,
         } = text;
         let sampling = match (sampling, sample_rate, batch_size, max_batch_size, population) {
+            (SamplingKind::Grouped, Some(rate), None, None, None) if reach.is_none() => {
+                let groups = groups.ok_or_else(|| bad("a grouped entry needs groups"))?;
+                return Entry::new(Sampling::Grouped { rate, groups }, noise_multiplier.0, steps);
+            }
+            (SamplingKind::Remembered, Some(rate), None, None, None) if groups.is_none() => {
+                let reach = reach.ok_or_else(|| bad("a remembered entry needs reach"))?;
+                return Entry::new(Sampling::Remembered { rate, reach }, noise_multiplier.0, steps);
+            }
+            (SamplingKind::Grouped, ..) => {
+                return Err(bad("a grouped entry takes sample_rate and groups, and nothing else"));
+            }
+            (SamplingKind::Remembered, ..) => {
+                return Err(bad("a remembered entry takes sample_rate and reach, and nothing else"));
+            }
+            _ if groups.is_some() || reach.is_some() => {
+                return Err(bad(
+                    "such an entry takes sample_rate or batch_size; groups and reach belong to grouped and remembered ones",
+                ));
+            }
             (SamplingKind::Poisson, Some(rate), None, None, None) => Sampling::Poisson { rate, cap: None },
             (SamplingKind::Poisson, Some(rate), None, Some(max_batch_size), Some(population)) => {
                 Sampling::Poisson { rate, cap: Some(Cap { max_batch_size, population }) }
@@ -133,6 +160,8 @@ impl From<Entry> for EntryText {
             batch_size: None,
             max_batch_size: None,
             population: None,
+            groups: None,
+            reach: None,
             steps,
         };
         match sampling {
@@ -147,6 +176,16 @@ impl From<Entry> for EntryText {
                 text.population = Some(population);
             }
             Sampling::Everybody => text.sampling = SamplingKind::Everybody,
+            Sampling::Grouped { rate, groups } => {
+                text.sampling = SamplingKind::Grouped;
+                text.sample_rate = Some(rate);
+                text.groups = Some(groups);
+            }
+            Sampling::Remembered { rate, reach } => {
+                text.sampling = SamplingKind::Remembered;
+                text.sample_rate = Some(rate);
+                text.reach = Some(reach);
+            }
         }
         text
     }

@@ -160,12 +160,21 @@ impl WorstCase {
         for entry in plan.entries() {
             let mu = 1.0 / entry.effective_noise_multiplier();
             match entry.sampling() {
-                Sampling::Poisson { rate, .. } if rate.get() < 1.0 => {
-                    sampled.push((Pair { rate: rate.get(), mu, group: group.0 }, entry.steps().get()));
+                Sampling::Remembered { .. } => return Err(AccountingError::remembered(NAME, entry)),
+                Sampling::Grouped { .. } if group != GroupSize::ONE => {
+                    return Err(AccountingError::Unsupported {
+                        accountant: NAME,
+                        entry: entry.to_string(),
+                        reason: "records of different groups are exposed at different times".to_owned(),
+                        instead: "ask for a single record",
+                    });
                 }
-                Sampling::Everybody | Sampling::Poisson { .. } => {
+                Sampling::Poisson { rate, .. } | Sampling::Grouped { rate, .. } if rate.get() < 1.0 => {
+                    sampled.push((Pair { rate: rate.get(), mu, group: group.0 }, entry.exposures()));
+                }
+                Sampling::Everybody | Sampling::Poisson { .. } | Sampling::Grouped { .. } => {
                     #[expect(clippy::cast_precision_loss, reason = "a count of steps")]
-                    let steps = entry.steps().get() as f64;
+                    let steps = entry.exposures() as f64;
                     gaussian += steps * (mu * f64::from(group.0)).powi(2);
                 }
                 Sampling::FixedSize { .. } => {

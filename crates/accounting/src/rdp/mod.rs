@@ -134,10 +134,11 @@ impl Curve {
             let reach = if relation == Relation::ReplaceOne { 2.0 } else { 1.0 };
             let mu = reach / entry.effective_noise_multiplier();
             #[expect(clippy::cast_precision_loss, reason = "a count of steps")]
-            let steps = entry.steps().get() as f64;
+            let steps = entry.exposures() as f64;
             match entry.sampling() {
                 Sampling::Everybody => gaussian += steps * mu * mu,
-                Sampling::Poisson { .. } if relation == Relation::ReplaceOne => {
+                Sampling::Remembered { .. } => return Err(AccountingError::remembered(NAME, entry)),
+                Sampling::Poisson { .. } | Sampling::Grouped { .. } if relation == Relation::ReplaceOne => {
                     return Err(AccountingError::Unsupported {
                         accountant: NAME,
                         entry: entry.to_string(),
@@ -146,10 +147,10 @@ impl Curve {
                         instead: "use one kind of sampling throughout",
                     });
                 }
-                Sampling::Poisson { rate, .. } if rate.get() < 1.0 => {
+                Sampling::Poisson { rate, .. } | Sampling::Grouped { rate, .. } if rate.get() < 1.0 => {
                     parts.push((Part::Sampled { rate: rate.get(), mu }, steps));
                 }
-                Sampling::Poisson { .. } => gaussian += steps * mu * mu,
+                Sampling::Poisson { .. } | Sampling::Grouped { .. } => gaussian += steps * mu * mu,
                 Sampling::FixedSize { batch_size, population } if batch_size == population => {
                     gaussian += steps * mu * mu;
                 }

@@ -26,7 +26,7 @@ impl Rows {
 
 struct Row {
     norm: f64,
-    weight: f32,
+    weights: [f32; 2],
 }
 
 impl RecordGradient for Row {
@@ -34,13 +34,13 @@ impl RecordGradient for Row {
         self.norm
     }
 
-    fn weigh(&mut self, _: usize, weight: f32) {
-        self.weight = weight;
+    fn weigh(&mut self, sum: usize, _: usize, weight: f32) {
+        self.weights[sum] = weight;
     }
 }
 
 impl Gradients for Rows {
-    type Point = ();
+    type Point = [f32; 0];
     type Error = Infallible;
 
     fn records(&self) -> usize {
@@ -61,15 +61,17 @@ impl Gradients for Rows {
 
     fn pass(
         &mut self,
-        (): &(),
-        anchor: Option<&()>,
+        _: &[f32; 0],
+        anchor: Option<&[f32; 0]>,
         chosen: &[usize],
         weigh: Option<&Weigh<'_>>,
         _: u64,
-        sum: &mut Vec<f32>,
+        sums: &mut [Vec<f32>],
     ) -> Result<(), Infallible> {
-        sum.clear();
-        sum.resize(self.dimension, 0.0);
+        for sum in &mut *sums {
+            sum.clear();
+            sum.resize(self.dimension, 0.0);
+        }
         assert!(anchor.is_none(), "rows are the same everywhere");
         for row in chosen.iter().map(|&record| &self.rows[record]) {
             if row.is_empty() {
@@ -79,13 +81,15 @@ impl Gradients for Rows {
             if !norm.is_finite() {
                 continue;
             }
-            let mut record = Row { norm, weight: 1.0 };
+            let mut record = Row { norm, weights: [1.0; 2] };
             if let Some(weigh) = weigh {
-                record.weight = 0.0;
+                record.weights = [0.0; 2];
                 weigh(&mut record);
             }
-            for (sum, value) in sum.iter_mut().zip(row) {
-                *sum += record.weight * value;
+            for (sum, weight) in sums.iter_mut().zip(record.weights) {
+                for (sum, value) in sum.iter_mut().zip(row) {
+                    *sum += weight * value;
+                }
             }
         }
         Ok(())

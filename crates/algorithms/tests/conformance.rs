@@ -1,0 +1,211 @@
+//! Every algorithm of the registry keeps the rules of the house.
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+mod pull;
+
+use std::collections::BTreeMap;
+
+use pull::{
+    Pull, QUIET, Scratch, Training, budget, choice, crowd, cubic, least_multiplier, quiet, setting, setting_for, spring, terms,
+};
+use sordino_accounting::{NoiseMultiplier, Plan};
+use sordino_algorithms::{
+    Noise,
+    registry::{ALGORITHMS, Promise},
+};
+use sordino_optim::State;
+use sordino_privacy::{Account, Randomness, Vault};
+
+fn train(name: &str, records: Vec<[f32; 2]>, seed: u64) -> (pull::Point, State) {
+    let (choice, setting) = (choice(name), setting());
+    // The records may be fewer than the setting says; then batches are, too.
+    let setting = sordino_algorithms::Setting { records: records.len() as u64, ..setting };
+    let small = records.len() < 100;
+    let setting = if small { setting_for(records.len(), 0.05, 30) } else { setting };
+    let ledger = Scratch::new(&format!("{name}-{seed}-{}", records.len()));
+    let terms = terms(&choice, &setting);
+    let mut training =
+        Training::new(&choice, &setting, &terms, Pull::new(records, spring), Randomness::seeded(seed), &ledger);
+    while training.step() {}
+    let Training { vault, algorithm, point, .. } = training;
+    let account = vault.close().unwrap();
+    assert!(account.is_closed(), "{name} leaves steps of its plan");
+    assert_eq!(account.charged(), terms.steps(), "{name}: the ledger is the plan");
+    (point, algorithm.state())
+}
+
+#[test]
+fn every_algorithm_runs_its_plan_within_the_budget_and_moves_towards_the_records() {
+    for description in ALGORITHMS {
+        let name = description.name;
+        let (point, _) = train(name, crowd(), 5);
+        assert!(point.iter().all(|x| x.is_finite()), "{name}: {point:?}");
+        // Some are buried in noise at this budget.
+        let loud = ["noise-decay-zcdp", "noise-decay-tcdp", "dp-svrg", "dp-c4-published", "dp-c4-plus-published"];
+        if !loud.contains(&name) {
+            assert!(point[0] > 0.3 && point[1] < -0.2, "{name}: {point:?}");
+        }
+        let terms = terms(&choice(name), &setting());
+        match (description.promise, terms.guarantee()) {
+            (Promise::Sound, Some(guarantee)) => assert!(guarantee.epsilon <= budget().epsilon, "{name}"),
+            (Promise::AsPublished, Some(guarantee)) => {
+                assert!(guarantee.epsilon > budget().epsilon, "{name}: what is proved is not what is claimed");
+            }
+            (Promise::AsPublished | Promise::NotPrivate, None) => {}
+            (promise, guarantee) => panic!("{name}: {promise:?} {guarantee:?}"),
+        }
+    }
+}
+
+#[test]
+fn every_algorithm_survives_strange_records_and_repeats_under_a_seed() {
+    for description in ALGORITHMS {
+        let name = description.name;
+        let strange = vec![[f32::NAN, 0.0], [f32::INFINITY, 1.0], [1e30, -1e30], [0.0, 0.0]];
+        for records in [strange, vec![[1.0, 1.0]]] {
+            let first = train(name, records.clone(), 6);
+            // Without clipping there is nothing that a gradient of 1e30 cannot do.
+            let plain = name == "none" || name == "dice-published";
+            assert!(plain || first.0.iter().all(|x| x.is_finite()), "{name}: {:?}", first.0);
+            let again = train(name, records, 6);
+            assert!(plain || first == again, "{name}");
+        }
+    }
+}
+
+/// Two vaults in step, with the same coins and noise, at the same points and with the same public state: what is returned differs by
+/// what the removed record adds, which is at most the sensitivity that the noise was made for.
+#[test]
+fn removing_a_record_moves_every_release_by_at_most_its_sensitivity() {
+    for description in ALGORITHMS.into_iter().filter(|description| description.promise == Promise::Sound) {
+        let name = description.name;
+        let setting = setting_for(40, 0.4, 25);
+        let window = choice(r#"{"type":"dice","window":1}"#);
+        let choice = if name == "dice" { window } else { choice(name) };
+        let plan = choice.plan(&setting, Noise::Multiplier(NoiseMultiplier::new(1.0).unwrap())).unwrap();
+        let quiet = quiet(&plan, setting.records);
+        let mut most = 0.0_f64;
+        for removed in [0, 7, 39] {
+            let records = (0..40).map(|i| [0.4 * i as f32 - 9.0, 11.0 - 0.5 * i as f32]).collect();
+            let whole = Pull::new(records, cubic);
+            let mut lacking = whole.clone();
+            lacking.records[removed] = None;
+            let ledgers = [Scratch::new(&format!("{name}-whole-{removed}")), Scratch::new(&format!("{name}-lacking-{removed}"))];
+            let mut one = Training::new(&choice, &setting, &quiet, whole, Randomness::seeded(3), &ledgers[0]);
+            let mut other = Training::new(&choice, &setting, &quiet, lacking, Randomness::seeded(3), &ledgers[1]);
+            let mut before = 0.0;
+            loop {
+                other.algorithm.restore(&one.algorithm.state());
+                other.point = one.point;
+                let (Some(a), Some(b)) = (one.release(), other.release()) else { break };
+                let (Some(a), Some(b)) = (a, b) else { continue };
+                let moved = f64::from(a[0] - b[0]).hypot(f64::from(a[1] - b[1]));
+                // The quiet multiplier of the first release; in anchors' steps the sum was scaled and its noise is not told.
+                let allowed = match name {
+                    // Two sums, each with its own release.
+                    "dp-svrg" => 2.0,
+                    // Of at most C = 1, whatever the threshold; and a second step follows the first.
+                    "dp-c4" => 1.0,
+                    "dice" => {
+                        let kappa = (1.0_f64 + 81.0).sqrt();
+                        let block = f64::hypot(moved, before);
+                        before = moved;
+                        assert!(block <= kappa * 1.0001, "{name}: a block moved by {block}");
+                        kappa
+                    }
+                    _ => {
+                        let number = one.vault.position() - 1;
+                        let z = multiplier_of(&plan, number) * QUIET / least_multiplier(&plan);
+                        a.noise_std() / z
+                    }
+                };
+                assert!(moved <= allowed * 1.0001 + 1e-5, "{name}: moved by {moved}, allowed are {allowed}");
+                most = most.max(moved / allowed);
+                one.point = [one.point[0] - 0.01 * a[0], one.point[1] - 0.01 * a[1]];
+            }
+        }
+        assert!(most > 0.4, "{name}: the record was never felt: {most}");
+    }
+}
+
+/// The multiplier of the first release of a step.
+fn multiplier_of(plan: &Plan, number: u64) -> f64 {
+    let mut before = 0;
+    for entry in plan.entries() {
+        before += entry.steps().get();
+        if number < before {
+            return entry.releases()[0].get();
+        }
+    }
+    unreachable!("the plan has such a step")
+}
+
+#[test]
+fn a_state_is_taken_up_and_nonsense_is_not() {
+    for name in ["dc-sgd-p", "dc-sgd-e", "quantile", "dice-two-release", "dp-svrg", "dp-c4"] {
+        let (_, state) = train(name, crowd(), 5);
+        let setting = setting();
+        let mut algorithm = choice(name).begin::<Pull>(&setting).unwrap();
+        assert_ne!(state, algorithm.state(), "{name}");
+        algorithm.restore(&state);
+        // Points are taken up when there is one to copy their shape from.
+        let kept = algorithm.state();
+        assert_eq!(kept.numbers, state.numbers, "{name}");
+        assert!(kept.vectors.iter().all(|(key, vector)| state.vectors[key] == *vector), "{name}");
+        let nonsense = State {
+            numbers: BTreeMap::from([("clip".to_owned(), f64::NAN), ("range".to_owned(), -1.0)]),
+            vectors: BTreeMap::from([
+                ("error".to_owned(), vec![f32::NAN; 2]),
+                ("anchor".to_owned(), vec![1.0]),
+                ("anchor_gradient".to_owned(), vec![f32::INFINITY; 7]),
+            ]),
+        };
+        algorithm.restore(&nonsense);
+        let after = algorithm.state();
+        assert!(after.numbers.values().all(|value| value.is_finite() && *value > 0.0), "{name}: {after:?}");
+        assert!(after.vectors.values().flatten().all(|value| value.is_finite()), "{name}: {after:?}");
+    }
+}
+
+/// Killed after some steps and resumed from an older checkpoint: the rest of the plan is taken, no more, and the price is that of the
+/// whole plan.
+#[test]
+fn resumed_runs_go_on_with_their_plan_and_never_cost_less() {
+    for description in ALGORITHMS {
+        let name = description.name;
+        let (choice, setting) = (choice(name), setting());
+        let terms = terms(&choice, &setting);
+        let records = Pull::new(crowd(), spring);
+        for killed_after in [1, 2, 17] {
+            let ledger = Scratch::new(&format!("{name}-resumed-{killed_after}"));
+            let randomness = Randomness::from_os().unwrap();
+            let mut training = Training::new(&choice, &setting, &terms, records.clone(), randomness, &ledger);
+            let (checkpoint, point) = (training.algorithm.state(), training.point);
+            for _ in 0..killed_after {
+                assert!(training.step());
+            }
+            let rate = training.rate;
+            // Killed: nobody closes the vault.
+            drop(training);
+            let randomness = Randomness::from_os().unwrap();
+            let vault = Vault::resume(records.clone(), &terms, randomness, &ledger.0).unwrap();
+            assert_eq!(vault.position(), killed_after, "{name}");
+            let mut algorithm = choice.begin::<Pull>(&setting).unwrap();
+            algorithm.restore(&checkpoint);
+            let mut resumed = Training { vault, algorithm, point, rate };
+            let mut taken = 0;
+            while resumed.step() {
+                taken += 1;
+            }
+            assert_eq!(killed_after + taken, terms.steps(), "{name}");
+            assert!(resumed.point.iter().all(|x| x.is_finite()), "{name}: {:?}", resumed.point);
+            resumed.vault.close().unwrap();
+            let standing = Account::read(&ledger.0).unwrap().standing().unwrap();
+            match (standing, terms.guarantee()) {
+                (sordino_privacy::Standing::Private(now), Some(then)) => assert_eq!(now, *then, "{name}"),
+                (sordino_privacy::Standing::NotPrivate(_), None) => {}
+                (standing, _) => panic!("{name}: {standing:?}"),
+            }
+        }
+    }
+}
