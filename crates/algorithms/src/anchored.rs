@@ -31,7 +31,8 @@ enum Turn {
 }
 
 impl Anchoring {
-    /// From options, of which 0 means the default: sixteen batches, an anchor as often as the paper has it, `2 B / B_a`.
+    /// From options, of which 0 means the default: sixteen batches, an anchor as often as the paper has it, `2 B / B_a`, and the
+    /// routine that is regular and needs no extra step.
     pub(crate) fn new(
         batch: u64,
         probability: f64,
@@ -51,12 +52,12 @@ impl Anchoring {
             0.0 => (2.0 * setting.expected_batch_size / batch).clamp(1e-3, 1.0),
             given => given,
         };
-        Ok(Self { batch, probability, routine })
+        Ok(Self { batch, probability, routine: if routine > 0 { routine } else { 4 } })
     }
 
     pub(crate) fn check(probability: f64, routine: u8) -> Result<(), AlgorithmError> {
         require((0.0..=1.0).contains(&probability), "update_probability", "between 0 and 1 (0 for 2 B / B_a)", probability)?;
-        require((1..=4).contains(&routine), "routine", "1, 2, 3 or 4", f64::from(routine))
+        require((0..=4).contains(&routine), "routine", "1, 2, 3 or 4", f64::from(routine))
     }
 
     /// What the steps of the plan do, for so many steps of training. Public: coins of routines 1 and 3 are the same in every run.

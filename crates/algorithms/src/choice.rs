@@ -109,8 +109,8 @@ pub enum Choice {
         /// How likely the anchor moves; 0 for `2 B / B_a`.
         #[serde(default)]
         update_probability: f64,
-        /// How the anchor moves.
-        #[serde(default = "routine")]
+        /// How the anchor moves; 0 for 4.
+        #[serde(default)]
         routine: u8,
     },
     /// Coupled clipping with public thresholds, sound.
@@ -130,8 +130,8 @@ pub struct CoupledOptions {
     /// `C_1`: the threshold of differences, in units of what they follow.
     #[serde(default = "one")]
     pub difference_scale: f64,
-    /// `C_2`: the threshold of the anchor's gradients, in units of their mean's length.
-    #[serde(default = "one")]
+    /// `C_2`: the threshold of the anchor's gradients, in units of their mean's length; 0 for 20, or 1 as published.
+    #[serde(default)]
     pub anchor_scale: f64,
     /// Records of an anchor's batch; 0 for 16 batches.
     #[serde(default)]
@@ -139,15 +139,26 @@ pub struct CoupledOptions {
     /// How likely the anchor moves; 0 for `2 B / B_a`.
     #[serde(default)]
     pub update_probability: f64,
-    /// How the anchor moves.
-    #[serde(default = "routine")]
+    /// How the anchor moves; 0 for 4, or 1 as published.
+    #[serde(default)]
     pub routine: u8,
 }
 
 impl CoupledOptions {
+    /// With what is left open filled in: as printed, or as it does well.
+    fn resolved(self, published: bool) -> Self {
+        let (scale, routine) = if published { (1.0, 1) } else { (20.0, self.routine) };
+        Self {
+            anchor_scale: if self.anchor_scale > 0.0 { self.anchor_scale } else { scale },
+            routine: if self.routine > 0 { self.routine } else { routine },
+            ..self
+        }
+    }
+
     fn check(&self) -> Result<(), AlgorithmError> {
         for (what, scale) in [("difference_scale", self.difference_scale), ("anchor_scale", self.anchor_scale)] {
-            require((1e-6..=1e6).contains(&scale), what, "between 1e-6 and 1e6", scale)?;
+            let default = what == "anchor_scale" && scale == 0.0;
+            require(default || (1e-6..=1e6).contains(&scale), what, "between 1e-6 and 1e6", scale)?;
         }
         Anchoring::check(self.update_probability, self.routine)
     }
@@ -163,9 +174,6 @@ impl CoupledOptions {
 
 fn regulariser() -> f64 {
     0.01
-}
-fn routine() -> u8 {
-    1
 }
 fn one() -> f64 {
     1.0
@@ -264,6 +272,9 @@ impl Choice {
             Self::Dice { residual_clip, .. } | Self::DiceTwoRelease { residual_clip, .. } => {
                 clip.get() + residual_or_default(residual_clip, clip)
             }
+            // A difference and an anchor.
+            Self::DpSvrg { .. } | Self::DpC4(_) | Self::DpC4Published(_) | Self::DpC4PlusPublished(_) => 2.0 * clip.get(),
+            Self::DicePublished(_) => 2.0 * clip.get(),
             _ => clip.get(),
         }
     }
@@ -283,8 +294,9 @@ impl Choice {
             Self::DpSvrg { anchor_batch, update_probability, routine } => {
                 Anchoring::new(anchor_batch, update_probability, routine, setting).map(Some)
             }
-            Self::DpC4(options) | Self::DpC4Published(options) | Self::DpC4PlusPublished(options) => {
-                options.anchoring(setting).map(Some)
+            Self::DpC4(options) => options.resolved(false).anchoring(setting).map(Some),
+            Self::DpC4Published(options) | Self::DpC4PlusPublished(options) => {
+                options.resolved(true).anchoring(setting).map(Some)
             }
             _ => Ok(None),
         }
@@ -345,10 +357,12 @@ impl Choice {
                 Box::new(Anchored::new(setting, &anchoring, DpSvrg::new(setting, &anchoring)?))
             }
             Self::DpC4(options) => {
+                let options = options.resolved(false);
                 let anchoring = options.anchoring(setting)?;
                 Box::new(Anchored::new(setting, &anchoring, DpC4::new(setting, &anchoring, options.scales())))
             }
             Self::DpC4Published(options) | Self::DpC4PlusPublished(options) => {
+                let options = options.resolved(true);
                 let anchoring = options.anchoring(setting)?;
                 let plus = matches!(self, Self::DpC4PlusPublished(_));
                 let estimate = DpC4Published::new(setting, &anchoring, options.scales(), claim?, plus);

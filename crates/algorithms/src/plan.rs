@@ -5,7 +5,7 @@ use sordino_accounting::{
     calibrate::{self, Budget, Phase},
 };
 
-use crate::{AlgorithmError, Choice, dp_c4_published, dynamic::part};
+use crate::{AlgorithmError, Choice, anchored::Anchoring, dp_c4_published, dynamic::part};
 
 /// What an algorithm is told about a run, all of it public.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -71,11 +71,11 @@ impl Choice {
             )?])),
             Self::Dice { window, .. } => self.banded(setting, window, noise),
             Self::DicePublished(options) => options.plan(setting, claim?),
-            Self::DpC4Published(options) | Self::DpC4PlusPublished(options) => {
-                dp_c4_published::plan(setting, &options.anchoring(setting)?, claim?)
-            }
-            Self::DpC4(_) | Self::DpSvrg { .. } => self.anchored(setting, noise),
-            _ => self.stepwise(setting, noise),
+            _ => match self.anchoring(setting)? {
+                Some(anchoring) if self.unprotected().is_some() => dp_c4_published::plan(setting, &anchoring, claim?),
+                Some(anchoring) => self.anchored(setting, &anchoring, noise),
+                None => self.stepwise(setting, noise),
+            },
         }
     }
 
@@ -106,8 +106,7 @@ impl Choice {
     }
 
     /// Variance reduction: steps that look at anchors, and steps that look at differences.
-    fn anchored(&self, setting: &Setting, noise: Noise) -> Result<Plan, AlgorithmError> {
-        let Some(anchoring) = self.anchoring(setting)? else { return self.stepwise(setting, noise) };
+    fn anchored(&self, setting: &Setting, anchoring: &Anchoring, noise: Noise) -> Result<Plan, AlgorithmError> {
         let batch = setting.expected_batch_size;
         // Two releases with multiplier z each reveal as much as one with z / sqrt(2), and their noises add up.
         let releases: u8 = if matches!(self, Self::DpSvrg { .. }) { 2 } else { 1 };

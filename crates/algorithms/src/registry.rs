@@ -49,12 +49,12 @@ const fn option(name: &'static str, default: &'static str, meaning: &'static str
 const ANCHORS: [OptionText; 3] = [
     option("anchor_batch", "16 batches", "expected records of an anchor's batch"),
     option("update_probability", "2 B / anchor_batch", "how likely (routines 1, 3) or how often (2, 4) the anchor moves"),
-    option("routine", "1", "to the point before the step (1 by chance, 2 regularly) or after it (3 by chance, 4 regularly)"),
+    option("routine", "4; 1 as published", "to the point before the step (1 by chance, 2 regularly) or after it (3 by chance, 4 regularly)"),
 ];
 
 const COUPLED: [OptionText; 5] = [
     option("difference_scale", "1", "C_1: the threshold of differences, in units of what it follows"),
-    option("anchor_scale", "1", "C_2: the threshold at the anchor, in units of its mean gradient's length"),
+    option("anchor_scale", "20; 1 as published", "C_2: the threshold at the anchor, in units of its mean gradient's length"),
     ANCHORS[0],
     ANCHORS[1],
     ANCHORS[2],

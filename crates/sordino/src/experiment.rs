@@ -2,8 +2,8 @@
 
 use std::{collections::HashMap, fs, time::Duration};
 
-use sordino_accounting::Plan;
-use sordino_algorithms::{Choice, PLAIN, Setting};
+use sordino_accounting::{Accountant, Plan};
+use sordino_algorithms::{Choice, Setting};
 use sordino_data::Dataset;
 use sordino_privacy::Terms;
 use sordino_train::{Learning, Run, RunFolder};
@@ -14,7 +14,7 @@ use crate::{
     models::{Facts, Model},
     pace::Pace,
     problem::Problem,
-    protection::{algorithm, clip, priced, refuse_idle, sampling},
+    protection::{algorithm, asked, clip, refuse_idle, sampling, terms},
     run_files::RunFiles,
     settings::{Clipping, Settings},
     statement::rounded_up,
@@ -46,6 +46,7 @@ impl Experiment {
         let algorithm = algorithm(&mut settings)?;
         refuse_idle(&settings, &algorithm)?;
         let clip = clip(&mut settings, &algorithm)?;
+        let asked = asked(&mut settings, &algorithm)?;
         let learning = learning(&mut settings, &algorithm, clip)?;
         let (records, test, schema) = read(&mut settings)?;
         let facts = Facts::of(&records);
@@ -69,11 +70,10 @@ impl Experiment {
             layers: (settings.clipping == Some(Clipping::PerLayer)).then_some(network.layers().len()),
             dimension: network.layout().trainable().iter().map(ExactSizeIterator::len).sum(),
             noise_multiplier: None,
+            records: records.len() as u64,
+            claim: asked,
         };
-        let terms = match priced(&mut settings, &algorithm, &setting, known, records.len() as u64)? {
-            Some(terms) => terms,
-            None => Terms::unprotected(records.len() as u64, pace.rate(records.len())?, pace.steps, PLAIN),
-        };
+        let terms = terms(&mut settings, &algorithm, &setting, asked, known)?;
         setting.noise_multiplier =
             terms.plan().and_then(|plan| plan.entries().first()?.releases().first().copied());
         let seconds = *settings.checkpoint_seconds.get_or_insert(10.0);
@@ -142,11 +142,24 @@ impl Experiment {
         HashMap::from([("guarantee".to_owned(), guarantee), ("facts".to_owned(), facts)])
     }
 
-    fn not_private(&self) -> Option<&'static str> {
-        match self.settings.seed {
-            _ if !self.algorithm.is_private() => Some(PLAIN),
-            Some(_) => Some("noise and batches come from a fixed seed"),
+    /// What to know before it starts, if what is claimed of it is not what is proved.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let proved = match self.terms.guarantee() {
+            Some(guarantee) => format!("epsilon {} is proved", rounded_up(guarantee.epsilon.get())),
+            None => "nothing is proved".to_owned(),
+        };
+        let claimed = self.settings.epsilon.map(|epsilon| format!("epsilon {epsilon} is claimed, ")).unwrap_or_default();
+        match self.algorithm.sound_form() {
+            Some(sound) => Some(format!("as published: {claimed}{proved}; --algorithm {sound} is sound")),
+            None if self.settings.accountant == Some(Accountant::GdpClt) => {
+                Some(format!("noise by the central limit theorem: {claimed}{proved}; --accountant pld keeps to epsilon"))
+            }
             None => None,
         }
+    }
+
+    fn not_private(&self) -> Option<&'static str> {
+        let seeded = self.settings.seed.is_some().then_some("noise and batches come from a fixed seed");
+        self.algorithm.unprotected().or(seeded)
     }
 }

@@ -31,7 +31,7 @@ pub(crate) fn learning(
     })?;
     schedule.check()?;
     let learning_rate =
-        *settings.learning_rate.get_or_insert(default_rate(&optimizer, algorithm.is_private(), clip));
+        *settings.learning_rate.get_or_insert(default_rate(&optimizer, algorithm, clip));
     sordino_optim::Optimizer::check_learning_rate(learning_rate)?;
     if let Some(decay) = settings.average {
         sordino_optim::Average::new(decay)?;
@@ -41,8 +41,8 @@ pub(crate) fn learning(
 
 /// A step of length 4 if all gradients are clipped and agree; a tenth of that where momentum adds up ten of them. Optimizers that
 /// divide by the size of gradients do not care about thresholds.
-fn default_rate(optimizer: &OptimizerConfig, private: bool, clip: ClipNorm) -> f64 {
-    let step = if private { 4.0 / clip.get() } else { 1.0 };
+fn default_rate(optimizer: &OptimizerConfig, algorithm: &Choice, clip: ClipNorm) -> f64 {
+    let step = if algorithm.is_plain() { 1.0 } else { 4.0 / algorithm.reach(clip) };
     match optimizer {
         OptimizerConfig::Sgd { .. } => step,
         OptimizerConfig::Momentum { .. } | OptimizerConfig::Nesterov { .. } => step / 10.0,

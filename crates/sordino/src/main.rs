@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod budget_arguments;
+mod claim;
 mod commands;
 mod data_settings;
 mod experiment;
@@ -17,6 +18,7 @@ mod run_files;
 mod settings;
 mod statement;
 mod tagged;
+mod tuning;
 
 use std::{
     io::{self, Write},

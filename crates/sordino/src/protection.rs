@@ -1,10 +1,10 @@
 //! Settings of the protection: the algorithm, its threshold, its sampling, and the price of its plan.
 
 use sordino_accounting::{
-    Accountant, AccountingError, Cap, ClipNorm, Delta, Epsilon, Plan, Sampling, calibrate::Budget,
+    Accountant, AccountingError, Cap, ClipNorm, Delta, Epsilon, NoiseMultiplier, Plan, Sampling, calibrate::Budget,
 };
 use sordino_algorithms::{AlgorithmError, Choice, Noise, Setting, registry};
-use sordino_privacy::{ClipRule, PrivacyError, Terms};
+use sordino_privacy::{ClipRule, Terms};
 
 use crate::{
     pace::Pace,
@@ -59,7 +59,7 @@ pub(crate) fn clip(settings: &mut Settings, algorithm: &Choice) -> Result<ClipNo
         None => ClipNorm::new(default)?,
     };
     ClipRule::flat(clip)?;
-    if algorithm.is_private() {
+    if !algorithm.is_plain() {
         settings.max_grad_norm = Some(clip);
         settings.clipping.get_or_insert(Clipping::Flat);
     }
@@ -75,7 +75,7 @@ pub(crate) fn sampling(
 ) -> Result<Sampling, Problem> {
     let population = records as u64;
     let kind = settings.sampling.unwrap_or(SamplingName::Poisson);
-    if algorithm.is_private() {
+    if !algorithm.is_plain() {
         settings.sampling = Some(kind);
     }
     Ok(match (kind, settings.max_batch_size) {
@@ -97,49 +97,65 @@ pub(crate) fn sampling(
     })
 }
 
-/// The plan and its price, with the least noise that the budget allows or the noise that was asked for; none for plain training.
-pub(crate) fn priced(
-    settings: &mut Settings,
-    algorithm: &Choice,
-    setting: &Setting,
-    known: Option<&Plan>,
-    records: u64,
-) -> Result<Option<Terms>, Problem> {
-    if !algorithm.is_private() {
+/// The guarantee that was asked for. Where a paper's claim sets the noise it is the claim, otherwise the budget.
+pub(crate) fn asked(settings: &mut Settings, algorithm: &Choice) -> Result<Option<Budget>, Problem> {
+    if algorithm.is_plain() {
         return Ok(None);
-    }
-    let default = match algorithm {
-        Choice::NoiseDecayZcdp { .. } => Accountant::Zcdp,
-        Choice::NoiseDecayTcdp { .. } => Accountant::Tcdp,
-        _ if matches!(setting.sampling, Sampling::FixedSize { .. }) => Accountant::Rdp,
-        _ => Accountant::Pld,
-    };
-    let accountant = *settings.accountant.get_or_insert(default);
-    if !accountant.proves() {
-        return Err(PrivacyError::NoBound(accountant.name()).into());
     }
     let delta = match settings.delta {
         Some(delta) => delta,
         None => Delta::new(1e-5)?,
     };
     settings.delta = Some(delta);
-    let noise = match settings.noise_multiplier {
-        Some(noise) => Noise::Multiplier(noise),
-        None => {
-            let epsilon = match settings.epsilon {
-                Some(epsilon) => epsilon,
-                None => Epsilon::new(1.0)?,
-            };
-            settings.epsilon = Some(epsilon);
-            Noise::Budget(Budget { epsilon, delta }, accountant)
-        }
+    if settings.noise_multiplier.is_some() && settings.epsilon.is_none() {
+        return Ok(None);
+    }
+    let epsilon = match settings.epsilon {
+        Some(epsilon) => epsilon,
+        None => Epsilon::new(1.0)?,
+    };
+    settings.epsilon = Some(epsilon);
+    Ok(Some(Budget { epsilon, delta }))
+}
+
+/// The plan and its price, with the least noise that the budget allows, the noise that was asked for, or the noise that a paper claims
+/// to be enough.
+pub(crate) fn terms(
+    settings: &mut Settings,
+    algorithm: &Choice,
+    setting: &Setting,
+    asked: Option<Budget>,
+    known: Option<&Plan>,
+) -> Result<Terms, Problem> {
+    let accountant = match settings.accountant {
+        Some(accountant) => accountant,
+        None => algorithm.accountant(setting),
+    };
+    let noise = match (settings.noise_multiplier, asked) {
+        (Some(z), _) => Noise::Multiplier(z),
+        (None, Some(budget)) => Noise::Budget(budget, accountant),
+        // Plain training has none.
+        (None, None) => Noise::Multiplier(NoiseMultiplier::new(1.0)?),
     };
     let plan = match known {
-        Some(plan) => Some(plan.clone()),
+        Some(plan) => plan.clone(),
         None => algorithm.plan(setting, noise).map_err(|error| too_tight(error, settings.max_batch_size))?,
     };
-    let price = |plan| Terms::price(plan, records, delta, settings.epsilon, accountant);
-    Ok(plan.map(price).transpose()?)
+    if let Some(why) = algorithm.unprotected() {
+        return Ok(Terms::unprotected(plan, setting.records, why));
+    }
+    settings.accountant = Some(accountant);
+    let delta = match settings.delta {
+        Some(delta) => delta,
+        None => Delta::new(1e-5)?,
+    };
+    // What is claimed is no budget: it is shown beside what is proved.
+    let (budget, prover) = match accountant {
+        Accountant::GdpClt => (None, Accountant::Pld),
+        _ if algorithm.sound_form().is_some() => (None, accountant),
+        _ => (settings.epsilon, accountant),
+    };
+    Ok(Terms::price(plan, setting.records, delta, budget, prover)?)
 }
 
 /// Where no noise is enough and batches are cut, the cap is the likely reason.
@@ -157,28 +173,34 @@ fn too_tight(error: AlgorithmError, cap: Option<u64>) -> Problem {
     }
 }
 
-/// Refuses settings that plain training has no use for: whoever gives them expects them to count.
+/// Refuses settings that the algorithm has no use for: whoever gives them expects them to count.
 pub(crate) fn refuse_idle(settings: &Settings, algorithm: &Choice) -> Result<(), Problem> {
-    if algorithm.is_private() {
+    let noise = ("noise_multiplier", settings.noise_multiplier.is_some());
+    let accountant = ("accountant", settings.accountant.is_some());
+    let (idle, who, hint) = if algorithm.is_plain() {
+        let idle = vec![
+            ("epsilon", settings.epsilon.is_some()),
+            ("delta", settings.delta.is_some()),
+            noise,
+            ("max_grad_norm", settings.max_grad_norm.is_some()),
+            ("clipping", settings.clipping.is_some()),
+            accountant,
+            ("max_batch_size", settings.max_batch_size.is_some()),
+            ("sampling", settings.sampling.is_some()),
+        ];
+        let who = "plain training (--algorithm none) has no use for it";
+        (idle, who, "leave it out, or train privately with --algorithm dp-sgd")
+    } else if algorithm.unprotected().is_some() {
+        let who = "this algorithm's noise follows from the epsilon that its paper claims, and nobody prices it";
+        (vec![noise, accountant], who, "leave it out, or use --algorithm dp-c4")
+    } else if algorithm.sound_form().is_some() {
+        let who = "this algorithm's noise follows from the epsilon that its paper claims";
+        (vec![noise], who, "leave it out and give --epsilon, or use --algorithm dice")
+    } else {
         return Ok(());
-    }
-    let given = [
-        ("epsilon", settings.epsilon.is_some()),
-        ("delta", settings.delta.is_some()),
-        ("noise_multiplier", settings.noise_multiplier.is_some()),
-        ("max_grad_norm", settings.max_grad_norm.is_some()),
-        ("clipping", settings.clipping.is_some()),
-        ("accountant", settings.accountant.is_some()),
-        ("max_batch_size", settings.max_batch_size.is_some()),
-        ("sampling", settings.sampling.is_some()),
-    ];
-    match given.into_iter().find(|(_, given)| *given) {
+    };
+    match idle.into_iter().find(|(_, given)| *given) {
         None => Ok(()),
-        Some((name, _)) => Err(Problem::refused(
-            format!(
-                "{name} belongs to private algorithms; plain training (--algorithm none) has no use for it"
-            ),
-            "leave it out, or train privately with --algorithm dp-sgd",
-        )),
+        Some((name, _)) => Err(Problem::refused(format!("{name} belongs to other algorithms; {who}"), hint)),
     }
 }

@@ -8,6 +8,7 @@ use sordino_privacy::{Account, Standing};
 use sordino_train::Score;
 
 use crate::{
+    claim::Claim,
     problem::Problem,
     settings::Settings,
     statement::{grouped, json, noise, protects, rounded_up, rows, sampling, status},
@@ -31,6 +32,11 @@ struct ReportRecord<'a> {
     /// Test records are public; what is said about them is not noised.
     test_set_protected: bool,
     epsilon: Option<f64>,
+    /// Whether there is none because the algorithm has none, whatever its noise.
+    epsilon_infinite: bool,
+    /// What a paper or a theorem that is no bound says; not proved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    claimed_epsilon: Option<f64>,
     /// Of the steps paid for; a bound only if nothing that was released had a say in when the run stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
     epsilon_so_far: Option<f64>,
@@ -67,6 +73,8 @@ impl Report<'_> {
             test_mean_squared_error: self.score.and_then(|score| score.mean_squared_error),
             test_set_protected: false,
             epsilon: guarantee.map(|guarantee| guarantee.epsilon.get()),
+            epsilon_infinite: self.account.is_unprotected(),
+            claimed_epsilon: self.claim().map(|claim| claim.epsilon),
             epsilon_so_far: so_far,
             delta: guarantee.map(|guarantee| guarantee.delta.get()),
             steps: self.account.charged(),
@@ -139,7 +147,27 @@ impl Report<'_> {
             lines.push(("seconds", format!("{seconds:.1}")));
         }
         lines.push(("run", self.folder.display().to_string()));
-        Ok(format!("{headline}\n\n{}", rows(&lines)))
+        Ok(format!("{headline}\n\n{}{}", self.warning()?.unwrap_or_default(), rows(&lines)))
+    }
+
+    fn claim(&self) -> Option<Claim> {
+        Claim::of(self.settings, self.account)
+    }
+
+    /// What is claimed beside what is proved, if somebody claims something that is not.
+    pub(crate) fn warning(&self) -> Result<Option<String>, Problem> {
+        let Some(claim) = self.claim() else { return Ok(None) };
+        let proved = match self.account.standing()? {
+            Standing::Private(guarantee) => format!("epsilon {}", rounded_up(guarantee.epsilon.get())),
+            Standing::NotPrivate(_) => "nothing".to_owned(),
+        };
+        let lines = [
+            ("claimed", format!("epsilon {} at delta {:e}, by {}", claim.epsilon, claim.delta, claim.by)),
+            ("proved", proved),
+            ("why", claim.why),
+            ("instead", claim.instead),
+        ];
+        Ok(Some(format!("WARNING: what is claimed of this run is not what is proved.\n{}\n", rows(&lines))))
     }
 
     /// The least multiplier of the plan.

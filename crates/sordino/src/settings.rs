@@ -45,7 +45,8 @@ pub(crate) struct Settings {
     /// One of `sordino algorithms`, with settings: dynamic,mu_growth=3; none is plain training, NOT PRIVATE [default: dp-sgd]
     #[arg(long, value_name = "NAME[,K=V]", help_heading = "Privacy")]
     pub(crate) algorithm: Option<String>,
-    /// The epsilon not to exceed [default: 1, unless there is a noise multiplier]
+    /// The epsilon not to exceed; of algorithms as published, the epsilon that the paper claims [default: 1, unless there is a noise
+    /// multiplier]
     #[arg(long, value_name = "E", help_heading = "Privacy", allow_hyphen_values = true)]
     pub(crate) epsilon: Option<Epsilon>,
     /// The delta that goes with it [default: 1e-5]
@@ -66,7 +67,8 @@ pub(crate) struct Settings {
     /// Cut Poisson batches to this size, at a price in delta
     #[arg(long, value_name = "N", help_heading = "Privacy")]
     pub(crate) max_batch_size: Option<u64>,
-    /// Who prices the plan: pld, rdp, zcdp or tcdp [default: pld; rdp for fixed-size batches; the algorithm's own]
+    /// Who prices the plan: pld, rdp, zcdp, tcdp; gdp-clt sets the noise by a theorem that is no bound, and the report says what
+    /// that costs in truth [default: pld; rdp for fixed-size batches; the algorithm's own]
     #[arg(long, value_name = "NAME", help_heading = "Privacy")]
     pub(crate) accountant: Option<Accountant>,
     /// Passes over the data, in expectation [default: 50]
@@ -182,7 +184,7 @@ impl Settings {
         Self::parse(&text).map_err(|problem| Problem::refused(format!("{}: {problem}", path.display()), hint))
     }
 
-    fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         // With dashes replaced in keys alone; a message then shows the line as it will be read.
         let line = |line: &str| match line.split_once('=') {
             Some((key, value)) if !key.trim_start().starts_with('#') => {

@@ -196,6 +196,11 @@ impl Account {
         self.enter(event)
     }
 
+    /// Whether the terms promised nothing from the start.
+    pub fn is_unprotected(&self) -> bool {
+        matches!(self.head.terms.agreed, Agreed::Unprotected { .. })
+    }
+
     /// The terms of the run.
     pub(crate) fn terms(&self) -> &TermsText {
         &self.head.terms

@@ -14,27 +14,32 @@ use std::{
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use sordino_algorithms::registry::ALGORITHMS;
+use sordino_algorithms::registry::{ALGORITHMS, Promise};
 use sordino_privacy::Standing;
 use sordino_train::{Ending, RunFolder, write_whole};
 
 use crate::{
+    claim::Claim,
     experiment::Experiment,
     problem::Problem,
     settings::Settings,
     statement::{json, rounded_up},
+    tuning::Grid,
 };
 
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     settings: Settings,
-    /// Algorithms with their settings: dp-sgd,dynamic,mu_growth=3,quantile [default: all private ones]
+    /// Algorithms with their settings: dp-sgd,dynamic,mu_growth=3,quantile [default: all sound ones]
     #[arg(long, value_name = "NAME[,K=V],..", help_heading = "Comparison")]
     algorithms: Option<String>,
     /// Runs of each
     #[arg(long, value_name = "R", default_value_t = 10, help_heading = "Comparison")]
     repeats: usize,
+    /// Lists of settings to try for each algorithm; the best by test accuracy is shown
+    #[arg(long, value_name = "FILE", help_heading = "Comparison")]
+    tune: Option<PathBuf>,
     /// Write everything that was measured to a JSON file
     #[arg(long, value_name = "FILE", help_heading = "Comparison")]
     out: Option<PathBuf>,
@@ -43,10 +48,16 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// What was measured of one algorithm.
+/// What was measured of one algorithm with one choice of settings.
 #[derive(Debug, Serialize)]
 struct Row {
     algorithm: String,
+    /// What was chosen from the settings to try.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tuned: Option<String>,
+    /// Whether no other choice for this algorithm had a better mean.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    best: Option<bool>,
     /// Mean test accuracy.
     mean: f64,
     /// The standard deviation over runs; none for a single one.
@@ -56,6 +67,11 @@ struct Row {
     seconds: f64,
     /// The proved epsilon of each run; none if it is not private.
     epsilon: Option<f64>,
+    /// Whether there is none because the algorithm has none.
+    epsilon_infinite: bool,
+    /// What a paper claims.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    claimed_epsilon: Option<f64>,
     delta: Option<f64>,
     test_accuracies: Vec<f64>,
 }
@@ -72,35 +88,62 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     if names.is_empty() {
         return Err(Problem::refused("--algorithms names none", "`sordino algorithms` lists them"));
     }
-    let prepare = |name: &String| {
-        let settings = Settings { algorithm: Some(name.clone()), ..settings.clone() };
-        let mut experiment = Experiment::prepare(settings, None)?;
+    let grid = arguments.tune.as_deref().map(Grid::read).transpose()?;
+    if let Some(grid) = &grid {
+        grid.check(&names)?;
+    }
+    let tried = |name: &String| match &grid {
+        Some(grid) => grid.of(name, settings).map(|tried| {
+            tried.into_iter().map(|(words, settings)| (name.clone(), Some(words), settings)).collect()
+        }),
+        None => {
+            let settings = Settings { algorithm: Some(name.clone()), ..settings.clone() };
+            Ok(vec![(name.clone(), None, settings)])
+        }
+    };
+    let tried: Vec<(String, Option<String>, Settings)> =
+        names.iter().map(tried).collect::<Result<Vec<_>, Problem>>()?.into_iter().flatten().collect();
+    let prepare = |(_, _, settings): &(String, Option<String>, Settings)| {
+        let mut experiment = Experiment::prepare(settings.clone(), None)?;
         // The end alone counts.
         experiment.measure_every = u64::MAX;
         Ok::<_, Problem>(experiment)
     };
     // All of them are priced before one of them starts.
-    let experiments = names.iter().map(prepare).collect::<Result<Vec<_>, _>>()?;
+    let experiments = tried.iter().map(prepare).collect::<Result<Vec<_>, _>>()?;
     if experiments.iter().any(|experiment| experiment.test.is_none()) {
         return Err(Problem::refused("a comparison needs test records", "leave out --test-fraction 0"));
     }
     let endings = run_all(&experiments, *repeats)?;
-    let rows: Vec<Row> = names
+    let mut rows: Vec<Row> = tried
         .into_iter()
+        .zip(&experiments)
         .zip(endings)
-        .map(|(name, endings)| row(name, &endings))
+        .map(|(((name, words, _), experiment), endings)| row(name, words, &experiment.settings, &endings))
         .collect::<Result<_, _>>()?;
+    if grid.is_some() {
+        mark_best(&mut rows);
+    }
     if let Some(path) = &arguments.out {
         write_whole(path, json(&rows).as_bytes())?;
     }
     Ok(if arguments.json { json(&rows) } else { table(&rows, *repeats) })
 }
 
+/// Marks the best of each algorithm's rows.
+fn mark_best(rows: &mut [Row]) {
+    for place in 0..rows.len() {
+        let rivals = rows.iter().filter(|row| row.algorithm == rows[place].algorithm);
+        let most = rivals.map(|row| row.mean).fold(f64::NEG_INFINITY, f64::max);
+        rows[place].best = Some(rows[place].mean >= most);
+    }
+}
+
 /// The algorithms to compare, separated by commas. What has a `=` in it is a setting of the one before.
 fn chosen(text: Option<&str>) -> Vec<String> {
     let Some(text) = text else {
-        let private = ALGORITHMS.iter().map(|algorithm| algorithm.name).filter(|name| *name != "none");
-        return private.map(str::to_owned).collect();
+        let sound = ALGORITHMS.iter().filter(|algorithm| algorithm.promise == Promise::Sound);
+        return sound.map(|algorithm| algorithm.name.to_owned()).collect();
     };
     let mut names: Vec<String> = Vec::new();
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -167,7 +210,7 @@ fn scratch() -> Result<PathBuf, Problem> {
     Ok(folder)
 }
 
-fn row(algorithm: String, endings: &[Ending]) -> Result<Row, Problem> {
+fn row(algorithm: String, tuned: Option<String>, settings: &Settings, endings: &[Ending]) -> Result<Row, Problem> {
     let accuracy = |ending: &Ending| ending.score.and_then(|score| score.accuracy);
     let accuracies: Option<Vec<f64>> = endings.iter().map(accuracy).collect();
     let accuracies = accuracies.ok_or_else(|| {
@@ -185,11 +228,15 @@ fn row(algorithm: String, endings: &[Ending]) -> Result<Row, Problem> {
     };
     Ok(Row {
         algorithm,
+        tuned,
+        best: None,
         mean,
         standard_deviation: (accuracies.len() > 1).then(|| (squares / (count - 1.0)).sqrt()),
         worst: accuracies.iter().copied().fold(f64::INFINITY, f64::min),
         seconds: seconds[seconds.len() / 2],
         epsilon: guarantee.map(|guarantee| guarantee.epsilon.get()),
+        epsilon_infinite: endings[0].account.is_unprotected(),
+        claimed_epsilon: Claim::of(settings, &endings[0].account).map(|claim| claim.epsilon),
         delta: guarantee.map(|guarantee| guarantee.delta.get()),
         test_accuracies: accuracies,
     })
@@ -202,16 +249,32 @@ fn table(rows: &[Row], repeats: usize) -> String {
          {:<width$}    mean  spread   worst  seconds  epsilon\n",
         "algorithm"
     );
-    for row in rows {
+    for row in rows.iter().filter(|row| row.best != Some(false)) {
         let spread =
             row.standard_deviation.map_or("-".to_owned(), |deviation| format!("{:.2}", 100.0 * deviation));
-        let epsilon = row.epsilon.map_or("NOT PRIVATE".to_owned(), rounded_up);
+        let mut epsilon = match row.epsilon {
+            Some(epsilon) => rounded_up(epsilon),
+            None if row.epsilon_infinite => "infinite".to_owned(),
+            None => "NOT PRIVATE".to_owned(),
+        };
+        if let Some(claimed) = row.claimed_epsilon {
+            epsilon += &format!(" (claimed: {claimed})");
+        }
+        if let Some(tuned) = row.tuned.as_ref().filter(|tuned| !tuned.is_empty()) {
+            epsilon += &format!("  {tuned}");
+        }
         text += &format!(
             "  {:<width$}  {:>6.2}  {spread:>6}  {:>6.2}  {:>7.1}  {epsilon}\n",
             row.algorithm,
             100.0 * row.mean,
             100.0 * row.worst,
             row.seconds
+        );
+    }
+    if rows.iter().any(|row| row.best.is_some()) {
+        text += &format!(
+            "\nThe best of {} choices of settings, by their mean on the test set. No epsilon covers this choice.\n",
+            rows.len()
         );
     }
     text
@@ -227,7 +290,7 @@ mod tests {
             chosen(Some("dp-sgd,dynamic,mu_growth=3,clip_decay=1, quantile")),
             ["dp-sgd", "dynamic,mu_growth=3,clip_decay=1", "quantile"]
         );
-        assert_eq!(chosen(None).len(), ALGORITHMS.len() - 1);
+        assert_eq!(chosen(None).len(), ALGORITHMS.len() - 4);
         assert!(chosen(Some(" , ")).is_empty());
     }
 }

@@ -43,6 +43,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<String, Problem> {
     let (experiment, folder, resumed) = prepare(arguments)?;
     let settings = &experiment.settings;
     listen();
+    if let Some(warning) = experiment.warning() {
+        let _ = writeln!(io::stderr(), "warning: {warning}");
+    }
     let mut progress = Progress::new(&experiment.terms);
     let ending = experiment.run(&folder, |run| match resumed {
         false => run.begin(&STOP, &mut progress),

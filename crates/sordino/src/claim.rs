@@ -1,0 +1,52 @@
+//! What somebody else claims of a run, beside what is proved.
+
+use sordino_accounting::Accountant;
+use sordino_algorithms::registry::{ALGORITHMS, Promise};
+use sordino_privacy::Account;
+
+use crate::settings::Settings;
+
+/// An epsilon that is claimed and not proved.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Claim {
+    pub(crate) epsilon: f64,
+    pub(crate) delta: f64,
+    /// Who claims it.
+    pub(crate) by: String,
+    /// Why it does not hold.
+    pub(crate) why: String,
+    /// What to use instead.
+    pub(crate) instead: String,
+}
+
+impl Claim {
+    /// The claim that goes with a run: of an algorithm as published, or of the central limit theorem.
+    pub(crate) fn of(settings: &Settings, account: &Account) -> Option<Self> {
+        let delta = settings.delta?;
+        let name = settings.algorithm.as_deref()?.split(',').next()?;
+        let published = ALGORITHMS
+            .iter()
+            .find(|algorithm| algorithm.name == name && algorithm.promise == Promise::AsPublished);
+        if let Some(algorithm) = published {
+            let sound = if name.starts_with("dice") { "dice" } else { "dp-c4" };
+            return Some(Self {
+                epsilon: settings.epsilon?.get(),
+                delta: delta.get(),
+                by: algorithm.reference.to_owned(),
+                why: algorithm.verdict.to_owned(),
+                instead: format!("--algorithm {sound}, whose epsilon is proved"),
+            });
+        }
+        if settings.accountant? != Accountant::GdpClt {
+            return None;
+        }
+        let claimed = Accountant::GdpClt.price(account.plan()?, delta).ok()?;
+        Some(Self {
+            epsilon: claimed.epsilon.get(),
+            delta: delta.get(),
+            by: "the central limit theorem of Gaussian differential privacy".to_owned(),
+            why: "it holds in the limit of infinitely many steps, and usually reports too little before".to_owned(),
+            instead: "--accountant pld, whose epsilon is proved".to_owned(),
+        })
+    }
+}

@@ -1,0 +1,127 @@
+//! Settings to try: lists of values in a TOML file, for all algorithms or for one.
+
+use std::{fs, path::Path};
+
+use toml::{Table, Value};
+
+use crate::{problem::Problem, settings::Settings};
+
+/// A grid of settings.
+///
+/// ```toml
+/// learning_rate = [10, 20, 40]
+/// [dp-c4]
+/// max_grad_norm = [0.5, 1]
+/// algorithm = ["dp-c4,routine=1", "dp-c4,routine=4"]
+/// ```
+pub(crate) struct Grid(Table);
+
+/// The most combinations for one algorithm.
+const MOST: usize = 1000;
+
+const HINT: &str = "a file for --tune has lists of settings, such as learning_rate = [10, 20, 40], and tables of them under the names \
+                    of algorithms, such as [dp-c4]";
+
+impl Grid {
+    pub(crate) fn read(path: &Path) -> Result<Self, Problem> {
+        let wrong = |problem: String| Problem::refused(format!("{}: {problem}", path.display()), HINT);
+        let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+        let table: Table = toml::from_str(&text).map_err(|error| wrong(error.to_string().trim_end().to_owned()))?;
+        Ok(Self(table))
+    }
+
+    /// Refuses tables of algorithms that are not compared.
+    pub(crate) fn check(&self, names: &[String]) -> Result<(), Problem> {
+        let known = |name: &str| names.iter().any(|other| base(other) == name);
+        let stray = self.0.iter().find(|(key, value)| value.is_table() && !known(key));
+        match stray {
+            None => Ok(()),
+            Some((key, _)) => Err(Problem::refused(format!("[{key}] is not among the algorithms that are compared"), HINT)),
+        }
+    }
+
+    /// All combinations for an algorithm: what was chosen, in words, and the settings that follow.
+    pub(crate) fn of(&self, algorithm: &str, given: &Settings) -> Result<Vec<(String, Settings)>, Problem> {
+        let mut lists: Table = self.0.iter().filter(|(_, value)| !value.is_table()).map(own).collect();
+        if let Some(Value::Table(table)) = self.0.get(base(algorithm)) {
+            lists.extend(table.iter().map(own));
+        }
+        let mut choices = vec![Table::new()];
+        for (key, list) in lists {
+            let Value::Array(values) = list else {
+                return Err(Problem::refused(format!("{key} is not a list of values to try"), HINT));
+            };
+            let with = |choice: &Table, value: &Value| {
+                let mut choice = choice.clone();
+                choice.insert(key.replace('-', "_"), value.clone());
+                choice
+            };
+            choices = choices.iter().flat_map(|choice| values.iter().map(move |value| with(choice, value))).collect();
+            if choices.is_empty() || choices.len() > MOST {
+                let count = choices.len();
+                return Err(Problem::refused(
+                    format!("{algorithm} has {count} combinations to try; permitted are 1 to {MOST}"),
+                    HINT,
+                ));
+            }
+        }
+        let settings = |choice: Table| {
+            let words = choice.iter().map(|(key, value)| format!("{key}={}", plain(value))).collect::<Vec<_>>().join(" ");
+            let text = toml::to_string(&choice).expect("a table of values is TOML");
+            let tried = Settings::parse(&text).map_err(|problem| Problem::refused(problem, HINT))?;
+            let named = Settings { algorithm: Some(algorithm.to_owned()), ..Settings::default() };
+            Ok((words, tried.or(named).or(given.clone())))
+        };
+        choices.into_iter().map(settings).collect()
+    }
+}
+
+/// The name of an algorithm without its options.
+pub(crate) fn base(algorithm: &str) -> &str {
+    algorithm.split(',').next().unwrap_or(algorithm)
+}
+
+fn own((key, value): (&String, &Value)) -> (String, Value) {
+    (key.clone(), value.clone())
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grid(text: &str) -> Grid {
+        Grid(toml::from_str(text).unwrap())
+    }
+
+    #[test]
+    fn all_combinations_are_tried_and_tables_go_first() {
+        let grid = grid("learning_rate = [1, 2]\nbatch-size = [32]\n[dp-c4]\nlearning_rate = [3, 4, 5]\n");
+        let given = Settings { batch_size: Some(64), epochs: Some(3.0), ..Settings::default() };
+        let tried = |name: &str| grid.of(name, &given).unwrap();
+        assert_eq!(tried("dp-sgd").len(), 2);
+        let coupled = tried("dp-c4,routine=4");
+        let rates: Vec<Option<f64>> = coupled.iter().map(|(_, settings)| settings.learning_rate).collect();
+        assert_eq!(rates, [Some(3.0), Some(4.0), Some(5.0)]);
+        let (words, settings) = &coupled[0];
+        assert_eq!(words, "batch_size=32 learning_rate=3");
+        assert_eq!((settings.batch_size, settings.epochs), (Some(32), Some(3.0)));
+        assert_eq!(settings.algorithm.as_deref(), Some("dp-c4,routine=4"));
+    }
+
+    #[test]
+    fn wrong_grids_are_refused() {
+        let given = Settings::default();
+        for text in ["learning_rate = 3", "learning_rate = []", "colour = [\"blue\"]", "learning_rate = [\"x\"]"] {
+            assert!(grid(text).of("dp-sgd", &given).is_err(), "{text}");
+        }
+        assert!(grid("[dp-c4]\nlearning_rate = [1]").check(&["dp-sgd".to_owned()]).is_err());
+        assert!(grid("[dp-sgd]\nlearning_rate = [1]").check(&["dp-sgd".to_owned()]).is_ok());
+    }
+}
