@@ -9,9 +9,9 @@ use rand_chacha::{
     ChaCha8Rng,
     rand_core::{Rng, SeedableRng},
 };
-use sordino_accounting::{Accountant, ClipNorm, Delta, Entry, NoiseMultiplier, Plan, Steps};
+use sordino_accounting::{Accountant, ClipNorm, Delta, Entry, NoiseMultiplier, Plan, Sampling, Steps};
 use sordino_nn::{Description, Engine, Inputs, Layer, Loss, Network, Params, Records, Shape, Targets};
-use sordino_privacy::{ClipRule, Randomness, Terms, Vault};
+use sordino_privacy::{ClipRule, PrivacyError, Randomness, Terms, Vault};
 use sordino_train::NetworkGradients;
 
 /// So little noise that a release shows the sum beneath, to a few parts in ten thousand of the bound.
@@ -85,25 +85,25 @@ fn sum(
     workers: usize,
     (inputs, classes): (&[f32], &[u32]),
     (params, anchor): (&Params, Option<&Params>),
-    rule: &ClipRule,
+    (rule, residual): (&ClipRule, &ClipRule),
     ledger: &Path,
-) -> Vec<f32> {
+) -> [Vec<f32>; 2] {
     let engine =
         Engine::with_workers(Network::new(description).unwrap(), Loss::cross_entropy(), workers).unwrap();
     let records = engine.records(Inputs::Dense(inputs), Targets::Classes(classes)).unwrap();
-    released(engine, records, (params, anchor), rule, ledger)
+    released(engine, records, (params, anchor), (rule, residual), ledger)
 }
 
-/// What the vault releases of all records in one step.
+/// What the vault releases of all records in one step: the sum that the rule bounds, and that of what it leaves.
 fn released(
     engine: Engine,
     records: Records<'_>,
     (params, anchor): (&Params, Option<&Params>),
-    rule: &ClipRule,
+    (rule, residual): (&ClipRule, &ClipRule),
     ledger: &Path,
-) -> Vec<f32> {
-    let plan =
-        Plan::new(vec![Entry::everybody(NoiseMultiplier::new(HARDLY_ANY).unwrap(), Steps::new(1).unwrap())]);
+) -> [Vec<f32>; 2] {
+    let twice = vec![NoiseMultiplier::new(HARDLY_ANY).unwrap(); 2];
+    let plan = Plan::new(vec![Entry::new(Sampling::Everybody, twice, Steps::new(1).unwrap()).unwrap()]);
     let count = records.len() as u64;
     let terms = Terms::price(plan, count, Delta::new(1e-5).unwrap(), None, Accountant::Rdp).unwrap();
     let _ = std::fs::remove_file(ledger);
@@ -111,13 +111,14 @@ fn released(
     let mut vault = Vault::seal(gradients, &terms, Randomness::seeded(1), ledger).unwrap();
     let release = vault.round(|round| {
         let gradients = round.gradients(params);
-        let sum = match anchor {
-            Some(anchor) => gradients.minus(anchor).clipped_sum(rule)?,
-            None => gradients.clipped_sum(rule)?,
+        let gradients = match anchor {
+            Some(anchor) => gradients.minus(anchor),
+            None => gradients,
         };
-        round.release(sum)
+        let (sum, left) = gradients.clipped_and_residual_sums(rule, residual)?;
+        Ok::<_, PrivacyError>([round.release(sum)?.into_inner(), round.release(left)?.into_inner()])
     });
-    release.unwrap().unwrap().unwrap().into_inner()
+    release.unwrap().unwrap().unwrap()
 }
 
 fn distance(a: &[f32], b: &[f32]) -> f64 {
@@ -140,17 +141,20 @@ fn check(seed: u64, ledger: &Path) -> bool {
     let blow_up = roll.between(0.1, 4.0) as f32;
     params.values_mut().iter_mut().for_each(|value| *value *= blow_up);
     let rule = roll.rule(network.layers().len());
+    let residual = roll.rule(network.layers().len());
+    let rules = (&rule, &residual);
     let workers = 1 + roll.below(3);
     // Half of the time, differences to the gradients at another point.
     let mut there = params.clone();
     there.values_mut().iter_mut().for_each(|value| *value += roll.between(-0.1, 0.1) as f32);
     let points = (&params, (roll.below(2) == 0).then_some(&there));
-    let with = sum(&description, workers, (&inputs, &classes), points, &rule, ledger);
+    let with = sum(&description, workers, (&inputs, &classes), points, rules, ledger);
     let rest = (&inputs[..width * (count - 1)], &classes[..count - 1]);
-    let without = sum(&description, workers, rest, points, &rule, ledger);
-    assert!(with.iter().all(|value| value.is_finite()));
-    let moved = distance(&with, &without);
+    let without = sum(&description, workers, rest, points, rules, ledger);
+    assert!(with.iter().flatten().all(|value| value.is_finite()));
+    let [moved, left] = [0, 1].map(|sum| distance(&with[sum], &without[sum]));
     assert!(moved <= rule.sensitivity(), "{moved} beyond {rule:?} for seed {seed}");
+    assert!(left <= residual.sensitivity(), "{left} beyond {residual:?}, left by {rule:?}, for seed {seed}");
     // Whether the record was large enough to be clipped, so that the bound was put to the test.
     moved > 0.99 * rule.sensitivity()
 }
@@ -198,7 +202,8 @@ fn rounding_over_a_large_batch_does_not_multiply_what_one_record_adds() {
         let values = Targets::Values { values: targets, width: 1 };
         let records = engine.records(Inputs::Dense(&inputs), values).unwrap();
         let rule = ClipRule::flat(ClipNorm::new(BOUND).unwrap()).unwrap();
-        released(engine, records, (&params, None), &rule, &ledger)
+        let [sum, _] = released(engine, records, (&params, None), (&rule, &rule), &ledger);
+        sum
     };
     let without = sum(&targets);
     targets[canary] = -0.25;

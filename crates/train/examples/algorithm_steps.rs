@@ -1,0 +1,148 @@
+//! Times a step of every algorithm for `bench/algorithms.py`: `algorithm_steps ROUNDS SECONDS` prints one JSON object for each round,
+//! with microseconds for each record gradient that was evaluated, by algorithm.
+//!
+//! In every round all algorithms take turns on the MNIST network, from sampling to the optimizer.
+#![expect(clippy::unwrap_used, reason = "a benchmark stops at the first surprise")]
+
+use std::{
+    cell::Cell,
+    collections::BTreeMap,
+    ops::Range,
+    rc::Rc,
+    time::{Duration, Instant},
+};
+
+use sordino_accounting::{ClipNorm, Delta, Epsilon, Sampling, SamplingRate, Steps, calibrate::Budget};
+use sordino_algorithms::{Algorithm, Choice, Noise, Setting, registry::ALGORITHMS};
+use sordino_nn::{Engine, Inputs, Loss, NetworkError, Params, Targets, models};
+use sordino_optim::{Optimizer, OptimizerConfig};
+use sordino_privacy::{Gradients, Randomness, Terms, Vault, Weigh};
+use sordino_train::NetworkGradients;
+
+const RECORDS: usize = 60_000;
+const BATCH: usize = 256;
+const STEPS: u64 = 20_000;
+
+/// Counts the gradients that are evaluated: two for each record of a difference.
+struct Counting<'a> {
+    gradients: NetworkGradients<'a>,
+    evaluated: Rc<Cell<usize>>,
+}
+
+impl Gradients for Counting<'_> {
+    type Point = Params;
+    type Error = NetworkError;
+
+    fn records(&self) -> usize {
+        self.gradients.records()
+    }
+
+    fn dimension(&self) -> usize {
+        self.gradients.dimension()
+    }
+
+    fn trainable(&self) -> Vec<Range<usize>> {
+        self.gradients.trainable()
+    }
+
+    fn layers(&self) -> usize {
+        self.gradients.layers()
+    }
+
+    fn pass(
+        &mut self,
+        at: &Params,
+        anchor: Option<&Params>,
+        chosen: &[usize],
+        weigh: Option<&Weigh<'_>>,
+        seed: u64,
+        sums: &mut [Vec<f32>],
+    ) -> Result<(), NetworkError> {
+        let points = if anchor.is_some() { 2 } else { 1 };
+        self.evaluated.set(self.evaluated.get() + points * chosen.len());
+        self.gradients.pass(at, anchor, chosen, weigh, seed, sums)
+    }
+}
+
+/// An algorithm in the middle of a run.
+struct Contender<'a> {
+    name: &'static str,
+    vault: Vault<Counting<'a>>,
+    algorithm: Box<dyn Algorithm<Counting<'a>>>,
+    optimizer: Optimizer,
+    params: Params,
+    evaluated: Rc<Cell<usize>>,
+}
+
+impl Contender<'_> {
+    fn step(&mut self) {
+        let (number, params) = (self.vault.position(), &self.params);
+        let algorithm = &mut self.algorithm;
+        let step = self.vault.round(|round| algorithm.step(round, params, number));
+        if let Some(release) = step.unwrap().unwrap().unwrap() {
+            let mean = release.scaled(1.0 / BATCH as f32);
+            self.vault.reuse(self.optimizer.step(mean, 0.01, self.params.values_mut()));
+        }
+    }
+
+    /// Microseconds for each gradient, over this long.
+    fn time(&mut self, seconds: f64) -> f64 {
+        let (begun, before) = (Instant::now(), self.evaluated.get());
+        while begun.elapsed() < Duration::from_secs_f64(seconds) {
+            self.step();
+        }
+        1e6 * begun.elapsed().as_secs_f64() / (self.evaluated.get() - before) as f64
+    }
+}
+
+fn setting(params: &Params) -> Setting {
+    let rate = SamplingRate::new(BATCH as f64 / RECORDS as f64).unwrap();
+    Setting {
+        sampling: Sampling::Poisson { rate, cap: None },
+        steps: Steps::new(STEPS).unwrap(),
+        expected_batch_size: BATCH as f64,
+        clip: ClipNorm::new(0.1).unwrap(),
+        layers: None,
+        dimension: params.values().len(),
+        noise_multiplier: None,
+        records: RECORDS as u64,
+        claim: Some(Budget { epsilon: Epsilon::new(5.0).unwrap(), delta: Delta::new(1e-5).unwrap() }),
+    }
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [rounds, seconds] = &arguments[..] else { panic!("algorithm_steps ROUNDS SECONDS") };
+    let (rounds, seconds): (u32, f64) = (rounds.parse().unwrap(), seconds.parse().unwrap());
+    let pixels: Vec<f32> = (0..RECORDS * 784).map(|i| (i % 251) as f32 / 251.0).collect();
+    let digits: Vec<u32> = (0..RECORDS as u32).map(|i| i % 10).collect();
+    let contender = |name: &'static str| {
+        let engine = Engine::new(models::mnist_cnn().unwrap(), Loss::cross_entropy()).unwrap();
+        let params = engine.network().init(1);
+        let records = engine.records(Inputs::Dense(&pixels), Targets::Classes(&digits)).unwrap();
+        let evaluated = Rc::new(Cell::new(0));
+        let gradients = Counting { gradients: NetworkGradients::new(engine, records), evaluated: evaluated.clone() };
+        let choice: Choice = serde_json::from_value(serde_json::json!({ "type": name })).unwrap();
+        let setting = setting(&params);
+        let noise = Noise::Budget(setting.claim.unwrap(), choice.accountant(&setting));
+        let plan = choice.plan(&setting, noise).unwrap();
+        // Nothing is learned here, so nothing needs a price.
+        let terms = Terms::unprotected(plan, RECORDS as u64, "a benchmark");
+        let ledger = std::env::current_dir().unwrap().join(format!("target/algorithm-steps-{name}"));
+        let _ = std::fs::remove_file(&ledger);
+        let mut vault = Vault::seal(gradients, &terms, Randomness::from_os().unwrap(), &ledger).unwrap();
+        vault.charge_by(1 << 12);
+        let algorithm = choice.begin(&setting).unwrap();
+        let (trainable, length) = (params.layout().trainable(), params.layout().len());
+        let optimizer = Optimizer::new(&OptimizerConfig::named("sgd").unwrap(), trainable, length).unwrap();
+        Contender { name, vault, algorithm, optimizer, params, evaluated }
+    };
+    let mut contenders: Vec<Contender<'_>> = ALGORITHMS.iter().map(|algorithm| contender(algorithm.name)).collect();
+    // Windows and anchors fill up before anybody looks at the clock.
+    contenders.iter_mut().for_each(|contender| drop(contender.time(seconds)));
+    for _ in 0..rounds {
+        let times: BTreeMap<&str, f64> =
+            contenders.iter_mut().map(|contender| (contender.name, contender.time(seconds))).collect();
+        println!("{}", serde_json::to_string(&times).unwrap());
+    }
+}
