@@ -31,10 +31,14 @@ pub fn mu(plan: &Plan) -> Result<Mu, AccountingError> {
         total += steps
             * match entry.sampling() {
                 Sampling::Remembered { .. } => return Err(AccountingError::remembered(NAME, entry)),
-                Sampling::Poisson { rate, cap: None } | Sampling::Grouped { rate, .. } if rate.get() < 1.0 => {
+                Sampling::Poisson { rate, cap: None } | Sampling::Grouped { rate, .. }
+                    if rate.get() < 1.0 =>
+                {
                     rate.get().powi(2) * (mu * mu).exp_m1()
                 }
-                Sampling::Poisson { cap: None, .. } | Sampling::Grouped { .. } | Sampling::Everybody => mu * mu,
+                Sampling::Poisson { cap: None, .. } | Sampling::Grouped { .. } | Sampling::Everybody => {
+                    mu * mu
+                }
                 Sampling::Poisson { .. } | Sampling::FixedSize { .. } => {
                     return Err(AccountingError::Unsupported {
                         accountant: NAME,

@@ -41,7 +41,8 @@ impl Anchoring {
     ) -> Result<Self, AlgorithmError> {
         #[expect(clippy::cast_precision_loss, reason = "counts of records")]
         let (batch, records) = (batch as f64, setting.records as f64);
-        let batch = if batch > 0.0 { batch } else { (16.0 * setting.expected_batch_size).max(1.0).min(records) };
+        let batch =
+            if batch > 0.0 { batch } else { (16.0 * setting.expected_batch_size).max(1.0).min(records) };
         require(
             batch >= 1.0 && batch <= records,
             "anchor_batch",
@@ -56,14 +57,23 @@ impl Anchoring {
     }
 
     pub(crate) fn check(probability: f64, routine: u8) -> Result<(), AlgorithmError> {
-        require((0.0..=1.0).contains(&probability), "update_probability", "between 0 and 1 (0 for 2 B / B_a)", probability)?;
+        require(
+            (0.0..=1.0).contains(&probability),
+            "update_probability",
+            "between 0 and 1 (0 for 2 B / B_a)",
+            probability,
+        )?;
         require((0..=4).contains(&routine), "routine", "1, 2, 3 or 4", f64::from(routine))
     }
 
     /// What the steps of the plan do, for so many steps of training. Public: coins of routines 1 and 3 are the same in every run.
     fn turns(&self, steps: Steps) -> Vec<Turn> {
         let mut turns = vec![Turn::Here];
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at least 1, at most 1e9")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "at least 1, at most 1e9"
+        )]
         let period = (1.0 / self.probability.max(1e-9)).round().max(1.0) as u64;
         let to_newest = self.routine >= 3;
         for step in 0..steps.get() - 1 {
@@ -258,7 +268,16 @@ pub(crate) fn kept(vector: &[f32], numbers: &[(&str, f64)]) -> State {
 
 /// The kept vector of a state, if it is one.
 pub(crate) fn taken(state: &State) -> Option<Vec<f32>> {
-    state.vectors.get("anchor_gradient").filter(|vector| vector.iter().all(|value| value.is_finite())).cloned()
+    state
+        .vectors
+        .get("anchor_gradient")
+        .filter(|vector| vector.iter().all(|value| value.is_finite()))
+        .cloned()
+}
+
+/// A standard deviation of a state; 0 if it is none.
+pub(crate) fn noise_of(state: &State, name: &str) -> f64 {
+    state.numbers.get(name).copied().filter(|noise| noise.is_finite() && *noise >= 0.0).unwrap_or(0.0)
 }
 
 #[cfg(test)]
@@ -277,14 +296,20 @@ mod tests {
         // Steps with number 1 and 5 move the anchor of the step after them.
         assert_eq!(
             turns(2),
-            [Here, Difference, Before, Difference, Difference, Difference, Difference, Before, Difference, Difference]
+            [
+                Here, Difference, Before, Difference, Difference, Difference, Difference, Before, Difference,
+                Difference
+            ]
         );
         assert_eq!(turns(4), [Here, Difference, Here, Difference, Difference, Difference, Here, Difference]);
         for (routine, share) in [(1, 1.25), (3, 1.0)] {
             let turns = anchoring(routine).turns(Steps::new(20_000).unwrap());
             let anchors = turns.iter().filter(|turn| **turn != Difference).count() as f64;
             // Fixed coins; 5 standard deviations.
-            assert!((anchors / 20_000.0 - 0.25).abs() < 5.0 * (0.25 * 0.75 / 20_000.0_f64).sqrt(), "{anchors}");
+            assert!(
+                (anchors / 20_000.0 - 0.25).abs() < 5.0 * (0.25 * 0.75 / 20_000.0_f64).sqrt(),
+                "{anchors}"
+            );
             assert!((turns.len() as f64 / 20_000.0 - share).abs() < 0.02);
         }
     }
@@ -295,7 +320,8 @@ mod tests {
             let z = |value| NoiseMultiplier::new(value).unwrap();
             let plan = anchoring(routine).plan(&setting(), &[z(1.0), z(1.0)], z(3.0)).unwrap();
             let (_, anchors, differences) = anchoring(routine).phases(&setting()).unwrap();
-            let of = |count: usize| plan.entries().iter().filter(move |entry| entry.releases().len() == count);
+            let of =
+                |count: usize| plan.entries().iter().filter(move |entry| entry.releases().len() == count);
             assert_eq!(of(1).map(|entry| entry.steps().get()).sum::<u64>(), anchors);
             assert_eq!(of(2).map(|entry| entry.steps().get()).sum::<u64>(), differences);
             // As many steps of training as were asked for: differences, and anchors that stand for themselves.

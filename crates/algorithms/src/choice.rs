@@ -156,7 +156,9 @@ impl CoupledOptions {
     }
 
     fn check(&self) -> Result<(), AlgorithmError> {
-        for (what, scale) in [("difference_scale", self.difference_scale), ("anchor_scale", self.anchor_scale)] {
+        for (what, scale) in
+            [("difference_scale", self.difference_scale), ("anchor_scale", self.anchor_scale)]
+        {
             let default = what == "anchor_scale" && scale == 0.0;
             require(default || (1e-6..=1e6).contains(&scale), what, "between 1e-6 and 1e6", scale)?;
         }
@@ -219,7 +221,9 @@ impl Choice {
                 clip("feedback_clip", feedback_clip)
             }
             Self::DpSvrg { update_probability, routine, .. } => Anchoring::check(update_probability, routine),
-            Self::DpC4(options) | Self::DpC4Published(options) | Self::DpC4PlusPublished(options) => options.check(),
+            Self::DpC4(options) | Self::DpC4Published(options) | Self::DpC4PlusPublished(options) => {
+                options.check()
+            }
             Self::DpNsgd { regulariser } => {
                 require((0.0..=1e6).contains(&regulariser), "regulariser", "between 0 and 1e6", regulariser)
             }
@@ -273,7 +277,9 @@ impl Choice {
                 clip.get() + residual_or_default(residual_clip, clip)
             }
             // A difference and an anchor.
-            Self::DpSvrg { .. } | Self::DpC4(_) | Self::DpC4Published(_) | Self::DpC4PlusPublished(_) => 2.0 * clip.get(),
+            Self::DpSvrg { .. } | Self::DpC4(_) | Self::DpC4Published(_) | Self::DpC4PlusPublished(_) => {
+                2.0 * clip.get()
+            }
             Self::DicePublished(_) => 2.0 * clip.get(),
             _ => clip.get(),
         }
@@ -312,8 +318,12 @@ impl Choice {
     pub(crate) fn check_thresholds(&self, setting: &Setting) -> Result<(), AlgorithmError> {
         let mut thresholds = vec![setting.clip.get()];
         match self {
-            Self::Dynamic(options) => thresholds.extend(options.clip_range().map(|factor| setting.clip.get() * factor)),
-            Self::Dice { .. } | Self::DiceTwoRelease { .. } => thresholds.push(self.residual_clip(setting)?.get()),
+            Self::Dynamic(options) => {
+                thresholds.extend(options.clip_range().map(|factor| setting.clip.get() * factor))
+            }
+            Self::Dice { .. } | Self::DiceTwoRelease { .. } => {
+                thresholds.push(self.residual_clip(setting)?.get())
+            }
             Self::DicePublished(options) => drop(options.rules(setting)?),
             // As far down as its thresholds go.
             Self::DpC4(_) => thresholds.push(1e-3 * setting.clip.get()),

@@ -137,7 +137,8 @@ impl<G: Gradients> Algorithm<G> for DcSgd {
     }
 
     fn restore(&mut self, state: &State) {
-        let kept = |name: &str| state.numbers.get(name).copied().filter(|value| value.is_finite() && *value > 0.0);
+        let kept =
+            |name: &str| state.numbers.get(name).copied().filter(|value| value.is_finite() && *value > 0.0);
         if let (Some(clip), Some(range)) = (kept("clip"), kept("range")) {
             (self.clip, self.range) = (usable(clip, &self.setting), usable(range, &self.setting));
         }

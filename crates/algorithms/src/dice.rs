@@ -6,7 +6,7 @@ use sordino_accounting::ClipNorm;
 use sordino_optim::State;
 use sordino_privacy::{ClipRule, Gradients, PrivacyError, Release, Round};
 
-use crate::{Algorithm, AlgorithmError, Setting, dp_sgd::rule};
+use crate::{Algorithm, AlgorithmError, Setting, anchored::noise_of, dp_sgd::rule};
 
 /// Banded error feedback (Dice-C): `y_t = sum_i clip(g_i, C_1) + (1/W) sum_{l=1..W} R_{t-l} + noise`, where `R_s` is the hidden sum
 /// of what was clipped away in step `s`, itself clipped to `C_r` for each record.
@@ -49,6 +49,8 @@ pub(crate) struct DiceTwoRelease {
     /// `C_2`, in the scale of a sum.
     feedback: f64,
     error: Vec<f32>,
+    /// The standard deviation of the noise in it.
+    error_noise: f64,
 }
 
 impl DiceTwoRelease {
@@ -62,6 +64,7 @@ impl DiceTwoRelease {
             residual: rule(setting, residual_clip)?,
             feedback: feedback_clip.get() * setting.expected_batch_size,
             error: Vec::new(),
+            error_noise: 0.0,
         })
     }
 }
@@ -78,7 +81,8 @@ impl<G: Gradients> Algorithm<G> for DiceTwoRelease {
         let left = round.release(left)?;
         self.error.resize(sum.len(), 0.0);
         let share = share(&self.error, self.feedback);
-        let update = sum.plus(share, &self.error);
+        let update = sum.plus(share, &self.error, self.error_noise);
+        self.error_noise = left.noise_std().hypot(f64::from(1.0 - share) * self.error_noise);
         for (error, left) in self.error.iter_mut().zip(left.iter()) {
             *error += left - share * *error;
         }
@@ -87,12 +91,13 @@ impl<G: Gradients> Algorithm<G> for DiceTwoRelease {
 
     fn state(&self) -> State {
         let vectors = BTreeMap::from([("error".to_owned(), self.error.clone())]);
-        State { vectors, ..State::default() }
+        State { vectors, numbers: BTreeMap::from([("error_noise".to_owned(), self.error_noise)]) }
     }
 
     fn restore(&mut self, state: &State) {
         if let Some(error) = state.vectors.get("error").filter(|error| error.iter().all(|e| e.is_finite())) {
             self.error.clone_from(error);
+            self.error_noise = noise_of(state, "error_noise");
         }
     }
 }

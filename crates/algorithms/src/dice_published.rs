@@ -1,7 +1,9 @@
 //! DiceSGD as published.
 
 use serde::{Deserialize, Serialize};
-use sordino_accounting::{ClipNorm, Delta, Entry, Epsilon, NoiseMultiplier, Plan, Sampling, calibrate::Budget};
+use sordino_accounting::{
+    ClipNorm, Delta, Entry, Epsilon, NoiseMultiplier, Plan, Sampling, calibrate::Budget,
+};
 use sordino_privacy::{ClipRule, Gradients, PrivacyError, Release, Round};
 
 use crate::{Algorithm, AlgorithmError, Setting, dp_sgd::rule, plan::poisson_rate};

@@ -6,7 +6,7 @@ use sordino_privacy::{Gradients, PrivacyError, Release, Round};
 
 use crate::{
     Setting,
-    anchored::{Anchoring, Estimate, kept, taken},
+    anchored::{Anchoring, Estimate, kept, noise_of, taken},
     dice::norm,
     dp_sgd::rule,
 };
@@ -31,6 +31,7 @@ pub(crate) struct DpC4 {
     /// The threshold of the next anchor.
     anchor_clip: f64,
     anchor: Vec<f32>,
+    anchor_noise: f64,
 }
 
 impl DpC4 {
@@ -44,6 +45,7 @@ impl DpC4 {
             anchor_batch: anchoring.batch,
             anchor_clip: setting.clip.get(),
             anchor: Vec::new(),
+            anchor_noise: 0.0,
         }
     }
 
@@ -64,7 +66,9 @@ impl<G: Gradients> Estimate<G> for DpC4 {
         let noise = self.setting.dimension as f64 * sum.noise_std().powi(2);
         let length = (norm(&sum).powi(2) - noise).max(0.0).sqrt() / self.anchor_batch;
         self.anchor_clip = self.threshold(self.scales.1 * length);
-        self.anchor = sum.scaled(self.scale).into_inner();
+        let sum = sum.scaled(self.scale);
+        self.anchor_noise = sum.noise_std();
+        self.anchor = sum.into_inner();
         Ok(())
     }
 
@@ -74,19 +78,22 @@ impl<G: Gradients> Estimate<G> for DpC4 {
         at: &G::Point,
         anchor: Option<&G::Point>,
     ) -> Result<Release<Vec<f32>>, PrivacyError> {
-        let Some(anchor) = anchor else { return Ok(round.noise(0.0).plus(1.0, &self.anchor)) };
+        let Some(anchor) = anchor else {
+            return Ok(round.noise(0.0).plus(1.0, &self.anchor, self.anchor_noise));
+        };
         let clip = self.threshold(self.scales.0 * distance(at.as_ref(), anchor.as_ref()));
         let rule = rule(&self.setting, ClipNorm::new(clip)?)?;
         let sum = round.gradients(at).minus(anchor).clipped_sum(&rule)?;
-        Ok(round.release(sum)?.plus(1.0, &self.anchor))
+        Ok(round.release(sum)?.plus(1.0, &self.anchor, self.anchor_noise))
     }
 
     fn state(&self) -> State {
-        kept(&self.anchor, &[("anchor_clip", self.anchor_clip)])
+        kept(&self.anchor, &[("anchor_clip", self.anchor_clip), ("anchor_noise", self.anchor_noise)])
     }
 
     fn restore(&mut self, state: &State) {
         self.anchor = taken(state).unwrap_or_default();
+        self.anchor_noise = noise_of(state, "anchor_noise");
         if let Some(&clip) = state.numbers.get("anchor_clip") {
             self.anchor_clip = self.threshold(clip);
         }

@@ -65,7 +65,13 @@ pub(crate) fn plan(setting: &Setting, anchoring: &Anchoring, claim: Budget) -> R
 }
 
 impl DpC4Published {
-    pub(crate) fn new(setting: &Setting, anchoring: &Anchoring, scales: (f64, f64), claim: Budget, plus: bool) -> Self {
+    pub(crate) fn new(
+        setting: &Setting,
+        anchoring: &Anchoring,
+        scales: (f64, f64),
+        claim: Budget,
+        plus: bool,
+    ) -> Self {
         let (_, anchor_noise) = claimed_noise(setting, anchoring, claim);
         Self {
             setting: *setting,
@@ -147,7 +153,11 @@ impl<G: Gradients> Estimate<G> for DpC4Published {
             }
         };
         let noise = round.noise(self.anchor_noise * self.current.1 * self.batch);
-        let estimate = coupled.unwrap_or_else(|| round.noise(0.0)).plus(1.0, &self.current.0).plus(1.0, &noise);
+        let estimate = coupled.unwrap_or_else(|| round.noise(0.0)).plus(1.0, &self.current.0, 0.0).plus(
+            1.0,
+            &noise,
+            noise.noise_std(),
+        );
         if let Some(later) = self.later.take() {
             self.current = later;
         }

@@ -7,7 +7,7 @@ use crate::{Algorithm, AlgorithmError, Setting};
 
 /// `sum_i clip(g_i, C) + z C N`; with a regulariser `r`, `sum_i C g_i / (r + |g_i|) + z C N`.
 ///
-/// **References.** Abadi et al. 2016, Algorithm 1; Yang et al. 2022, Algorithm 2 (DP-NSGD), with `C` in place of their 1.
+/// **References.** Abadi et al. 2016, Algorithm 1; Yang et al. 2022, Algorithm 1 (DP-NSGD), with `C` in place of their 1.
 pub(crate) struct DpSgd {
     rule: ClipRule,
 }

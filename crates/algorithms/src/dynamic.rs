@@ -49,7 +49,8 @@ impl DynamicOptions {
         if self.clip_decay.is_some() && self.clip_schedule.is_some() {
             return both("clip_decay and clip_schedule both say how the threshold changes");
         }
-        if self.allocation == Allocation::Optimal && (self.mu_growth.is_some() || self.mu_schedule.is_some()) {
+        if self.allocation == Allocation::Optimal && (self.mu_growth.is_some() || self.mu_schedule.is_some())
+        {
             return both("allocation=optimal and mu_growth or mu_schedule both say how the noise changes");
         }
         for (what, value) in [("mu_growth", self.mu_growth), ("clip_decay", self.clip_decay)] {
@@ -79,7 +80,8 @@ impl DynamicOptions {
     /// The smallest and the largest factor of thresholds.
     pub(crate) fn clip_range(&self) -> [f64; 2] {
         let ends = [self.clip_factor(0.0), self.clip_factor(1.0)];
-        let all = self.clip_schedule.iter().flat_map(|curve| curve.0.iter().map(|(_, factor)| *factor)).chain(ends);
+        let all =
+            self.clip_schedule.iter().flat_map(|curve| curve.0.iter().map(|(_, factor)| *factor)).chain(ends);
         all.fold([f64::INFINITY, 0.0], |[low, high], factor| [low.min(factor), high.max(factor)])
     }
 }
@@ -95,7 +97,9 @@ impl Curve {
     pub fn at(&self, part: f64) -> f64 {
         let after = self.0.partition_point(|(place, _)| *place <= part);
         match (self.0.get(after.wrapping_sub(1)), self.0.get(after)) {
-            (Some((left, from)), Some((right, to))) => from * (to / from).powf((part - left) / (right - left)),
+            (Some((left, from)), Some((right, to))) => {
+                from * (to / from).powf((part - left) / (right - left))
+            }
             (Some((_, factor)), None) | (None, Some((_, factor))) => *factor,
             (None, None) => 1.0,
         }
@@ -176,7 +180,9 @@ mod tests {
     #[test]
     fn curves_pass_through_their_points_exponentially() {
         let curve = Curve::try_from("0.2:1/0.6:4/1:2".to_owned()).unwrap();
-        for (part, factor) in [(0.0, 1.0), (0.2, 1.0), (0.4, 2.0), (0.6, 4.0), (0.8, 8.0_f64.sqrt()), (1.0, 2.0)] {
+        for (part, factor) in
+            [(0.0, 1.0), (0.2, 1.0), (0.4, 2.0), (0.6, 4.0), (0.8, 8.0_f64.sqrt()), (1.0, 2.0)]
+        {
             assert!((curve.at(part) - factor).abs() < 1e-12, "{part}: {}", curve.at(part));
         }
         for bad in ["", "0.5", "0:1/0:2", "1:1/0:2", "0:0", "-1:1", "0:NaN", "0:1/"] {
@@ -187,14 +193,17 @@ mod tests {
 
     #[test]
     fn growth_is_a_curve_and_the_optimal_allocation_follows_thresholds() {
-        let (growing, curved) =
-            (options(r#"{"mu_growth":3,"clip_decay":5}"#), options(r#"{"mu_schedule":"0:1/1:3","clip_schedule":"0:1/1:0.2"}"#));
+        let (growing, curved) = (
+            options(r#"{"mu_growth":3,"clip_decay":5}"#),
+            options(r#"{"mu_schedule":"0:1/1:3","clip_schedule":"0:1/1:0.2"}"#),
+        );
         let optimal = options(r#"{"clip_decay":5,"allocation":"optimal"}"#);
         for part in [0.1, 0.5, 1.0] {
             assert!((growing.mu_factor(part) - curved.mu_factor(part)).abs() < 1e-12);
             assert!((growing.clip_factor(part) - curved.clip_factor(part)).abs() < 1e-12);
             // sigma_t = C_t / mu_t.
-            let (sigma, clip) = (optimal.clip_factor(part) / optimal.mu_factor(part), optimal.clip_factor(part));
+            let (sigma, clip) =
+                (optimal.clip_factor(part) / optimal.mu_factor(part), optimal.clip_factor(part));
             assert!((sigma - clip.sqrt()).abs() < 1e-12);
         }
         assert_eq!(options(r#"{"clip_schedule":"0:1/0.5:7/1:0.2"}"#).clip_range(), [0.2, 7.0]);

@@ -72,7 +72,9 @@ impl Choice {
             Self::Dice { window, .. } => self.banded(setting, window, noise),
             Self::DicePublished(options) => options.plan(setting, claim?),
             _ => match self.anchoring(setting)? {
-                Some(anchoring) if self.unprotected().is_some() => dp_c4_published::plan(setting, &anchoring, claim?),
+                Some(anchoring) if self.unprotected().is_some() => {
+                    dp_c4_published::plan(setting, &anchoring, claim?)
+                }
                 Some(anchoring) => self.anchored(setting, &anchoring, noise),
                 None => self.stepwise(setting, noise),
             },
@@ -88,8 +90,15 @@ impl Choice {
                 let most = (MOST_HELD / setting.dimension.max(1) as u64).max(1);
                 let permitted = if window > 0 { window..=window } else { 1..=most };
                 let residual = self.residual_clip(setting)?;
-                let found =
-                    calibrate::dice_c(rate, setting.steps, setting.clip, residual, permitted, budget, accountant)?;
+                let found = calibrate::dice_c(
+                    rate,
+                    setting.steps,
+                    setting.clip,
+                    residual,
+                    permitted,
+                    budget,
+                    accountant,
+                )?;
                 (found.value.window, found.value.noise_multiplier.shortened(), found.value.group_rate)
             }
             Noise::Multiplier(_) if window == 0 => {
@@ -106,7 +115,12 @@ impl Choice {
     }
 
     /// Variance reduction: steps that look at anchors, and steps that look at differences.
-    fn anchored(&self, setting: &Setting, anchoring: &Anchoring, noise: Noise) -> Result<Plan, AlgorithmError> {
+    fn anchored(
+        &self,
+        setting: &Setting,
+        anchoring: &Anchoring,
+        noise: Noise,
+    ) -> Result<Plan, AlgorithmError> {
         let batch = setting.expected_batch_size;
         // Two releases with multiplier z each reveal as much as one with z / sqrt(2), and their noises add up.
         let releases: u8 = if matches!(self, Self::DpSvrg { .. }) { 2 } else { 1 };
@@ -115,8 +129,11 @@ impl Choice {
             Noise::Multiplier(z) => (z, NoiseMultiplier::new(z.get() * anchoring.batch / batch)?),
             Noise::Budget(budget, accountant) => {
                 let (anchor_rate, anchors, differences) = anchoring.phases(setting)?;
-                let anchors =
-                    Phase { rate: anchor_rate, steps: Steps::new(anchors)?, expected_batch_size: anchoring.batch };
+                let anchors = Phase {
+                    rate: anchor_rate,
+                    steps: Steps::new(anchors)?,
+                    expected_batch_size: anchoring.batch,
+                };
                 let differences = Phase {
                     rate: poisson_rate(setting, "variance reduction")?,
                     steps: Steps::new(differences.max(1))?,

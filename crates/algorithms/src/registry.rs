@@ -48,13 +48,25 @@ const fn option(name: &'static str, default: &'static str, meaning: &'static str
 
 const ANCHORS: [OptionText; 3] = [
     option("anchor_batch", "16 batches", "expected records of an anchor's batch"),
-    option("update_probability", "2 B / anchor_batch", "how likely (routines 1, 3) or how often (2, 4) the anchor moves"),
-    option("routine", "4; 1 as published", "to the point before the step (1 by chance, 2 regularly) or after it (3 by chance, 4 regularly)"),
+    option(
+        "update_probability",
+        "2 B / anchor_batch",
+        "how likely (routines 1, 3) or how often (2, 4) the anchor moves",
+    ),
+    option(
+        "routine",
+        "4; 1 as published",
+        "to the point before the step (1 by chance, 2 regularly) or after it (3 by chance, 4 regularly)",
+    ),
 ];
 
 const COUPLED: [OptionText; 5] = [
     option("difference_scale", "1", "C_1: the threshold of differences, in units of what it follows"),
-    option("anchor_scale", "20; 1 as published", "C_2: the threshold at the anchor, in units of its mean gradient's length"),
+    option(
+        "anchor_scale",
+        "20; 1 as published",
+        "C_2: the threshold at the anchor, in units of its mean gradient's length",
+    ),
     ANCHORS[0],
     ANCHORS[1],
     ANCHORS[2],
@@ -80,7 +92,7 @@ pub const ALGORITHMS: [Description; 17] = [
         summary: "Every gradient is scaled to just below max_grad_norm, small ones too: C g / (r + |g|).",
         promise: Promise::Sound,
         verdict: "sound under add/remove; the printed epsilons of the paper are false for replace-one, which it states",
-        reference: "Yang et al. 2022, Algorithm 2",
+        reference: "Yang et al. 2022, Algorithm 1",
         options: &[option("regulariser", "0.01", "r, in units of a gradient's norm")],
     },
     Description {
@@ -98,11 +110,23 @@ pub const ALGORITHMS: [Description; 17] = [
         verdict: "sound; the central limit theorem by which the paper prices it reports too little (--accountant gdp-clt shows by how much)",
         reference: "Du et al. 2021, Algorithm 2 and appendix A.7",
         options: &[
-            option("mu_growth", "2", "how much smaller the multiplier is at the end; 1 for sensitivity decay alone"),
+            option(
+                "mu_growth",
+                "2",
+                "how much smaller the multiplier is at the end; 1 for sensitivity decay alone",
+            ),
             option("clip_decay", "2", "how much smaller the threshold is at the end; 1 for growing mu alone"),
-            option("mu_schedule", "none", "any schedule of 1 / multiplier, as parts of the run and factors: 0:1/0.5:2/1:4"),
+            option(
+                "mu_schedule",
+                "none",
+                "any schedule of 1 / multiplier, as parts of the run and factors: 0:1/0.5:2/1:4",
+            ),
             option("clip_schedule", "none", "any schedule of the threshold, written alike"),
-            option("allocation", "scheduled", "optimal: noise proportional to the root of the threshold, in place of mu_growth"),
+            option(
+                "allocation",
+                "scheduled",
+                "optimal: noise proportional to the root of the threshold, in place of mu_growth",
+            ),
         ],
     },
     Description {
@@ -186,8 +210,16 @@ pub const ALGORITHMS: [Description; 17] = [
         verdict: "THE CLAIM IS FALSE: a record that was sampled once moves all later releases; the epsilon that is proved is far larger. Use dice",
         reference: "Zhang et al. 2023, Algorithms 2, 3 (with --optimizer adam) and 4 (automatic=true)",
         options: &[
-            option("thresholds", "experiments", "experiments: C_1 = C_2 = max_grad_norm; theorem: both over the batch size"),
-            option("automatic", "false", "normalise gradients and error in place of clipping them (Algorithm 4)"),
+            option(
+                "thresholds",
+                "experiments",
+                "experiments: C_1 = C_2 = max_grad_norm; theorem: both over the batch size",
+            ),
+            option(
+                "automatic",
+                "false",
+                "normalise gradients and error in place of clipping them (Algorithm 4)",
+            ),
         ],
     },
     Description {
@@ -294,7 +326,9 @@ pub(crate) mod tests {
 
     #[test]
     fn dynamic_multipliers_are_those_of_the_schedule() {
-        let plan = choice("dynamic").plan(&setting(), Noise::Multiplier(NoiseMultiplier::new(1.5).unwrap())).unwrap();
+        let plan = choice("dynamic")
+            .plan(&setting(), Noise::Multiplier(NoiseMultiplier::new(1.5).unwrap()))
+            .unwrap();
         assert_eq!(plan.entries().len(), 30);
         let z = |i: usize| plan.entries()[i].effective_noise_multiplier();
         assert!((z(0) / z(29) - 2.0_f64.powf(29.0 / 30.0)).abs() < 1e-9);
@@ -310,7 +344,11 @@ pub(crate) mod tests {
             assert_eq!(entry.releases().len(), 2);
             assert!((entry.effective_noise_multiplier() / 1.5 - 1.0).abs() < 1e-12, "{name}");
             // The paper: the histogram takes so little that gradients have a few per cent more noise.
-            assert!(name.starts_with("dice") || entry.releases()[0].get() < 1.08 * 1.5, "{name}: {:?}", entry.releases());
+            assert!(
+                name.starts_with("dice") || entry.releases()[0].get() < 1.08 * 1.5,
+                "{name}: {:?}",
+                entry.releases()
+            );
         }
         let greedy: Choice = serde_json::from_str(r#"{"type":"dc-sgd-p","histogram_noise":1.2}"#).unwrap();
         assert!(greedy.plan(&setting(), Noise::Multiplier(z)).is_err());
@@ -321,7 +359,11 @@ pub(crate) mod tests {
         let everybody = Setting { sampling: Sampling::Everybody, ..setting() };
         let z = Noise::Multiplier(NoiseMultiplier::new(1.0).unwrap());
         for name in ["dice", "dp-svrg", "dp-c4"] {
-            let text = if name == "dice" { r#"{"type":"dice","window":4}"# } else { &format!(r#"{{"type":"{name}"}}"#) };
+            let text = if name == "dice" {
+                r#"{"type":"dice","window":4}"#
+            } else {
+                &format!(r#"{{"type":"{name}"}}"#)
+            };
             let choice: Choice = serde_json::from_str(text).unwrap();
             assert!(choice.plan(&setting(), z).is_ok(), "{name}");
             assert!(choice.plan(&everybody, z).unwrap_err().to_string().contains("Poisson"), "{name}");

@@ -102,7 +102,12 @@ impl ClipRule {
 
     /// Sets the weights of a record in the first sum, and in the second those of what the first leaves of it, bounded by
     /// `residual`.
-    pub(crate) fn weigh_with_residual(&self, residual: &Self, record: &mut dyn RecordGradient, layers: usize) {
+    pub(crate) fn weigh_with_residual(
+        &self,
+        residual: &Self,
+        record: &mut dyn RecordGradient,
+        layers: usize,
+    ) {
         let total = total_norm(record, layers);
         for layer in 0..layers {
             let (norm, bound) = self.measure(record, layer, total);

@@ -75,9 +75,15 @@ impl Band {
     }
 
     /// Adds the mean of the last `window` residuals to a clipped sum, and takes up this step's own.
-    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "sums in single precision")]
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        reason = "sums in single precision"
+    )]
     pub(crate) fn feed(&mut self, turn: u64, window: u64, clipped: &mut [f32], residual: Vec<f32>) {
-        while let Some((_, old)) = self.held.pop_front_if(|(from, _)| *from + window < turn) {
+        while self.held.front().is_some_and(|(from, _)| *from + window < turn)
+            && let Some((_, old)) = self.held.pop_front()
+        {
             self.move_sum(&old, i64::wrapping_sub);
         }
         let share = self.step / window as f64;
@@ -115,8 +121,9 @@ mod tests {
     #[test]
     fn residuals_come_back_over_the_window_and_are_then_forgotten() {
         let mut memory = Memory::default();
-        let fed: Vec<f32> =
-            [(0, 1.5), (1, 0.0), (2, 0.3), (3, 0.0), (4, 0.0)].map(|(t, r)| fed(&mut memory, t, 2, 1.0, r)).into();
+        let fed: Vec<f32> = [(0, 1.5), (1, 0.0), (2, 0.3), (3, 0.0), (4, 0.0)]
+            .map(|(t, r)| fed(&mut memory, t, 2, 1.0, r))
+            .into();
         for (found, expected) in fed.into_iter().zip([1.0, 1.75, 1.75, 1.15, 1.15]) {
             assert!((found - expected).abs() < 1e-6, "{found} {expected}");
         }

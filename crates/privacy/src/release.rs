@@ -19,7 +19,8 @@ impl<T> Release<T> {
         Self { value, noise_std }
     }
 
-    /// The standard deviation of the noise in each trained coordinate: public, from the plan. Zero for what was disclosed.
+    /// The standard deviation of the noise in each trained coordinate: public, from the plan. Zero for what was disclosed, and
+    /// together with that of whatever was [added](Release::plus).
     pub fn noise_std(&self) -> f64 {
         self.noise_std
     }
@@ -31,15 +32,17 @@ impl<T> Release<T> {
 }
 
 impl Release<Vec<f32>> {
-    /// The vector plus a public one, times a public factor. Whatever can be read is public, or was released before.
+    /// The vector plus a public one, times a public factor. Whatever can be read is public, or was released before; then it
+    /// carries noise of its own, with this standard deviation.
     ///
     /// # Panics
     /// If the lengths differ.
-    pub fn plus(mut self, factor: f32, public: &[f32]) -> Self {
+    pub fn plus(mut self, factor: f32, public: &[f32], noise_std: f64) -> Self {
         assert_eq!(self.value.len(), public.len(), "vectors of one model have one length");
         for (value, public) in self.value.iter_mut().zip(public) {
             *value += factor * public;
         }
+        self.noise_std = self.noise_std.hypot(f64::from(factor) * noise_std);
         self
     }
 

@@ -1,9 +1,7 @@
 //! What was agreed before any record is read: a plan and its price.
 
 use serde::{Deserialize, Serialize};
-use sordino_accounting::{
-    Accountant, Delta, Epsilon, Guarantee, NoiseMultiplier, Plan, Sampling,
-};
+use sordino_accounting::{Accountant, Delta, Epsilon, Guarantee, NoiseMultiplier, Plan, Sampling};
 
 use crate::PrivacyError;
 

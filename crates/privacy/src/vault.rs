@@ -6,7 +6,8 @@ use rand_chacha::rand_core::Rng;
 use sordino_accounting::Sampling;
 
 use crate::{
-    Account, Bounded, ClipRule, Gradients, PerRecord, PrivacyError, Randomness, Release, Sensitive, Terms, Weigh,
+    Account, Bounded, ClipRule, Gradients, PerRecord, PrivacyError, Randomness, Release, Sensitive, Terms,
+    Weigh,
     ledger::Ledger,
     memory::{Band, Memory},
     noise::Noise,
@@ -180,7 +181,8 @@ impl<'r, G: Gradients> Round<'r, G> {
         };
         if self.fed && sum.kind != Kind::FedGradients {
             return Err(PrivacyError::Rule(
-                "a step that feeds back residuals releases the sum they belong to, and nothing else".to_owned(),
+                "a step that feeds back residuals releases the sum they belong to, and nothing else"
+                    .to_owned(),
             ));
         }
         self.released += 1;
@@ -290,7 +292,9 @@ impl<'r, G: Gradients> Round<'r, G> {
             return wrong("a step with error feedback has one release");
         }
         let sensitivity = rule.sensitivity();
-        if !feedback.is_flat() || !(sensitivity + 2.0 * feedback.sensitivity() <= reach * sensitivity * (1.0 + 1e-9)) {
+        if !feedback.is_flat()
+            || !(sensitivity + 2.0 * feedback.sensitivity() <= reach * sensitivity * (1.0 + 1e-9))
+        {
             return wrong("the threshold of the fed back error is larger than the plan's reach allows");
         }
         self.vault.memory.feed_back(clipped, plain, feedback);

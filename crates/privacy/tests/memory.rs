@@ -7,7 +7,7 @@ use rows::{Folder, Rows};
 use sordino_accounting::{
     Accountant, ClipNorm, Delta, Entry, NoiseMultiplier, Plan, Sampling, SamplingRate, Steps,
 };
-use sordino_privacy::{ClipRule, PerRecord, Bounded, PrivacyError, Randomness, Terms, Vault};
+use sordino_privacy::{Bounded, ClipRule, PerRecord, PrivacyError, Randomness, Terms, Vault};
 
 /// So little that sums can be read off.
 const QUIET: f64 = 1e-6;
@@ -27,7 +27,8 @@ fn remembered(reach: f64, rate: f64) -> Sampling {
 /// Unpriced, so that noise can be next to nothing.
 fn terms(samplings: &[(Sampling, u64)], records: usize) -> Terms {
     let entry = |(sampling, steps): &(Sampling, u64)| {
-        Entry::new(*sampling, vec![NoiseMultiplier::new(QUIET).unwrap()], Steps::new(*steps).unwrap()).unwrap()
+        Entry::new(*sampling, vec![NoiseMultiplier::new(QUIET).unwrap()], Steps::new(*steps).unwrap())
+            .unwrap()
     };
     Terms::unprotected(samplings.iter().map(entry).collect::<Plan>(), records as u64, "a test")
 }
@@ -70,11 +71,13 @@ fn moves(records: &[Vec<f32>], removed: usize, terms: &Terms, seed: u64, sum: Su
     let mut without = records.to_vec();
     without[removed] = Vec::new();
     let (with, without) = (run(records.to_vec(), terms, seed, sum), run(without, terms, seed, sum));
-    let moved = |(a, b): (&(Vec<f32>, f64), &(Vec<f32>, f64))| {
-        assert_eq!(a.1, b.1, "sensitivities are public");
-        a.0.iter().zip(&b.0).map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>().sqrt()
-    };
-    with.iter().zip(&without).map(moved).collect()
+    let mut moves = Vec::new();
+    for ((with, declared), (without, also)) in with.iter().zip(&without) {
+        assert_eq!(declared, also, "sensitivities are public");
+        let squares = with.iter().zip(without).map(|(a, b)| f64::from(a - b).powi(2));
+        moves.push(squares.sum::<f64>().sqrt());
+    }
+    moves
 }
 
 fn records(count: usize) -> Vec<Vec<f32>> {
@@ -137,8 +140,11 @@ fn memory_ends_with_its_entry_and_with_its_process() {
     }
     drop(vault);
     let mut vault = Vault::resume(engine, &one, Randomness::seeded(1), &folder.file("l")).unwrap();
-    let release =
-        vault.round(|round| banded(round.gradients(&[])).and_then(|sum| round.release(sum))).unwrap().unwrap().unwrap();
+    let release = vault
+        .round(|round| banded(round.gradients(&[])).and_then(|sum| round.release(sum)))
+        .unwrap()
+        .unwrap()
+        .unwrap();
     // The third step has the turn of the other group, and the residual of the second is gone.
     assert!(release[0].abs() < 1e-3, "{release:?}");
 }
@@ -153,8 +159,7 @@ fn what_the_proof_does_not_cover_is_refused() {
         assert!(refused, "{name}");
     };
     let (groups, memory) = (terms(&[(grouped(2, 1.0), 2)], 4), terms(&[(remembered(5.0, 1.0), 2)], 4));
-    let poisson =
-        terms(&[(Sampling::Poisson { rate: SamplingRate::new(1.0).unwrap(), cap: None }, 2)], 4);
+    let poisson = terms(&[(Sampling::Poisson { rate: SamplingRate::new(1.0).unwrap(), cap: None }, 2)], 4);
     for (name, terms) in [("poisson", &poisson), ("memory", &memory)] {
         refuse(&format!("banded under {name}"), terms, &|round| banded(round.gradients(&[])).is_err());
     }
@@ -185,9 +190,7 @@ fn what_the_proof_does_not_cover_is_refused() {
     };
     refuse("two releases", &two_releases, &|round| banded(round.gradients(&[])).is_err());
     // 1 + 2 * 2 = 5 is the plan's reach; a little more is too much.
-    refuse("reach", &memory, &|round| {
-        round.gradients(&[]).fed_back_sum(&rule(1.0), &rule(2.01)).is_err()
-    });
+    refuse("reach", &memory, &|round| round.gradients(&[]).fed_back_sum(&rule(1.0), &rule(2.01)).is_err());
 }
 
 /// `y = s + clip(e)`, `e <- e + g - y`, by hand; and a record moves its first release by 1 and later ones by at most the reach.
@@ -198,7 +201,10 @@ fn error_feedback_follows_its_formula_and_its_reach() {
         let moves = moves(&records(6), record, &terms, seed, fed_back);
         let first = moves.iter().position(|moved| *moved > 0.0).unwrap_or(moves.len());
         for (step, moved) in moves.iter().enumerate() {
-            assert!(*moved <= if step <= first { 1.0 } else { 5.0 } + 1e-5, "record {record}, step {step}: {moved}");
+            assert!(
+                *moved <= if step <= first { 1.0 } else { 5.0 } + 1e-5,
+                "record {record}, step {step}: {moved}"
+            );
         }
     }
     let mut rows = vec![Vec::new(); 2];
@@ -212,7 +218,10 @@ fn error_feedback_follows_its_formula_and_its_reach() {
     for (release, _) in releases {
         let (sum, fed) = (clip([3.0, 4.0], 1.0), clip(error, 2.0));
         let expected = [sum[0] + fed[0], sum[1] + fed[1]];
-        assert!((f64::from(release[0]) - expected[0]).abs() < 1e-4 && (f64::from(release[1]) - expected[1]).abs() < 1e-4);
+        assert!(
+            (f64::from(release[0]) - expected[0]).abs() < 1e-4
+                && (f64::from(release[1]) - expected[1]).abs() < 1e-4
+        );
         error = [error[0] + 3.0 - expected[0], error[1] + 4.0 - expected[1]];
     }
 }
@@ -221,7 +230,11 @@ fn error_feedback_follows_its_formula_and_its_reach() {
 #[test]
 fn a_memory_is_priced_by_first_participation_alone() {
     let plan = || {
-        let entry = Entry::new(remembered(5.0, 0.1), vec![NoiseMultiplier::new(1.0).unwrap()], Steps::new(9).unwrap());
+        let entry = Entry::new(
+            remembered(5.0, 0.1),
+            vec![NoiseMultiplier::new(1.0).unwrap()],
+            Steps::new(9).unwrap(),
+        );
         Plan::new(vec![entry.unwrap()])
     };
     let delta = Delta::new(1e-5).unwrap();
@@ -231,6 +244,7 @@ fn a_memory_is_priced_by_first_participation_alone() {
     assert!(memory.guarantee().unwrap().epsilon > fresh.guarantee().unwrap().epsilon);
     // And only a plan with a memory has one.
     let folder = Folder::new("fresh");
-    let mut vault = Vault::seal(Rows::same(10, &[1.0]), &fresh, Randomness::seeded(1), &folder.file("l")).unwrap();
+    let mut vault =
+        Vault::seal(Rows::same(10, &[1.0]), &fresh, Randomness::seeded(1), &folder.file("l")).unwrap();
     assert!(vault.round(|round| fed_back(round.gradients(&[])).is_err()).unwrap().unwrap());
 }

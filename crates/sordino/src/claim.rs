@@ -45,7 +45,8 @@ impl Claim {
             epsilon: claimed.epsilon.get(),
             delta: delta.get(),
             by: "the central limit theorem of Gaussian differential privacy".to_owned(),
-            why: "it holds in the limit of infinitely many steps, and usually reports too little before".to_owned(),
+            why: "it holds in the limit of infinitely many steps, and usually reports too little before"
+                .to_owned(),
             instead: "--accountant pld, whose epsilon is proved".to_owned(),
         })
     }

@@ -148,12 +148,16 @@ impl Experiment {
             Some(guarantee) => format!("epsilon {} is proved", rounded_up(guarantee.epsilon.get())),
             None => "nothing is proved".to_owned(),
         };
-        let claimed = self.settings.epsilon.map(|epsilon| format!("epsilon {epsilon} is claimed, ")).unwrap_or_default();
+        let claimed = self
+            .settings
+            .epsilon
+            .map(|epsilon| format!("epsilon {epsilon} is claimed, "))
+            .unwrap_or_default();
         match self.algorithm.sound_form() {
             Some(sound) => Some(format!("as published: {claimed}{proved}; --algorithm {sound} is sound")),
-            None if self.settings.accountant == Some(Accountant::GdpClt) => {
-                Some(format!("noise by the central limit theorem: {claimed}{proved}; --accountant pld keeps to epsilon"))
-            }
+            None if self.settings.accountant == Some(Accountant::GdpClt) => Some(format!(
+                "noise by the central limit theorem: {claimed}{proved}; --accountant pld keeps to epsilon"
+            )),
             None => None,
         }
     }

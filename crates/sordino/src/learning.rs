@@ -30,8 +30,7 @@ pub(crate) fn learning(
         )
     })?;
     schedule.check()?;
-    let learning_rate =
-        *settings.learning_rate.get_or_insert(default_rate(&optimizer, algorithm, clip));
+    let learning_rate = *settings.learning_rate.get_or_insert(default_rate(&optimizer, algorithm, clip));
     sordino_optim::Optimizer::check_learning_rate(learning_rate)?;
     if let Some(decay) = settings.average {
         sordino_optim::Average::new(decay)?;

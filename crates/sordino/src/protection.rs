@@ -1,7 +1,8 @@
 //! Settings of the protection: the algorithm, its threshold, its sampling, and the price of its plan.
 
 use sordino_accounting::{
-    Accountant, AccountingError, Cap, ClipNorm, Delta, Epsilon, NoiseMultiplier, Plan, Sampling, calibrate::Budget,
+    Accountant, AccountingError, Cap, ClipNorm, Delta, Epsilon, NoiseMultiplier, Plan, Sampling,
+    calibrate::Budget,
 };
 use sordino_algorithms::{AlgorithmError, Choice, Noise, Setting, registry};
 use sordino_privacy::{ClipRule, Terms};
@@ -191,7 +192,8 @@ pub(crate) fn refuse_idle(settings: &Settings, algorithm: &Choice) -> Result<(),
         let who = "plain training (--algorithm none) has no use for it";
         (idle, who, "leave it out, or train privately with --algorithm dp-sgd")
     } else if algorithm.unprotected().is_some() {
-        let who = "this algorithm's noise follows from the epsilon that its paper claims, and nobody prices it";
+        let who =
+            "this algorithm's noise follows from the epsilon that its paper claims, and nobody prices it";
         (vec![noise, accountant], who, "leave it out, or use --algorithm dp-c4")
     } else if algorithm.sound_form().is_some() {
         let who = "this algorithm's noise follows from the epsilon that its paper claims";

@@ -26,7 +26,8 @@ impl Grid {
     pub(crate) fn read(path: &Path) -> Result<Self, Problem> {
         let wrong = |problem: String| Problem::refused(format!("{}: {problem}", path.display()), HINT);
         let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-        let table: Table = toml::from_str(&text).map_err(|error| wrong(error.to_string().trim_end().to_owned()))?;
+        let table: Table =
+            toml::from_str(&text).map_err(|error| wrong(error.to_string().trim_end().to_owned()))?;
         Ok(Self(table))
     }
 
@@ -36,7 +37,9 @@ impl Grid {
         let stray = self.0.iter().find(|(key, value)| value.is_table() && !known(key));
         match stray {
             None => Ok(()),
-            Some((key, _)) => Err(Problem::refused(format!("[{key}] is not among the algorithms that are compared"), HINT)),
+            Some((key, _)) => {
+                Err(Problem::refused(format!("[{key}] is not among the algorithms that are compared"), HINT))
+            }
         }
     }
 
@@ -56,7 +59,10 @@ impl Grid {
                 choice.insert(key.replace('-', "_"), value.clone());
                 choice
             };
-            choices = choices.iter().flat_map(|choice| values.iter().map(move |value| with(choice, value))).collect();
+            choices = choices
+                .iter()
+                .flat_map(|choice| values.iter().map(move |value| with(choice, value)))
+                .collect();
             if choices.is_empty() || choices.len() > MOST {
                 let count = choices.len();
                 return Err(Problem::refused(
@@ -66,7 +72,11 @@ impl Grid {
             }
         }
         let settings = |choice: Table| {
-            let words = choice.iter().map(|(key, value)| format!("{key}={}", plain(value))).collect::<Vec<_>>().join(" ");
+            let words = choice
+                .iter()
+                .map(|(key, value)| format!("{key}={}", plain(value)))
+                .collect::<Vec<_>>()
+                .join(" ");
             let text = toml::to_string(&choice).expect("a table of values is TOML");
             let tried = Settings::parse(&text).map_err(|problem| Problem::refused(problem, HINT))?;
             let named = Settings { algorithm: Some(algorithm.to_owned()), ..Settings::default() };
@@ -118,7 +128,9 @@ mod tests {
     #[test]
     fn wrong_grids_are_refused() {
         let given = Settings::default();
-        for text in ["learning_rate = 3", "learning_rate = []", "colour = [\"blue\"]", "learning_rate = [\"x\"]"] {
+        for text in
+            ["learning_rate = 3", "learning_rate = []", "colour = [\"blue\"]", "learning_rate = [\"x\"]"]
+        {
             assert!(grid(text).of("dp-sgd", &given).is_err(), "{text}");
         }
         assert!(grid("[dp-c4]\nlearning_rate = [1]").check(&["dp-sgd".to_owned()]).is_err());

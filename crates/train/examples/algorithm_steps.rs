@@ -121,7 +121,8 @@ fn main() {
         let params = engine.network().init(1);
         let records = engine.records(Inputs::Dense(&pixels), Targets::Classes(&digits)).unwrap();
         let evaluated = Rc::new(Cell::new(0));
-        let gradients = Counting { gradients: NetworkGradients::new(engine, records), evaluated: evaluated.clone() };
+        let gradients =
+            Counting { gradients: NetworkGradients::new(engine, records), evaluated: evaluated.clone() };
         let choice: Choice = serde_json::from_value(serde_json::json!({ "type": name })).unwrap();
         let setting = setting(&params);
         let noise = Noise::Budget(setting.claim.unwrap(), choice.accountant(&setting));
@@ -137,9 +138,12 @@ fn main() {
         let optimizer = Optimizer::new(&OptimizerConfig::named("sgd").unwrap(), trainable, length).unwrap();
         Contender { name, vault, algorithm, optimizer, params, evaluated }
     };
-    let mut contenders: Vec<Contender<'_>> = ALGORITHMS.iter().map(|algorithm| contender(algorithm.name)).collect();
+    let mut contenders: Vec<Contender<'_>> =
+        ALGORITHMS.iter().map(|algorithm| contender(algorithm.name)).collect();
     // Windows and anchors fill up before anybody looks at the clock.
-    contenders.iter_mut().for_each(|contender| drop(contender.time(seconds)));
+    for contender in &mut contenders {
+        contender.time(seconds);
+    }
     for _ in 0..rounds {
         let times: BTreeMap<&str, f64> =
             contenders.iter_mut().map(|contender| (contender.name, contender.time(seconds))).collect();

@@ -68,7 +68,11 @@ impl Learner {
     }
 
     /// The learner and the state of its algorithm as a safetensors file, with notes in its metadata.
-    pub(crate) fn save(&self, algorithm: State, mut notes: HashMap<String, String>) -> Result<Vec<u8>, TrainError> {
+    pub(crate) fn save(
+        &self,
+        algorithm: State,
+        mut notes: HashMap<String, String>,
+    ) -> Result<Vec<u8>, TrainError> {
         let mut vectors = vec![("params".to_owned(), self.params.values().to_vec())];
         for (part, state) in self.states().into_iter().chain([("algorithm", algorithm)]) {
             vectors

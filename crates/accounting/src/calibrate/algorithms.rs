@@ -129,12 +129,16 @@ pub fn dice_c(
         clippy::cast_sign_loss,
         reason = "rounded down to whole groups"
     )]
-    let largest = ((1.0 / rate.get() + 1e-9).floor() as u64).saturating_sub(1).min(steps.get()).min(*permitted.end());
+    let largest =
+        ((1.0 / rate.get() + 1e-9).floor() as u64).saturating_sub(1).min(steps.get()).min(*permitted.end());
     let least = (*permitted.start()).max(1);
     if largest < least {
         return Err(AccountingError::NoSolution {
             what: "window",
-            reason: format!("a sampling rate of {rate} leaves no room for {} groups", least.saturating_add(1)),
+            reason: format!(
+                "a sampling rate of {rate} leaves no room for {} groups",
+                least.saturating_add(1)
+            ),
         });
     }
     let attempt = |window: u64, accountant: Accountant| -> Result<Calibrated<DiceC>, AccountingError> {
@@ -210,7 +214,8 @@ mod tests {
             z * (0.01 + 0.81 / f64::from(window)).sqrt() / plain
         };
         assert!((relative(8, 17) - 0.68).abs() < 0.005 && relative(1, 75) > 1.0);
-        let found = dice_c(rate, steps, norm(0.1), norm(0.9), 1..=u64::MAX, budget(2.0), Accountant::Pld).unwrap();
+        let found =
+            dice_c(rate, steps, norm(0.1), norm(0.9), 1..=u64::MAX, budget(2.0), Accountant::Pld).unwrap();
         let ratio = found.value.noise_std() / plain;
         assert!(ratio < 0.64 && found.guarantee.epsilon.get() <= 2.0, "{ratio} {found:?}");
     }

@@ -1,5 +1,10 @@
 //! Every algorithm: the rules of the house, and the papers.
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
+mod anchors;
 mod conformance;
+mod counterexamples;
+mod examples;
+mod papers;
 mod pull;
+mod transcript;

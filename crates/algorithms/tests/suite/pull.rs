@@ -2,9 +2,7 @@
 
 use std::{convert::Infallible, fs, ops::Range, path::PathBuf};
 
-use sordino_accounting::{
-    ClipNorm, Delta, Epsilon, Plan, Sampling, SamplingRate, Steps, calibrate::Budget,
-};
+use sordino_accounting::{ClipNorm, Delta, Epsilon, Plan, Sampling, SamplingRate, Steps, calibrate::Budget};
 use sordino_algorithms::{Algorithm, Choice, Noise, Setting};
 use sordino_privacy::{Gradients, Randomness, RecordGradient, Release, Terms, Vault, Weigh};
 

@@ -210,7 +210,12 @@ fn scratch() -> Result<PathBuf, Problem> {
     Ok(folder)
 }
 
-fn row(algorithm: String, tuned: Option<String>, settings: &Settings, endings: &[Ending]) -> Result<Row, Problem> {
+fn row(
+    algorithm: String,
+    tuned: Option<String>,
+    settings: &Settings,
+    endings: &[Ending],
+) -> Result<Row, Problem> {
     let accuracy = |ending: &Ending| ending.score.and_then(|score| score.accuracy);
     let accuracies: Option<Vec<f64>> = endings.iter().map(accuracy).collect();
     let accuracies = accuracies.ok_or_else(|| {
@@ -254,7 +259,7 @@ fn table(rows: &[Row], repeats: usize) -> String {
             row.standard_deviation.map_or("-".to_owned(), |deviation| format!("{:.2}", 100.0 * deviation));
         let mut epsilon = match row.epsilon {
             Some(epsilon) => rounded_up(epsilon),
-            None if row.epsilon_infinite => "infinite".to_owned(),
+            None if row.claimed_epsilon.is_some() => "infinite".to_owned(),
             None => "NOT PRIVATE".to_owned(),
         };
         if let Some(claimed) = row.claimed_epsilon {

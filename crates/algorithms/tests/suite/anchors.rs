@@ -1,0 +1,145 @@
+//! Variance reduction takes the steps of its pseudocode, with all four ways of moving an anchor.
+
+use crate::transcript::{
+    Batch, RECORDS, Vector, clip, clipped, gradient, norm, plus, run, scaled, setting, sum,
+};
+
+/// What a step of variance reduction knows.
+struct Anchored {
+    x: Vector,
+    /// The anchor, and the batch over which its gradient is taken.
+    w: Vector,
+    anchor_batch: Batch,
+    /// Whether the anchor has just moved here.
+    fresh: bool,
+    /// The batch of the differences; nobody where `x = w`, where there are none.
+    batch: Batch,
+}
+
+/// Anchors that move with probability or frequency 1/4 by one of the four routines of the DP-C4 paper.
+fn anchored(
+    routine: u8,
+    mut estimate: impl FnMut(&Anchored) -> Vector,
+) -> impl FnMut(&mut dyn FnMut() -> Batch, Vector, usize) -> Vector {
+    let (mut coins, mut before, mut state) = (SplitMix(0), [0.0; 2], None::<Anchored>);
+    move |draw, x, k| {
+        let w = match &state {
+            None => x,
+            Some(state) => {
+                // What line 13 decided at the end of step k - 1.
+                let coin = coins.next();
+                let moves = if routine % 2 == 1 { coin < 0.25 } else { (k - 1) % 4 == 1 };
+                let there = if routine <= 2 { before } else { x };
+                if moves { there } else { state.w }
+            }
+        };
+        let fresh = state.as_ref().is_none_or(|state| state.w != w);
+        let anchor_batch = match state.take() {
+            Some(state) if !fresh => state.anchor_batch,
+            _ => draw(),
+        };
+        let batch = if x == w { Vec::new() } else { draw() };
+        before = x;
+        estimate(state.insert(Anchored { x, w, anchor_batch, fresh, batch }))
+    }
+}
+
+/// The generator SplitMix64, as its authors have it.
+struct SplitMix(u64);
+
+impl SplitMix {
+    fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    fn next(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+/// Batches of 0.5 and anchors of 0.8 of all records.
+fn with_anchors(name: &str, routine: u8, scales: &str, estimate: impl FnMut(&Anchored) -> Vector) {
+    let options = r#""anchor_batch":30,"update_probability":0.25,"routine":"#;
+    let text = format!(r#"{{"type":"{name}",{scales}{options}{routine}}}"#);
+    run(&text, &setting(0.5)).follows(&text, anchored(routine, estimate));
+}
+
+const BATCH: f64 = 0.5 * RECORDS as f64;
+const ANCHOR_BATCH: f64 = 30.0;
+
+/// `C_1 = 0.8` and `C_2 = 1.7`.
+const SCALES: &str = r#""difference_scale":0.8,"anchor_scale":1.7,"#;
+
+fn plain(batch: &[Vector], x: Vector) -> Vector {
+    sum(batch.iter().map(|&record| gradient(record, x)))
+}
+
+impl Anchored {
+    /// The gradients of the batch, less those at the anchor.
+    fn differences(&self) -> impl Iterator<Item = Vector> {
+        self.batch.iter().map(|&record| plus(gradient(record, self.x), -1.0, gradient(record, self.w)))
+    }
+
+    /// `|grad f(w)|`
+    fn length(&self) -> f64 {
+        norm(plain(&self.anchor_batch, self.w)) / ANCHOR_BATCH
+    }
+
+    /// Lines 8, 9 and 11 of Algorithms 3 and 4.
+    fn coupled(&self, c_1k: f64, c_2k: f64) -> Vector {
+        let coupled = sum(self.differences().map(|difference| clip(difference, c_1k)));
+        let anchor = clipped(&self.anchor_batch, self.w, c_2k);
+        plus(scaled(1.0 / BATCH, coupled), 1.0 / ANCHOR_BATCH, anchor)
+    }
+}
+
+#[test]
+fn variance_reduction_is_that_of_algorithm_2_of_the_dp_c4_paper() {
+    assert_eq!(SplitMix(0).bits(), 0xE220_A839_7B1D_CDAF);
+    for routine in 1..=4 {
+        with_anchors("dp-svrg", routine, "", |step| {
+            let (here, there) = (clipped(&step.batch, step.x, 1.0), clipped(&step.batch, step.w, 1.0));
+            let anchor = scaled(1.0 / ANCHOR_BATCH, clipped(&step.anchor_batch, step.w, 1.0));
+            plus(anchor, 1.0 / BATCH, plus(here, -1.0, there))
+        });
+    }
+}
+
+#[test]
+fn published_coupled_clipping_is_that_of_algorithms_3_and_4() {
+    for routine in 1..=4 {
+        with_anchors("dp-c4-published", routine, SCALES, |step| {
+            let c_1k = (0.8 * norm(sum(step.differences())) / BATCH).min(1.0);
+            step.coupled(c_1k, (1.7 * step.length()).min(1.0))
+        });
+        // Line 3: C_2 |grad f(w^-1)| = C.
+        let mut wanted = 1.0_f64;
+        with_anchors("dp-c4-plus-published", routine, SCALES, |step| {
+            let c_2k = wanted.min(1.0);
+            wanted = 1.7 * step.length();
+            step.coupled((0.8 * norm(plus(step.x, -1.0, step.w))).min(1.0), c_2k)
+        });
+    }
+}
+
+#[test]
+fn sound_coupled_clipping_has_the_thresholds_of_its_releases() {
+    for routine in 1..=4 {
+        let (mut c_2j, mut next, mut thresholds) = (1.0_f64, 1.0_f64, Vec::new());
+        with_anchors("dp-c4", routine, SCALES, |step| {
+            if step.fresh {
+                c_2j = next;
+                thresholds.push(c_2j);
+                // Without noise there is none to take out of the length.
+                let released = norm(clipped(&step.anchor_batch, step.w, c_2j)) / ANCHOR_BATCH;
+                next = (1.7 * released).clamp(1e-3, 1.0);
+            }
+            step.coupled((0.8 * norm(plus(step.x, -1.0, step.w))).clamp(1e-3, 1.0), c_2j)
+        });
+        assert!(thresholds.len() > 2 && thresholds.iter().any(|c| *c < 1.0), "{thresholds:?}");
+    }
+}

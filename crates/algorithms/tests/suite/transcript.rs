@@ -1,0 +1,194 @@
+//! An algorithm of ours on a small problem, with next to no noise, beside a transcription of its pseudocode in plain double precision.
+//!
+//! All transcriptions bound a record as the trusted base does, by a thousandth less than the threshold says: room for rounding.
+
+use std::{
+    cell::RefCell,
+    convert::Infallible,
+    ops::Range,
+    rc::Rc,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use sordino_accounting::{Epsilon, NoiseMultiplier, calibrate::Budget};
+use sordino_algorithms::{Noise, Setting};
+use sordino_privacy::{Gradients, Randomness, Release, Terms, Vault, Weigh};
+
+use crate::pull::{Point, Pull, Scratch, Slope, choice, cubic, quiet, setting_for};
+
+/// A point or a gradient of a transcription.
+pub(crate) type Vector = [f64; 2];
+
+/// The records of a batch.
+pub(crate) type Batch = Vec<Vector>;
+
+pub(crate) const STEPS: usize = 20;
+pub(crate) const RATE: f64 = 0.1;
+pub(crate) const RECORDS: usize = 37;
+
+/// Records, and who of them was looked at.
+struct Watched {
+    pull: Pull,
+    batches: Rc<RefCell<Vec<Vec<usize>>>>,
+}
+
+impl Gradients for Watched {
+    type Point = Point;
+    type Error = Infallible;
+
+    fn records(&self) -> usize {
+        self.pull.records()
+    }
+
+    fn dimension(&self) -> usize {
+        self.pull.dimension()
+    }
+
+    fn trainable(&self) -> Vec<Range<usize>> {
+        self.pull.trainable()
+    }
+
+    fn layers(&self) -> usize {
+        self.pull.layers()
+    }
+
+    fn pass(
+        &mut self,
+        at: &Point,
+        anchor: Option<&Point>,
+        chosen: &[usize],
+        weigh: Option<&Weigh<'_>>,
+        seed: u64,
+        sums: &mut [Vec<f32>],
+    ) -> Result<(), Infallible> {
+        self.batches.borrow_mut().push(chosen.to_vec());
+        self.pull.pass(at, anchor, chosen, weigh, seed, sums)
+    }
+}
+
+/// An algorithm of ours on a small problem.
+pub(crate) struct Run {
+    /// The point after each step of training.
+    pub(crate) points: Vec<Point>,
+    /// What the vault has drawn, step by step of the plan.
+    batches: Vec<Batch>,
+}
+
+impl Run {
+    pub(crate) fn new(text: &str, setting: &Setting, records: &[[f32; 2]], slope: Slope, rate: f64) -> Self {
+        let plan = choice(text).plan(setting, Noise::Multiplier(NoiseMultiplier::new(1.0).unwrap())).unwrap();
+        let factor = (rate / setting.expected_batch_size) as f32;
+        Self::with(text, setting, &quiet(&plan, setting.records), records, slope, |release, point| {
+            *point = [point[0] - factor * release[0], point[1] - factor * release[1]];
+        })
+    }
+
+    pub(crate) fn with(
+        text: &str,
+        setting: &Setting,
+        terms: &Terms,
+        records: &[[f32; 2]],
+        slope: Slope,
+        mut learn: impl FnMut(Release<Vec<f32>>, &mut Point),
+    ) -> Self {
+        static RUNS: AtomicU64 = AtomicU64::new(0);
+        let ledger = Scratch::new(&format!("papers-{}", RUNS.fetch_add(1, Ordering::Relaxed)));
+        let passes = Rc::new(RefCell::new(Vec::new()));
+        let watched = Watched { pull: Pull::new(records.to_vec(), slope), batches: Rc::clone(&passes) };
+        let mut vault = Vault::seal(watched, terms, Randomness::seeded(8), &ledger.0).unwrap();
+        vault.charge_by(terms.steps());
+        // The noise of anchors as published follows from the claim and not from the plan: a claim of nothing has next to none.
+        let claim = Budget { epsilon: Epsilon::new(1e30).unwrap(), ..setting.claim.unwrap() };
+        let mut algorithm =
+            choice(text).begin::<Watched>(&Setting { claim: Some(claim), ..*setting }).unwrap();
+        let (mut points, mut batches, mut point) = (Vec::new(), Vec::new(), [0.0; 2]);
+        loop {
+            let number = vault.position();
+            let Some(release) = vault.round(|round| algorithm.step(round, &point, number)).unwrap() else {
+                break Self { points, batches };
+            };
+            let chosen = passes.take();
+            assert!(chosen.windows(2).all(|pair| pair[0] == pair[1]), "{text}: a step has one batch");
+            batches.push(chosen[0].iter().map(|&i| records[i].map(f64::from)).collect());
+            if let Some(release) = release.unwrap() {
+                learn(release, &mut point);
+                points.push(point);
+            }
+        }
+    }
+
+    /// Compares with `x <- x - rate v`, where `v` is given the next batches that were drawn, the point and the number of the step.
+    pub(crate) fn follows(
+        self,
+        what: &str,
+        mut v: impl FnMut(&mut dyn FnMut() -> Batch, Vector, usize) -> Vector,
+    ) {
+        assert_eq!(self.points.len(), STEPS, "{what}");
+        let mut drawn = self.batches.into_iter();
+        let mut draw = || drawn.next().unwrap();
+        let mut x = [0.0; 2];
+        for (step, point) in self.points.iter().enumerate() {
+            x = plus(x, -RATE, v(&mut draw, x, step));
+            let apart = norm(plus(x, -1.0, point.map(f64::from)));
+            assert!(apart < 1e-5, "{what}, step {step}: {point:?} where {x:?} is expected");
+        }
+        assert!(drawn.next().is_none(), "{what}: a batch that the pseudocode does not draw");
+        assert!(norm(x) > 0.05, "{what}: nothing has moved");
+    }
+}
+
+pub(crate) fn plus(a: Vector, factor: f64, b: Vector) -> Vector {
+    [a[0] + factor * b[0], a[1] + factor * b[1]]
+}
+
+pub(crate) fn norm(a: Vector) -> f64 {
+    a[0].hypot(a[1])
+}
+
+pub(crate) fn sum(terms: impl IntoIterator<Item = Vector>) -> Vector {
+    terms.into_iter().fold([0.0; 2], |sum, term| plus(sum, 1.0, term))
+}
+
+pub(crate) fn scaled(factor: f64, a: Vector) -> Vector {
+    plus([0.0; 2], factor, a)
+}
+
+/// The gradient of `cubic`.
+pub(crate) fn gradient(record: Vector, x: Vector) -> Vector {
+    let [a, b] = plus(x, -1.0, record);
+    [a + 0.1 * a.powi(3), b + 0.2 * b.powi(3)]
+}
+
+/// What a threshold of 1 lets through.
+pub(crate) const ROOM: f64 = 1.0 - 1.0 / 1024.0;
+
+pub(crate) fn clip(g: Vector, threshold: f64) -> Vector {
+    if norm(g) <= ROOM * threshold { g } else { scaled(ROOM * threshold / norm(g), g) }
+}
+
+/// `C g / (r + |g|)`; nothing of nothing.
+pub(crate) fn normalise(g: Vector, threshold: f64, r: f64) -> Vector {
+    let n = norm(g);
+    if n > 0.0 { scaled((threshold / (r + n)).min(ROOM * threshold / n), g) } else { g }
+}
+
+/// The sum of clipped gradients.
+pub(crate) fn clipped(batch: &[Vector], x: Vector, threshold: f64) -> Vector {
+    sum(batch.iter().map(|&record| clip(gradient(record, x), threshold)))
+}
+
+/// Some of their gradients are longer than 1 and some are not.
+pub(crate) fn records() -> Vec<[f32; 2]> {
+    let part = |i: usize, factor: f64| (i as f64 * factor).fract();
+    (0..RECORDS).map(|i| [(3.0 * part(i, 0.618) - 0.5) as f32, (2.0 - 3.0 * part(i, 0.414)) as f32]).collect()
+}
+
+/// Thresholds of 1.
+pub(crate) fn setting(rate: f64) -> Setting {
+    let setting = setting_for(RECORDS, rate, STEPS as u64);
+    Setting { noise_multiplier: Some(NoiseMultiplier::new(8.0).unwrap()), ..setting }
+}
+
+pub(crate) fn run(text: &str, setting: &Setting) -> Run {
+    Run::new(text, setting, &records(), cubic, RATE)
+}

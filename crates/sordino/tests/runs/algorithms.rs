@@ -1,0 +1,176 @@
+//! `train --algorithm`, `algorithms` and `compare`.
+
+use serde_json::Value;
+
+use crate::place::Place;
+#[cfg(unix)]
+use crate::place::interrupted;
+
+#[test]
+fn every_algorithm_of_the_registry_trains_within_its_budget() {
+    let place = Place::new("algorithms");
+    let listed: Value = serde_json::from_str(&place.text("algorithms --json")).unwrap();
+    let text = place.text("algorithms");
+    for algorithm in listed.as_array().unwrap() {
+        let name = algorithm["name"].as_str().unwrap();
+        assert!(text.contains(name));
+        let flags = format!("train --algorithm {name} --steps 60 --optimizer momentum --out {name} --json");
+        let answer: Value = serde_json::from_str(&place.text_with_notes(&flags)).unwrap();
+        assert_eq!((&answer["algorithm"], &answer["finished"]), (&Value::from(name), &Value::Bool(true)));
+        let epsilon = answer["epsilon"].as_f64();
+        let claimed = answer["claimed_epsilon"].as_f64();
+        assert_eq!(answer["epsilon_infinite"], Value::Bool(epsilon.is_none()), "{name}");
+        match algorithm["promise"].as_str().unwrap() {
+            "sound" => assert!(epsilon.unwrap() <= 1.0 && claimed.is_none(), "{name}: {answer}"),
+            "as-published" => assert!(
+                claimed == Some(1.0) && epsilon.is_none_or(|epsilon| epsilon > 1.0),
+                "{name}: {answer}"
+            ),
+            _ => assert!(name == "none" && epsilon.is_none() && claimed.is_none()),
+        }
+    }
+    for (flags, part) in [
+        ("--algorithm nope", "one of dp-sgd"),
+        ("--algorithm dp-sgd,mu_growth=2", "mu_growth belongs to dynamic, not to dp-sgd"),
+        ("--algorithm dc-sgd-p,percentile=1.5", "percentile must be between 0 and 1, both excluded, got 1.5"),
+        ("--algorithm dynamic,mu_grow=2", "mu_grow"),
+        (
+            "--algorithm dynamic,clip_decay=1000 --max-grad-norm 1e-11 --learning-rate 1",
+            "between 1e-12 and 1e12",
+        ),
+        ("--algorithm dynamic --steps 10000000000", "at most 1000000 different steps"),
+        ("--algorithm quantile,count_noise=1", "count_noise must be above"),
+        ("--max-grad-norm 1e-20", "clip norms must be between"),
+        ("--algorithm dp-sgd,window=3", "window belongs to dice, not to dp-sgd"),
+        ("--algorithm dice --sampling full-batch", "made for plain Poisson sampling"),
+        ("--algorithm dice --noise-multiplier 5", "chosen for a budget"),
+        ("--algorithm dice,window=90", "leaves no room for 91 groups"),
+        ("--algorithm dp-c4,routine=5", "routine must be 1, 2, 3 or 4, got 5"),
+        ("--algorithm dp-c4,anchor_batch=100000", "anchor_batch must be between 1 and the number of records"),
+        (
+            "--algorithm dp-c4-published --noise-multiplier 1",
+            "follows from the epsilon that its paper claims",
+        ),
+        ("--algorithm dp-c4-published --accountant pld", "nobody prices it"),
+        ("--algorithm dice-published --accountant pld", "cannot bound"),
+        ("--algorithm dynamic,mu_schedule=0:1/0:2", "rising parts from 0 to 1"),
+        ("--algorithm dynamic,mu_growth=2,mu_schedule=0:1/1:2", "both say how the noise changes"),
+    ] {
+        let message = place.refusal(&format!("train {flags}"));
+        assert!(message.contains(part), "{flags}: {message}");
+    }
+}
+
+#[test]
+fn algorithms_are_compared_at_equal_budgets() {
+    let place = Place::new("compare");
+    let text = place
+        .text("compare --algorithms dp-sgd,dynamic,mu_growth=3,none --steps 40 --repeats 3 --out rows.json");
+    assert_eq!(text.lines().count(), 6, "{text}");
+    assert!(text.contains("dynamic,mu_growth=3") && text.contains("NOT PRIVATE"), "{text}");
+    let rows: Value = serde_json::from_str(&place.read("rows.json")).unwrap();
+    for row in rows.as_array().unwrap() {
+        assert_eq!(row["test_accuracies"].as_array().unwrap().len(), 3);
+        assert!(row["epsilon"].as_f64().is_none_or(|epsilon| epsilon <= 1.0));
+    }
+    assert!(!place.has("runs"));
+    for (flags, part) in [
+        ("--algorithm dp-sgd", "--algorithms"),
+        ("--repeats 0", "at least 1 repeat"),
+        ("--algorithms nope", "got nope"),
+        ("--test-fraction 0", "needs test records"),
+    ] {
+        let message = place.refusal(&format!("compare {flags}"));
+        assert!(message.contains(part), "{flags}: {message}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_threshold_that_adapts_is_kept_in_a_checkpoint() {
+    let place = Place::new("threshold");
+    interrupted(&place, 60_000, "--algorithm quantile --accountant rdp");
+    assert!(place.read("run/checkpoint.safetensors").contains("algorithm.clip"));
+    let resumed = place.text_with_notes("train --resume run --json");
+    assert_eq!(serde_json::from_str::<Value>(&resumed).unwrap()["finished"], true);
+}
+
+/// What is claimed stands beside what is proved, before the run, after it, and when it is shown again.
+#[test]
+fn algorithms_as_published_warn_and_say_what_is_proved() {
+    let place = Place::new("published");
+    let output = place.run("train --algorithm dice-published,thresholds=theorem --steps 60 --out dice");
+    let (said, noted) =
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert!(noted.contains("epsilon 1 is claimed, epsilon") && noted.contains("--algorithm dice"), "{noted}");
+    for part in [
+        "WARNING",
+        "claimed      epsilon 1 at delta 1e-5",
+        "proved       epsilon",
+        "--algorithm dice",
+        "first-participation",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert!(place.text("show dice").contains("WARNING"));
+    let text = place.text_with_notes("train --algorithm dp-c4-plus-published --steps 60 --out c4");
+    assert!(text.starts_with("This logistic model is NOT PRIVATE.") && !text.contains("satisfies"), "{text}");
+    assert!(text.contains("proved       nothing") && text.contains("raw gradients"), "{text}");
+    let shown = place.json("show c4");
+    assert_eq!((&shown["epsilon"], &shown["epsilon_infinite"]), (&Value::Null, &Value::Bool(true)));
+    assert!(place.read("c4/ledger").contains("the noise itself tells about records"));
+    assert!(place.read("c4/config.toml").starts_with("# NOT PRIVATE"));
+}
+
+/// The noise of the central limit theorem costs more than it says.
+#[test]
+fn the_central_limit_theorem_sets_noise_and_the_report_says_what_it_costs() {
+    let place = Place::new("clt");
+    let flags = "train --algorithm dynamic,mu_growth=8 --accountant gdp-clt --steps 200 --out run --json";
+    let answer: Value = serde_json::from_str(&place.text_with_notes(flags)).unwrap();
+    let (proved, claimed) =
+        (answer["epsilon"].as_f64().unwrap(), answer["claimed_epsilon"].as_f64().unwrap());
+    assert!(claimed <= 1.0 && claimed > 0.99 && proved > 1.005 * claimed, "{answer}");
+    assert_eq!(answer["accountant"], "pld");
+    assert!(place.text("show run").contains("central limit theorem"));
+}
+
+#[test]
+fn the_best_of_a_list_of_settings_is_shown() {
+    let place = Place::new("tune");
+    place.write("grid.toml", "learning_rate = [0.001, 40]\n[dynamic]\nlearning_rate = [40]\nalgorithm = [\"dynamic,mu_growth=3\"]\n");
+    let text = place
+        .text("compare --algorithms dp-sgd,dynamic --tune grid.toml --steps 60 --repeats 2 --out rows.json");
+    assert!(text.contains("learning_rate=40") && !text.contains("learning_rate=0.001"), "{text}");
+    assert!(text.contains("No epsilon covers this choice"), "{text}");
+    let rows: Value = serde_json::from_str(&place.read("rows.json")).unwrap();
+    let best: Vec<bool> = rows.as_array().unwrap().iter().map(|row| row["best"].as_bool().unwrap()).collect();
+    assert_eq!(best, [false, true, true]);
+    place.write("wrong.toml", "learning_rate = 3\n");
+    assert!(place.refusal("compare --tune wrong.toml").contains("not a list"));
+    place.write("stray.toml", "[nobody]\nlearning_rate = [3]\n");
+    assert!(place.refusal("compare --tune stray.toml").contains("[nobody] is not among"));
+}
+
+/// Anchors and errors are public and kept in a checkpoint; residuals are not, and never on the disk.
+#[cfg(unix)]
+#[test]
+fn every_memory_survives_or_is_forgotten_as_it_should() {
+    for (name, kept) in [
+        ("dp-c4", vec!["algorithm.anchor_gradient", "algorithm.anchor_clip"]),
+        ("dp-svrg,routine=1", vec!["algorithm.anchor", "algorithm.previous"]),
+        ("dice-two-release", vec!["algorithm.error"]),
+        ("dice,window=8", vec![]),
+    ] {
+        let place = Place::new(&format!("memory-{}", name.replace(',', "-")));
+        interrupted(&place, 6000, &format!("--algorithm {name} --accountant rdp"));
+        let checkpoint = place.read("run/checkpoint.safetensors");
+        for part in &kept {
+            assert!(checkpoint.contains(part), "{name}: {part}");
+        }
+        assert_eq!(checkpoint.contains("algorithm."), !kept.is_empty(), "{name}");
+        let resumed: Value =
+            serde_json::from_str(&place.text_with_notes("train --resume run --json")).unwrap();
+        assert_eq!(resumed["finished"], true, "{name}");
+    }
+}

@@ -1,0 +1,6 @@
+//! Commands that make and read runs, as a user gives them.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+mod algorithms;
+mod place;
+mod train;
