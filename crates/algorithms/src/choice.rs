@@ -345,10 +345,6 @@ impl Choice {
     {
         self.check()?;
         self.check_thresholds(setting)?;
-        let claim = setting.claim.ok_or(AlgorithmError::Plan {
-            problem: "the noise of an algorithm as published follows from its claimed epsilon".to_owned(),
-            hint: "give --epsilon, the paper's claim",
-        });
         Ok(match *self {
             Self::DpSgd {} => Box::new(DpSgd::new(setting, None)?),
             Self::DpNsgd { regulariser } => Box::new(DpSgd::new(setting, Some(regulariser))?),
@@ -375,7 +371,8 @@ impl Choice {
                 let options = options.resolved(true);
                 let anchoring = options.anchoring(setting)?;
                 let plus = matches!(self, Self::DpC4PlusPublished(_));
-                let estimate = DpC4Published::new(setting, &anchoring, options.scales(), claim?, plus);
+                let estimate =
+                    DpC4Published::new(setting, &anchoring, options.scales(), setting.claimed()?, plus);
                 Box::new(Anchored::new(setting, &anchoring, estimate))
             }
             Self::DcSgdP { percentile, bins, .. } => {

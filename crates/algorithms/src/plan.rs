@@ -30,6 +30,16 @@ pub struct Setting {
     pub claim: Option<Budget>,
 }
 
+impl Setting {
+    /// The claim from which the noise of an algorithm as published follows.
+    pub(crate) fn claimed(&self) -> Result<Budget, AlgorithmError> {
+        self.claim.ok_or(AlgorithmError::Plan {
+            problem: "the noise of an algorithm as published follows from its claimed epsilon".to_owned(),
+            hint: "give --epsilon, the paper's claim",
+        })
+    }
+}
+
 /// Where noise comes from.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Noise {
@@ -59,10 +69,6 @@ impl Choice {
     pub fn plan(&self, setting: &Setting, noise: Noise) -> Result<Plan, AlgorithmError> {
         self.check()?;
         self.check_thresholds(setting)?;
-        let claim = setting.claim.ok_or(AlgorithmError::Plan {
-            problem: "the noise of an algorithm as published follows from its claimed epsilon".to_owned(),
-            hint: "give --epsilon, the paper's claim",
-        });
         match *self {
             Self::None {} => Ok(Plan::new(vec![Entry::new(
                 setting.sampling,
@@ -70,10 +76,10 @@ impl Choice {
                 setting.steps,
             )?])),
             Self::Dice { window, .. } => self.banded(setting, window, noise),
-            Self::DicePublished(options) => options.plan(setting, claim?),
+            Self::DicePublished(options) => options.plan(setting, setting.claimed()?),
             _ => match self.anchoring(setting)? {
                 Some(anchoring) if self.unprotected().is_some() => {
-                    dp_c4_published::plan(setting, &anchoring, claim?)
+                    dp_c4_published::plan(setting, &anchoring, setting.claimed()?)
                 }
                 Some(anchoring) => self.anchored(setting, &anchoring, noise),
                 None => self.stepwise(setting, noise),

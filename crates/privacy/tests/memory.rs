@@ -189,6 +189,10 @@ fn what_the_proof_does_not_cover_is_refused() {
         Terms::unprotected(Plan::new(vec![entry]), 4, "a test")
     };
     refuse("two releases", &two_releases, &|round| banded(round.gradients(&[])).is_err());
+    refuse("layers of an error", &memory, &|round| {
+        let layers = ClipRule::per_layer(&[ClipNorm::new(1.0).unwrap()]).unwrap();
+        round.gradients(&[]).fed_back_sum(&rule(1.0), &layers).is_err()
+    });
     // 1 + 2 * 2 = 5 is the plan's reach; a little more is too much.
     refuse("reach", &memory, &|round| round.gradients(&[]).fed_back_sum(&rule(1.0), &rule(2.01)).is_err());
 }

@@ -1,10 +1,10 @@
 //! What somebody else claims of a run, beside what is proved.
 
 use sordino_accounting::Accountant;
-use sordino_algorithms::registry::{ALGORITHMS, Promise};
+use sordino_algorithms::{Choice, registry::ALGORITHMS};
 use sordino_privacy::Account;
 
-use crate::settings::Settings;
+use crate::{settings::Settings, tagged::tagged};
 
 /// An epsilon that is claimed and not proved.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,12 +23,10 @@ impl Claim {
     /// The claim that goes with a run: of an algorithm as published, or of the central limit theorem.
     pub(crate) fn of(settings: &Settings, account: &Account) -> Option<Self> {
         let delta = settings.delta?;
-        let name = settings.algorithm.as_deref()?.split(',').next()?;
-        let published = ALGORITHMS
-            .iter()
-            .find(|algorithm| algorithm.name == name && algorithm.promise == Promise::AsPublished);
-        if let Some(algorithm) = published {
-            let sound = if name.starts_with("dice") { "dice" } else { "dp-c4" };
+        let choice: Choice = tagged(settings.algorithm.as_deref()?).ok()?;
+        if let Some(sound) = choice.sound_form() {
+            let name = settings.algorithm.as_deref()?.split(',').next()?;
+            let algorithm = ALGORITHMS.iter().find(|algorithm| algorithm.name == name)?;
             return Some(Self {
                 epsilon: settings.epsilon?.get(),
                 delta: delta.get(),
