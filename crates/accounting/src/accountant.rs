@@ -76,8 +76,8 @@ impl Accountant {
         let (epsilon, epsilon_lower) = match self {
             Self::Pld => {
                 let bracket = pld::epsilon(plan, delta)?;
-                // With a cap, only the upper end is known.
-                (bracket.upper, (!plan.is_capped()).then_some(bracket.lower))
+                // With a cap, or where a last block may be cut short, only the upper end is known.
+                (bracket.upper, plan.is_reached().then_some(bracket.lower))
             }
             Self::Rdp => (rdp::epsilon(plan, delta)?, None),
             Self::GdpClt => (gdp::epsilon(plan, delta)?, None),

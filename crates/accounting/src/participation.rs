@@ -18,6 +18,9 @@ use crate::{AccountingError, Delta, Entry, Epsilon, Plan, Sampling, gaussian};
 
 const NAME: &str = "first-participation";
 
+/// Every step is looked at, for every epsilon that is tried.
+const MOST_STEPS: u64 = 10_000_000;
+
 /// The proved epsilon of a plan whose one entry [remembers](Sampling::Remembered): often enormous, because the privacy of such
 /// algorithms is poor.
 ///
@@ -42,7 +45,8 @@ pub fn epsilon(plan: &Plan, delta: Delta) -> Result<Epsilon, AccountingError> {
         let mid = 0.5 * (low + high);
         if exceeds(mid) { low = mid } else { high = mid }
     }
-    Epsilon::new(high)
+    // A little more for rounding.
+    Epsilon::new(high * (1.0 + 1e-9))
 }
 
 /// Steps that remember.
@@ -65,6 +69,13 @@ impl Memory {
         match plan.entries() {
             [] => Ok(None),
             [entry] => match entry.sampling() {
+                Sampling::Remembered { .. } if entry.steps().get() > MOST_STEPS => {
+                    Err(AccountingError::OutOfReach {
+                        accountant: NAME,
+                        reason: format!("it looks at up to {MOST_STEPS} steps, got {}", entry.steps()),
+                        instead: "take fewer steps",
+                    })
+                }
                 Sampling::Remembered { rate, reach } => Ok(Some(Self {
                     rate: rate.get(),
                     steps: entry.steps().get(),
@@ -84,12 +95,21 @@ impl Memory {
             let waiting = if tau == 0 { 0.0 } else { tau as f64 * (-self.rate).ln_1p() };
             self.rate.ln() + waiting + gaussian::ln_delta(epsilon, mu)
         };
-        let terms: Vec<f64> = (0..self.steps).map(term).collect();
-        if terms.iter().any(|t| t.is_nan()) {
-            return f64::INFINITY;
+        // The logarithm of the sum, relative to the largest term so far.
+        let (mut top, mut sum) = (f64::NEG_INFINITY, 0.0);
+        for term in (0..self.steps).map(term) {
+            if term.is_nan() || term == f64::INFINITY {
+                return f64::INFINITY;
+            }
+            if term > top {
+                sum *= (top - term).exp();
+                top = term;
+            }
+            if term > f64::NEG_INFINITY {
+                sum += (term - top).exp();
+            }
         }
-        let top = terms.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        if top.is_infinite() { top } else { top + terms.iter().map(|t| (t - top).exp()).sum::<f64>().ln() }
+        top + sum.ln()
     }
 }
 

@@ -6,7 +6,12 @@ use sordino_accounting::{Entry, NoiseMultiplier, Plan, Sampling, SamplingRate, S
 use sordino_optim::State;
 use sordino_privacy::{Gradients, PrivacyError, Release, Round};
 
-use crate::{Algorithm, AlgorithmError, Setting, dp_sgd::rule, error::require, plan::poisson_rate};
+use crate::{
+    Algorithm, AlgorithmError, Setting,
+    dp_sgd::rule,
+    error::require,
+    plan::{check_steps, poisson_rate},
+};
 
 /// When anchors move, and how many records they see.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -53,6 +58,7 @@ impl Anchoring {
             0.0 => (2.0 * setting.expected_batch_size / batch).clamp(1e-3, 1.0),
             given => given,
         };
+        check_steps(setting.steps.get())?;
         Ok(Self { batch, probability, routine: if routine > 0 { routine } else { 4 } })
     }
 

@@ -193,12 +193,7 @@ impl Choice {
             return Ok(Plan::new(vec![Entry::new(setting.sampling, vec![first], setting.steps)?]));
         }
         let steps = setting.steps.get();
-        if steps > MOST_DIFFERENT_STEPS {
-            return Err(AlgorithmError::Plan {
-                problem: format!("a plan has at most {MOST_DIFFERENT_STEPS} different steps, got {steps}"),
-                hint: "use fewer steps, or an algorithm whose steps are alike, such as dp-sgd",
-            });
-        }
+        check_steps(steps)?;
         let one = Steps::new(1)?;
         let entry = |number: u64| -> Result<Entry, AlgorithmError> {
             // z_t = 1 / mu_t.
@@ -253,6 +248,17 @@ pub(crate) fn poisson_rate(setting: &Setting, who: &str) -> Result<SamplingRate,
         other => Err(AlgorithmError::Plan {
             problem: format!("{who} is made for plain Poisson sampling, got {other}"),
             hint: "leave out --sampling and --max-batch-size, or use dp-sgd",
+        }),
+    }
+}
+
+/// Refuses more different steps than a plan can list.
+pub(crate) fn check_steps(steps: u64) -> Result<(), AlgorithmError> {
+    match steps <= MOST_DIFFERENT_STEPS {
+        true => Ok(()),
+        false => Err(AlgorithmError::Plan {
+            problem: format!("a plan has at most {MOST_DIFFERENT_STEPS} different steps, got {steps}"),
+            hint: "use fewer steps, or an algorithm whose steps are alike, such as dp-sgd",
         }),
     }
 }

@@ -47,16 +47,19 @@ impl Memory {
         (band.rules.0 == *rule && band.rules.1 == *residual).then_some(band)
     }
 
-    /// Adds the clipped error to a sum of clipped gradients, and what was lost to the error: `y = s + clip(e)`,
+    /// The clipped error, to be added to a sum of clipped gradients; what is lost becomes the error: `y = s + clip(e)`,
     /// `e <- e + g - y`, where `g` is the sum as it is.
-    pub(crate) fn feed_back(&mut self, clipped: &mut [f32], plain: &[f32], feedback: &ClipRule) {
+    #[expect(clippy::cast_possible_truncation, reason = "an error in single precision, which stays hidden")]
+    pub(crate) fn feed_back(&mut self, clipped: &[f32], plain: &[f32], feedback: &ClipRule) -> Vec<f64> {
         self.error.resize(clipped.len(), 0.0);
         let norm = self.error.iter().map(|&e| f64::from(e).powi(2)).sum::<f64>().sqrt();
-        let weight = feedback.whole_weight(norm);
-        for ((sum, plain), error) in clipped.iter_mut().zip(plain).zip(&mut self.error) {
-            *sum += if weight > 0.0 { weight * *error } else { 0.0 };
-            *error += plain - *sum;
+        let weight = f64::from(feedback.whole_weight(norm));
+        let fed = |error: f32| if weight > 0.0 { weight * f64::from(error) } else { 0.0 };
+        let beside: Vec<f64> = self.error.iter().map(|error| fed(*error)).collect();
+        for (((sum, plain), error), fed) in clipped.iter().zip(plain).zip(&mut self.error).zip(&beside) {
+            *error += plain - (f64::from(*sum) + fed) as f32;
         }
+        beside
     }
 }
 
@@ -74,24 +77,24 @@ impl Band {
         (rule.sensitivity().powi(2) + residual * residual / window as f64).sqrt()
     }
 
-    /// Adds the mean of the last `window` residuals to a clipped sum, and takes up this step's own.
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        reason = "sums in single precision"
-    )]
-    pub(crate) fn feed(&mut self, turn: u64, window: u64, clipped: &mut [f32], residual: Vec<f32>) {
-        while self.held.front().is_some_and(|(from, _)| *from + window < turn)
+    /// The mean of the last `window` residuals, to be added to a clipped sum; takes up this step's own. No coordinate of an honest
+    /// residual exceeds `most`.
+    #[expect(clippy::cast_precision_loss, reason = "below 2^63, rounded to 53 digits")]
+    pub(crate) fn feed(&mut self, turn: u64, window: u64, mut residual: Vec<f32>, most: f32) -> Vec<f64> {
+        while self.held.front().is_some_and(|(from, _)| from.saturating_add(window) < turn)
             && let Some((_, old)) = self.held.pop_front()
         {
             self.move_sum(&old, i64::wrapping_sub);
         }
         let share = self.step / window as f64;
-        for (value, held) in clipped.iter_mut().zip(&self.sum) {
-            *value = (f64::from(*value) + *held as f64 * share) as f32;
+        let fed = self.sum.iter().map(|held| *held as f64 * share).collect();
+        for value in &mut residual {
+            // A NaN becomes 0 when it is rounded.
+            *value = value.clamp(-most, most);
         }
         self.move_sum(&residual, i64::wrapping_add);
         self.held.push_back((turn, residual));
+        fed
     }
 
     fn move_sum(&mut self, residual: &[f32], by: impl Fn(i64, i64) -> i64) {
@@ -112,52 +115,54 @@ mod tests {
         ClipRule::flat(ClipNorm::new(bound).unwrap()).unwrap()
     }
 
-    fn fed(memory: &mut Memory, turn: u64, window: u64, clipped: f32, residual: f32) -> f32 {
-        let mut sum = [clipped];
-        memory.band(0, &flat(1.0), &flat(2.0), 1).unwrap().feed(turn, window, &mut sum, vec![residual]);
-        sum[0]
+    fn fed(memory: &mut Memory, turn: u64, window: u64, residual: f32) -> f64 {
+        memory.band(0, &flat(1.0), &flat(2.0), 1).unwrap().feed(turn, window, vec![residual], 1e3)[0]
     }
 
     #[test]
     fn residuals_come_back_over_the_window_and_are_then_forgotten() {
         let mut memory = Memory::default();
-        let fed: Vec<f32> = [(0, 1.5), (1, 0.0), (2, 0.3), (3, 0.0), (4, 0.0)]
-            .map(|(t, r)| fed(&mut memory, t, 2, 1.0, r))
-            .into();
-        for (found, expected) in fed.into_iter().zip([1.0, 1.75, 1.75, 1.15, 1.15]) {
+        for ((turn, residual), expected) in
+            [(0, 1.5), (1, 0.0), (2, 0.3), (3, 0.0), (4, 0.0)].into_iter().zip([0.0, 0.75, 0.75, 0.15, 0.15])
+        {
+            let found = fed(&mut memory, turn, 2, residual);
             assert!((found - expected).abs() < 1e-6, "{found} {expected}");
         }
         // Exactly nothing is left, also after a gap.
-        assert_eq!(self::fed(&mut memory, 9, 2, 0.0, 0.0), 0.0);
+        assert_eq!(fed(&mut memory, 9, 2, 0.0), 0.0);
         assert!(memory.band.as_ref().unwrap().sum.iter().all(|held| *held == 0));
+    }
+
+    #[test]
+    fn sums_that_no_honest_records_give_are_cut_before_they_are_kept() {
+        let mut memory = Memory::default();
+        for (turn, spoilt) in [f32::INFINITY, f32::NAN, -1e30].into_iter().enumerate() {
+            fed(&mut memory, turn as u64, 3, spoilt);
+        }
+        assert!((fed(&mut memory, 3, 3, 0.0)).abs() < 1e-6);
+        assert_eq!(fed(&mut memory, u64::MAX, u64::MAX, 0.0), 0.0);
     }
 
     #[test]
     fn a_band_has_one_pair_of_rules_and_belongs_to_its_entry() {
         let mut memory = Memory::default();
-        fed(&mut memory, 0, 2, 0.0, 1.0);
+        fed(&mut memory, 0, 2, 1.0);
         assert!(memory.band(0, &flat(1.0), &flat(3.0), 1).is_none());
         let band = memory.band(1, &flat(1.0), &flat(3.0), 1).unwrap();
-        let mut sum = [0.0];
-        band.feed(0, 2, &mut sum, vec![0.0]);
-        assert_eq!(sum, [0.0]);
+        assert_eq!(band.feed(0, 2, vec![0.0], 1.0), [0.0]);
     }
 
     #[test]
     fn errors_are_fed_back_clipped() {
         let mut memory = Memory::default();
         let mut step = |clipped: f32, plain: f32| {
-            let mut sum = [clipped];
-            memory.feed_back(&mut sum, &[plain], &flat(0.5));
-            sum[0]
+            f64::from(clipped) + memory.feed_back(&[clipped], &[plain], &flat(0.5))[0]
         };
         // e: 0, 3, 2.5 (and a thousandth), ...
         assert_eq!(step(1.0, 4.0), 1.0);
         assert!((step(0.0, 0.0) - 0.5).abs() < 1e-3);
         assert!((step(-1.0, -1.0) + 0.5).abs() < 1e-3);
         let mut spoilt = Memory { error: vec![f32::NAN], ..Memory::default() };
-        let mut sum = [1.0];
-        spoilt.feed_back(&mut sum, &[1.0], &flat(0.5));
-        assert_eq!(sum, [1.0]);
+        assert_eq!(spoilt.feed_back(&[1.0], &[1.0], &flat(0.5)), [0.0]);
     }
 }

@@ -35,11 +35,12 @@ pub(crate) struct Noise {
 }
 
 impl Noise {
-    /// Noise of `multiplier` times the sensitivity of a sum of at most `records` records in `dimension` coordinates.
+    /// Noise of `multiplier` times the sensitivity of a sum of at most `records` records in `dimension` coordinates, those of all
+    /// releases that share the sensitivity.
     ///
     /// Rounding each of `d` coordinates moves a sum by at most `g sqrt(d) / 2`, so two neighbouring sums end up at most
     /// `g sqrt(d)` further apart; the noise is that much larger.
-    pub(crate) fn new(multiplier: f64, sensitivity: f64, records: usize, dimension: usize) -> Self {
+    pub(crate) fn new(multiplier: f64, sensitivity: f64, records: usize, dimension: u64) -> Self {
         // Fine compared with the noise, and with the sensitivity, which it adds to; but not so fine that integers overflow.
         let scale = multiplier.min(1.0).max(multiplier * 2.0_f64.powi(-24)) * sensitivity;
         #[expect(clippy::cast_possible_truncation, reason = "the exponent of a positive number")]
@@ -52,31 +53,36 @@ impl Noise {
         Self { step, per_step: 1.0 / step, steps: std / step, std, most }
     }
 
-    /// Rounds the sum to the lattice and adds noise, in the trained stretches; everything else becomes zero.
-    pub(crate) fn add(&self, sum: &mut [f32], trainable: &[Range<usize>], streams: &Streams) {
-        let mut blocks: Vec<&mut [f32]> = Vec::new();
+    /// Rounds the sum, with what is `beside` it if that is not empty, to the lattice and adds noise, in the trained stretches;
+    /// everything else becomes zero.
+    pub(crate) fn add(&self, sum: &mut [f32], beside: &[f64], trainable: &[Range<usize>], streams: &Streams) {
+        let mut blocks: Vec<(&mut [f32], &[f64])> = Vec::new();
         let (mut rest, mut begun) = (sum, 0);
         for range in trainable {
             let (frozen, tail) = rest.split_at_mut(range.start - begun);
             frozen.fill(0.0);
             let (trained, tail) = tail.split_at_mut(range.len());
-            blocks.extend(trained.chunks_mut(BLOCK));
+            let beside = beside.get(range.clone()).unwrap_or_default();
+            let mut beside = beside.chunks(BLOCK);
+            blocks.extend(trained.chunks_mut(BLOCK).map(|block| (block, beside.next().unwrap_or_default())));
             (rest, begun) = (tail, range.end);
         }
         rest.fill(0.0);
-        blocks.into_par_iter().enumerate().for_each(|(number, block)| {
+        blocks.into_par_iter().enumerate().for_each(|(number, (block, beside))| {
             let mut rng = streams.number(number as u64);
+            let mut beside = beside.iter();
             for value in block {
-                *value = self.noised(*value, StandardNormal.sample(&mut rng));
+                let sum = f64::from(*value) + beside.next().unwrap_or(&0.0);
+                *value = self.noised(sum, StandardNormal.sample(&mut rng));
             }
         });
     }
 
     /// One coordinate, given a standard normal number.
     #[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "as explained above")]
-    fn noised(&self, value: f32, normal: f64) -> f32 {
+    fn noised(&self, value: f64, normal: f64) -> f32 {
         // A coordinate that is out of reach of honest records is cut; a NaN becomes 0.
-        let sum = rounded((f64::from(value) * self.per_step).clamp(-self.most, self.most));
+        let sum = rounded((value * self.per_step).clamp(-self.most, self.most));
         let noise = rounded(normal * self.steps);
         ((sum + noise) as f64 * self.step) as f32
     }
@@ -98,10 +104,10 @@ mod tests {
     }
 
     fn sample(count: usize, seed: u64) -> (Noise, Vec<f64>) {
-        let noise = Noise::new(1.5, 2.0, 100, count);
+        let noise = Noise::new(1.5, 2.0, 100, count as u64);
         let mut sum = vec![0.0; count];
         let streams = Randomness::seeded(seed).streams();
-        noise.add(&mut sum, std::slice::from_ref(&(0..count)), &streams);
+        noise.add(&mut sum, &[], std::slice::from_ref(&(0..count)), &streams);
         (noise, sum.into_iter().map(f64::from).collect())
     }
 
@@ -138,7 +144,7 @@ mod tests {
         let mut randomness = Randomness::seeded(5);
         let mut twice = [vec![0.0; 8], vec![0.0; 8]];
         for sum in &mut twice {
-            noise.add(sum, std::slice::from_ref(&(0..8)), &randomness.streams());
+            noise.add(sum, &[], std::slice::from_ref(&(0..8)), &randomness.streams());
         }
         assert_ne!(twice[0], twice[1]);
     }
@@ -150,7 +156,7 @@ mod tests {
         for value in [0.0, 0.1, -0.3, 1.0 / 3.0, 5e-9] {
             for normal in [0.0, 1e-30, 0.123_456_789, -2.5] {
                 // Before the last rounding to single precision, which is the same for all.
-                let sum = (f64::from(value) / noise.step).round();
+                let sum = (value / noise.step).round();
                 let expected = ((sum + (normal * noise.std / noise.step).round()) * noise.step) as f32;
                 assert_eq!(noise.noised(value, normal), expected);
             }
@@ -162,8 +168,8 @@ mod tests {
     #[test]
     fn sums_that_no_honest_records_give_are_cut_before_the_noise() {
         let noise = Noise::new(1.0, 1.0, 10, 1);
-        assert_eq!(noise.noised(f32::NAN, 0.0), 0.0);
-        assert_eq!(noise.noised(f32::INFINITY, 0.0), 10.0);
+        assert_eq!(noise.noised(f64::NAN, 0.0), 0.0);
+        assert_eq!(noise.noised(f64::INFINITY, 0.0), 10.0);
         assert_eq!(noise.noised(-1e30, 0.0), -10.0);
     }
 
@@ -172,7 +178,7 @@ mod tests {
         for (multiplier, sensitivity) in [(1e-6, 1e-12), (1e-6, 1e12), (1e12, 1e12), (1.0, 1e-12)] {
             let noise = Noise::new(multiplier, sensitivity, usize::MAX, 1 << 30);
             assert!(noise.std >= multiplier * sensitivity && noise.std.is_finite() && noise.step > 0.0);
-            assert!(noise.noised(f32::MAX, 12.0).is_finite() || multiplier * sensitivity > 1e20);
+            assert!(noise.noised(f64::from(f32::MAX), 12.0).is_finite() || multiplier * sensitivity > 1e20);
         }
     }
 
@@ -180,7 +186,7 @@ mod tests {
     fn frozen_coordinates_are_zero_and_bear_no_noise() {
         let noise = Noise::new(1.0, 1.0, 10, 3);
         let mut sum = vec![1.0; 6];
-        noise.add(&mut sum, &[1..2, 3..5], &Randomness::seeded(1).streams());
+        noise.add(&mut sum, &[], &[1..2, 3..5], &Randomness::seeded(1).streams());
         assert_eq!([sum[0], sum[2], sum[5]], [0.0; 3]);
         assert!(sum[1] != 1.0 && sum[3] != 1.0 && sum[4] != 1.0);
     }

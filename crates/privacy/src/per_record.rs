@@ -89,9 +89,9 @@ impl<'a, 'r, G: Gradients> PerRecord<'a, 'r, G> {
     /// # Errors
     /// As [`clipped_sum`](Self::clipped_sum); a plan of another kind; other rules than before.
     pub fn banded_sum(mut self, rule: &ClipRule, residual: &ClipRule) -> Result<Bounded<'r>, PrivacyError> {
-        let [mut sum, left] = self.with_residual(rule, residual)?;
-        let sensitivity = self.round.feed_band(rule, residual, &mut sum, left)?;
-        Ok(bounded(sum, sensitivity, Kind::FedGradients))
+        let [sum, left] = self.with_residual(rule, residual)?;
+        let (kind, sensitivity) = self.round.feed_band(rule, residual, left)?;
+        Ok(bounded(sum, sensitivity, kind))
     }
 
     /// Error feedback as DiceSGD was published: `y = sum_i clip(g_i, C_1) + clip(e, F)`, and the hidden error becomes
@@ -105,12 +105,12 @@ impl<'a, 'r, G: Gradients> PerRecord<'a, 'r, G> {
     pub fn fed_back_sum(mut self, rule: &ClipRule, feedback: &ClipRule) -> Result<Bounded<'r>, PrivacyError> {
         let layers = self.round.layers();
         rule.fits(layers)?;
-        let [mut sum, plain] = self.pass(Some(&|record: &mut dyn RecordGradient| {
+        let [sum, plain] = self.pass(Some(&|record: &mut dyn RecordGradient| {
             rule.weigh(record, layers);
             (0..layers).for_each(|layer| record.weigh(1, layer, 1.0));
         }))?;
-        self.round.feed_error(rule, feedback, &mut sum, &plain)?;
-        Ok(bounded(sum, rule.sensitivity(), Kind::FedGradients))
+        let kind = self.round.feed_error(rule, feedback, &sum, &plain)?;
+        Ok(bounded(sum, rule.sensitivity(), kind))
     }
 
     /// The sum of all gradients as they are. No bound is known, so it can only be [disclosed](Round::disclose).

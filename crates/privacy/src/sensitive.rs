@@ -23,13 +23,18 @@ pub struct Bounded<'r, T = Vec<f32>> {
 }
 
 /// What a bounded sum adds up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Kind {
     /// Gradients: a sum over parameters, of which frozen ones bear no noise.
     Gradients,
     /// The same, with what earlier steps left behind. What this step leaves behind is already in the memory, so nothing else
     /// may be released in its place.
-    FedGradients,
+    Fed {
+        /// What is fed back; it is added on the noise's lattice and not rounded before.
+        beside: Vec<f64>,
+        /// How many releases the sensitivity is for, together.
+        releases: u64,
+    },
     /// Counts of norms.
     Counts,
 }

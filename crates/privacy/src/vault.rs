@@ -179,7 +179,7 @@ impl<'r, G: Gradients> Round<'r, G> {
         let Some(multiplier) = self.step.releases.get(self.released) else {
             return Err(PrivacyError::OffPlan { planned });
         };
-        if self.fed && sum.kind != Kind::FedGradients {
+        if self.fed && !matches!(sum.kind, Kind::Fed { .. }) {
             return Err(PrivacyError::Rule(
                 "a step that feeds back residuals releases the sum they belong to, and nothing else"
                     .to_owned(),
@@ -187,14 +187,18 @@ impl<'r, G: Gradients> Round<'r, G> {
         }
         self.released += 1;
         let Vault { gradients, randomness, .. } = &mut *self.vault;
-        let everything = 0..sum.value.value.len();
-        let trainable = if sum.kind == Kind::Counts { vec![everything] } else { gradients.trainable() };
-        let dimension = trainable.iter().map(ExactSizeIterator::len).sum();
-        // What is fed back comes on top of what the records of a batch can add up to.
-        let records = if sum.kind == Kind::FedGradients { usize::MAX } else { gradients.records() };
-        let noise = Noise::new(multiplier.get(), sum.sensitivity, records, dimension);
         let mut value = sum.value.value;
-        noise.add(&mut value, &trainable, &randomness.streams());
+        let everything = 0..value.len();
+        let trainable = if sum.kind == Kind::Counts { vec![everything] } else { gradients.trainable() };
+        let dimension = trainable.iter().map(|range| range.len() as u64).sum::<u64>();
+        // What is fed back comes on top of what the records of a batch can add up to, and every release is rounded.
+        let (records, releases, beside) = match &sum.kind {
+            Kind::Fed { beside, releases } => (usize::MAX, *releases, &beside[..]),
+            Kind::Gradients | Kind::Counts => (gradients.records(), 1, &[][..]),
+        };
+        let noise =
+            Noise::new(multiplier.get(), sum.sensitivity, records, dimension.saturating_mul(releases));
+        noise.add(&mut value, beside, &trainable, &randomness.streams());
         Ok(Release::new(value, noise.std))
     }
 
@@ -206,7 +210,7 @@ impl<'r, G: Gradients> Round<'r, G> {
             return Release::new(value, 0.0);
         }
         let noise = Noise::new(1.0, std, 0, 0);
-        noise.add(&mut value, &gradients.trainable(), &randomness.streams());
+        noise.add(&mut value, &[], &gradients.trainable(), &randomness.streams());
         Release::new(value, noise.std)
     }
 
@@ -250,14 +254,14 @@ impl<'r, G: Gradients> Round<'r, G> {
         passed.map_err(|error| PrivacyError::Engine(Box::new(error)))
     }
 
-    /// Feeds the residuals of the last steps into a clipped sum and keeps this step's; returns the sensitivity.
+    /// The residuals of the last steps, for a clipped sum of this step; keeps this step's. What is returned is the sum's kind and
+    /// sensitivity.
     pub(crate) fn feed_band(
         &mut self,
         rule: &ClipRule,
         residual: &ClipRule,
-        clipped: &mut [f32],
         left: Vec<f32>,
-    ) -> Result<f64, PrivacyError> {
+    ) -> Result<(Kind, f64), PrivacyError> {
         let wrong = |problem: &str| Err(PrivacyError::Rule(problem.to_owned()));
         let Sampling::Grouped { groups, .. } = self.step.sampling else {
             return wrong("banded feedback needs a plan whose batches are drawn from groups in turn");
@@ -265,25 +269,34 @@ impl<'r, G: Gradients> Round<'r, G> {
         if self.step.releases.len() != 1 || self.released > 0 || self.fed {
             return wrong("a step with banded feedback has one release");
         }
-        let dimension = clipped.len();
+        let (records, dimension) = (self.records() as u64, left.len());
+        if records >= 1 << 32 {
+            return wrong("banded feedback is for fewer than 2^32 records");
+        }
         let Some(band) = self.vault.memory.band(self.step.entry, rule, residual, dimension) else {
             return wrong("banded feedback keeps its thresholds from the first step to the last");
         };
         // One less than the groups: a residual is forgotten when its records can be sampled again.
         let window = groups - 1;
-        band.feed(self.step.turn, window, clipped, left);
+        #[expect(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            reason = "a bound, rounded up"
+        )]
+        let most = (records.div_ceil(groups) as f64 * residual.sensitivity() * 1.0001) as f32;
+        let beside = band.feed(self.step.turn, window, left, most);
         self.fed = true;
-        Ok(Band::sensitivity(rule, residual, window, dimension))
+        Ok((Kind::Fed { beside, releases: groups }, Band::sensitivity(rule, residual, window, dimension)))
     }
 
-    /// Feeds the error of all steps before into a clipped sum, and what was lost of the plain sum into the error.
+    /// The error of all steps before, for a clipped sum of this step; what is lost of the plain sum becomes the error.
     pub(crate) fn feed_error(
         &mut self,
         rule: &ClipRule,
         feedback: &ClipRule,
-        clipped: &mut [f32],
+        clipped: &[f32],
         plain: &[f32],
-    ) -> Result<(), PrivacyError> {
+    ) -> Result<Kind, PrivacyError> {
         let wrong = |problem: &str| Err(PrivacyError::Rule(problem.to_owned()));
         let Sampling::Remembered { reach, .. } = self.step.sampling else {
             return wrong("error feedback needs a plan whose price includes a memory of all steps");
@@ -292,14 +305,13 @@ impl<'r, G: Gradients> Round<'r, G> {
             return wrong("a step with error feedback has one release");
         }
         let sensitivity = rule.sensitivity();
-        if !feedback.is_flat()
-            || !(sensitivity + 2.0 * feedback.sensitivity() <= reach * sensitivity * (1.0 + 1e-9))
-        {
+        let shift = sensitivity + 2.0 * feedback.sensitivity();
+        if !feedback.is_flat() || !(shift <= reach * sensitivity * (1.0 + 1e-9)) {
             return wrong("the threshold of the fed back error is larger than the plan's reach allows");
         }
-        self.vault.memory.feed_back(clipped, plain, feedback);
+        let beside = self.vault.memory.feed_back(clipped, plain, feedback);
         self.fed = true;
-        Ok(())
+        Ok(Kind::Fed { beside, releases: 1 })
     }
 }
 

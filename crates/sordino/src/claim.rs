@@ -1,8 +1,7 @@
 //! What somebody else claims of a run, beside what is proved.
 
-use sordino_accounting::Accountant;
+use sordino_accounting::{Accountant, Plan};
 use sordino_algorithms::{Choice, registry::ALGORITHMS};
-use sordino_privacy::Account;
 
 use crate::{settings::Settings, tagged::tagged};
 
@@ -21,7 +20,7 @@ pub(crate) struct Claim {
 
 impl Claim {
     /// The claim that goes with a run: of an algorithm as published, or of the central limit theorem.
-    pub(crate) fn of(settings: &Settings, account: &Account) -> Option<Self> {
+    pub(crate) fn of(settings: &Settings, plan: Option<&Plan>) -> Option<Self> {
         let delta = settings.delta?;
         let choice: Choice = tagged(settings.algorithm.as_deref()?).ok()?;
         if let Some(sound) = choice.sound_form() {
@@ -38,12 +37,12 @@ impl Claim {
         if settings.accountant? != Accountant::GdpClt {
             return None;
         }
-        let claimed = Accountant::GdpClt.price(account.plan()?, delta).ok()?;
+        let claimed = Accountant::GdpClt.price(plan?, delta).ok()?;
         Some(Self {
             epsilon: claimed.epsilon.get(),
             delta: delta.get(),
             by: "the central limit theorem of Gaussian differential privacy".to_owned(),
-            why: "it holds in the limit of infinitely many steps, and usually reports too little before"
+            why: "it holds in the limit of infinitely many steps; before that it is off, usually by reporting too little"
                 .to_owned(),
             instead: "--accountant pld, whose epsilon is proved".to_owned(),
         })

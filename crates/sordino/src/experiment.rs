@@ -2,13 +2,14 @@
 
 use std::{collections::HashMap, fs, time::Duration};
 
-use sordino_accounting::{Accountant, Plan};
+use sordino_accounting::Plan;
 use sordino_algorithms::{Choice, Setting};
 use sordino_data::Dataset;
 use sordino_privacy::Terms;
 use sordino_train::{Learning, Run, RunFolder};
 
 use crate::{
+    claim::Claim,
     data_settings::{last_changed, read},
     learning::learning,
     models::{Facts, Model},
@@ -144,22 +145,12 @@ impl Experiment {
 
     /// What to know before it starts, if what is claimed of it is not what is proved.
     pub(crate) fn warning(&self) -> Option<String> {
-        let proved = match self.terms.guarantee() {
-            Some(guarantee) => format!("epsilon {} is proved", rounded_up(guarantee.epsilon.get())),
-            None => "nothing is proved".to_owned(),
+        let claim = Claim::of(&self.settings, self.terms.plan())?;
+        let proved = match (self.not_private(), self.terms.guarantee()) {
+            (None, Some(guarantee)) => format!("epsilon {}", rounded_up(guarantee.epsilon.get())),
+            _ => "nothing".to_owned(),
         };
-        let claimed = self
-            .settings
-            .epsilon
-            .map(|epsilon| format!("epsilon {epsilon} is claimed, "))
-            .unwrap_or_default();
-        match self.algorithm.sound_form() {
-            Some(sound) => Some(format!("as published: {claimed}{proved}; --algorithm {sound} is sound")),
-            None if self.settings.accountant == Some(Accountant::GdpClt) => Some(format!(
-                "noise by the central limit theorem: {claimed}{proved}; --accountant pld keeps to epsilon"
-            )),
-            None => None,
-        }
+        Some(format!("epsilon {} is claimed, {proved} is proved; use {}", claim.epsilon, claim.instead))
     }
 
     fn not_private(&self) -> Option<&'static str> {

@@ -5,7 +5,7 @@ use sordino_accounting::{
     calibrate::Budget,
 };
 use sordino_algorithms::{AlgorithmError, Choice, Noise, Setting, registry};
-use sordino_privacy::{ClipRule, Terms};
+use sordino_privacy::{ClipRule, PrivacyError, Terms};
 
 use crate::{
     pace::Pace,
@@ -150,9 +150,17 @@ pub(crate) fn terms(
         Some(delta) => delta,
         None => Delta::new(1e-5)?,
     };
-    // What is claimed is no budget: it is shown beside what is proved.
+    // What is claimed is no budget for what is proved; it is shown beside it.
     let (budget, prover) = match accountant {
-        Accountant::GdpClt => (None, Accountant::Pld),
+        Accountant::GdpClt => {
+            let claimed = Accountant::GdpClt.price(&plan, delta)?.epsilon;
+            match settings.epsilon {
+                Some(budget) if !(claimed <= budget) => {
+                    return Err(PrivacyError::OverBudget { cost: claimed, budget, delta }.into());
+                }
+                _ => (None, Accountant::Pld),
+            }
+        }
         _ if algorithm.sound_form().is_some() => (None, accountant),
         _ => (settings.epsilon, accountant),
     };

@@ -151,7 +151,7 @@ impl Report<'_> {
     }
 
     fn claim(&self) -> Option<Claim> {
-        Claim::of(self.settings, self.account)
+        Claim::of(self.settings, self.account.plan())
     }
 
     /// What is claimed beside what is proved, if somebody claims something that is not.

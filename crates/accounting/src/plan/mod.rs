@@ -274,6 +274,12 @@ impl Plan {
         self.entries.iter().any(|e| matches!(e.sampling, Sampling::Poisson { cap: Some(_), .. }))
     }
 
+    /// Whether there are data sets that cost as much as the plan is priced at: not known if batches are cut to a maximal size, or if
+    /// groups take turns, whose last one may be cut short.
+    pub(crate) fn is_reached(&self) -> bool {
+        !self.is_capped() && !self.entries.iter().any(|e| matches!(e.sampling, Sampling::Grouped { .. }))
+    }
+
     /// The same plan with all multipliers times `factor`.
     ///
     /// # Errors

@@ -241,7 +241,7 @@ fn row(
         seconds: seconds[seconds.len() / 2],
         epsilon: guarantee.map(|guarantee| guarantee.epsilon.get()),
         epsilon_infinite: endings[0].account.is_unprotected(),
-        claimed_epsilon: Claim::of(settings, &endings[0].account).map(|claim| claim.epsilon),
+        claimed_epsilon: Claim::of(settings, endings[0].account.plan()).map(|claim| claim.epsilon),
         delta: guarantee.map(|guarantee| guarantee.delta.get()),
         test_accuracies: accuracies,
     })

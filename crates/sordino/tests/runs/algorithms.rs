@@ -113,6 +113,8 @@ fn algorithms_as_published_warn_and_say_what_is_proved() {
         assert!(said.contains(part), "{part}: {said}");
     }
     assert!(place.text("show dice").contains("WARNING"));
+    let seeded = place.run("train --algorithm dice-published --steps 60 --seed 3 --out seeded");
+    assert!(String::from_utf8(seeded.stderr).unwrap().contains("nothing is proved"));
     let text = place.text_with_notes("train --algorithm dp-c4-plus-published --steps 60 --out c4");
     assert!(text.starts_with("This logistic model is NOT PRIVATE.") && !text.contains("satisfies"), "{text}");
     assert!(text.contains("proved       nothing") && text.contains("raw gradients"), "{text}");
@@ -132,6 +134,8 @@ fn the_central_limit_theorem_sets_noise_and_the_report_says_what_it_costs() {
         (answer["epsilon"].as_f64().unwrap(), answer["claimed_epsilon"].as_f64().unwrap());
     assert!(claimed <= 1.0 && claimed > 0.99 && proved > 1.005 * claimed, "{answer}");
     assert_eq!(answer["accountant"], "pld");
+    let refused = place.refusal("train --accountant gdp-clt --noise-multiplier 0.5 --epsilon 0.1");
+    assert!(refused.contains("the budget is 0.1"), "{refused}");
     assert!(place.text("show run").contains("central limit theorem"));
 }
 
