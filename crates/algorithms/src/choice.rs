@@ -59,6 +59,9 @@ pub enum Choice {
         /// The histogram's noise; 0 for the paper's rule.
         #[serde(default)]
         histogram_noise: f64,
+        /// Whether steps keep their length when the threshold moves.
+        #[serde(default = "yes")]
+        unit_steps: bool,
     },
     /// The threshold of the least expected squared error, from a private histogram.
     DcSgdE {
@@ -68,6 +71,9 @@ pub enum Choice {
         /// The histogram's noise; 0 for the paper's rule.
         #[serde(default)]
         histogram_noise: f64,
+        /// Whether steps keep their length when the threshold moves.
+        #[serde(default = "yes")]
+        unit_steps: bool,
     },
     /// The threshold follows a quantile of the norms.
     Quantile {
@@ -80,6 +86,9 @@ pub enum Choice {
         /// The standard deviation of the noise on the count; 0 for a twentieth of the batch.
         #[serde(default)]
         count_noise: f64,
+        /// Whether steps keep their length when the threshold moves.
+        #[serde(default = "yes")]
+        unit_steps: bool,
     },
     /// Error feedback over a window of steps, sound.
     Dice {
@@ -177,6 +186,9 @@ impl CoupledOptions {
 fn regulariser() -> f64 {
     0.01
 }
+fn yes() -> bool {
+    true
+}
 fn one() -> f64 {
     1.0
 }
@@ -230,16 +242,16 @@ impl Choice {
             Self::NoiseDecayZcdp { noise_decay } | Self::NoiseDecayTcdp { noise_decay } => {
                 growth("noise_decay", noise_decay)
             }
-            Self::DcSgdP { percentile, bins, histogram_noise } => {
+            Self::DcSgdP { percentile, bins, histogram_noise, .. } => {
                 share("percentile", percentile)?;
                 noise("histogram_noise", histogram_noise)?;
                 check_bins(bins)
             }
-            Self::DcSgdE { bins, histogram_noise } => {
+            Self::DcSgdE { bins, histogram_noise, .. } => {
                 noise("histogram_noise", histogram_noise)?;
                 check_bins(bins)
             }
-            Self::Quantile { quantile, rate, count_noise } => {
+            Self::Quantile { quantile, rate, count_noise, .. } => {
                 share("quantile", quantile)?;
                 noise("count_noise", count_noise)?;
                 require(rate > 0.0 && rate <= 10.0, "rate", "above 0 and at most 10", rate)
@@ -375,11 +387,15 @@ impl Choice {
                     DpC4Published::new(setting, &anchoring, options.scales(), setting.claimed()?, plus);
                 Box::new(Anchored::new(setting, &anchoring, estimate))
             }
-            Self::DcSgdP { percentile, bins, .. } => {
-                Box::new(DcSgd::new(setting, Search::Percentile(percentile), bins))
+            Self::DcSgdP { percentile, bins, unit_steps, .. } => {
+                Box::new(DcSgd::new(setting, Search::Percentile(percentile), bins, unit_steps))
             }
-            Self::DcSgdE { bins, .. } => Box::new(DcSgd::new(setting, Search::LeastError, bins)),
-            Self::Quantile { quantile, rate, .. } => Box::new(Quantile::new(setting, quantile, rate)),
+            Self::DcSgdE { bins, unit_steps, .. } => {
+                Box::new(DcSgd::new(setting, Search::LeastError, bins, unit_steps))
+            }
+            Self::Quantile { quantile, rate, unit_steps, .. } => {
+                Box::new(Quantile::new(setting, quantile, rate, unit_steps))
+            }
             Self::None {} => Box::new(Plain),
         })
     }

@@ -8,7 +8,7 @@ use sordino_privacy::{Gradients, NormStatistic, PrivacyError, Release, Round};
 
 use crate::{
     Algorithm, Setting,
-    dp_sgd::{rule, usable},
+    dp_sgd::{rule, unit_step, usable},
 };
 
 /// How the next threshold is found.
@@ -24,13 +24,15 @@ pub(crate) enum Search {
 ///
 /// Departs from Alg. 2 in the bin of a norm, which is the smaller of `b - 1` and `floor(b G / R)`; from Alg. 4 in that the number of
 /// records is the histogram's own sum. Where a batch is too small for the histogram's noise, the threshold stays: with `b` bins of noise
-/// `sigma_H`, less than `3 sigma_H sqrt(b)` records.
+/// `sigma_H`, less than `3 sigma_H sqrt(b)` records. With unit steps, which are the default, the sum is divided by how much the threshold
+/// has grown, so that one learning rate serves all thresholds.
 ///
 /// **References.** Wei et al. 2025, Algorithms 1 to 4.
 pub(crate) struct DcSgd {
     setting: Setting,
     search: Search,
     bins: usize,
+    unit_steps: bool,
     clip: f64,
     range: f64,
 }
@@ -39,14 +41,14 @@ pub(crate) struct DcSgd {
 const MOST_MOVES: usize = 20;
 
 impl DcSgd {
-    pub(crate) fn new(setting: &Setting, search: Search, bins: usize) -> Self {
+    pub(crate) fn new(setting: &Setting, search: Search, bins: usize, unit_steps: bool) -> Self {
         let clip = setting.clip.get();
         #[expect(clippy::cast_precision_loss, reason = "at most 4096")]
         let range = match search {
             Search::Percentile(_) => clip,
             Search::LeastError => clip * bins as f64,
         };
-        Self { setting: *setting, search, bins, clip, range }
+        Self { setting: *setting, search, bins, unit_steps, clip, range }
     }
 
     /// Takes the next threshold and range from a noisy histogram whose noise has this deviation.
@@ -125,7 +127,7 @@ impl<G: Gradients> Algorithm<G> for DcSgd {
         let rule = rule(&self.setting, ClipNorm::new(self.clip)?)?;
         let histogram = NormStatistic::histogram(ClipNorm::new(self.range)?, self.bins)?;
         let (sum, histogram) = round.gradients(at).clipped_sum_and(&rule, &histogram)?;
-        let sum = round.release(sum)?;
+        let sum = unit_step(round.release(sum)?, self.clip, &self.setting, self.unit_steps);
         let histogram = round.release(histogram)?;
         self.follow(&histogram, histogram.noise_std());
         Ok(Some(sum))
@@ -177,7 +179,7 @@ mod tests {
             noise_multiplier: Some(NoiseMultiplier::new(1.0).unwrap()),
             ..setting()
         };
-        DcSgd { range, ..DcSgd::new(&setting, search, 20) }
+        DcSgd { range, ..DcSgd::new(&setting, search, 20, true) }
     }
 
     #[test]

@@ -43,6 +43,18 @@ pub(crate) fn rule(setting: &Setting, clip: ClipNorm) -> Result<ClipRule, Privac
     }
 }
 
+/// A sum that was clipped to this threshold, in the scale of the first: steps keep their length when the threshold moves.
+pub(crate) fn unit_step(
+    sum: Release<Vec<f32>>,
+    clip: f64,
+    setting: &Setting,
+    wanted: bool,
+) -> Release<Vec<f32>> {
+    #[expect(clippy::cast_possible_truncation, reason = "a factor")]
+    let factor = (setting.clip.get() / clip) as f32;
+    if wanted { sum.scaled(factor) } else { sum }
+}
+
 /// A threshold that adapts stays within a million times where it began, and within what single precision can use.
 pub(crate) fn usable(clip: f64, setting: &Setting) -> f64 {
     let unit = setting.clip.get();

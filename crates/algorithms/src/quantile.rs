@@ -8,25 +8,27 @@ use sordino_privacy::{Gradients, NormStatistic, PrivacyError, Release, Round};
 
 use crate::{
     Algorithm, Setting,
-    dp_sgd::{rule, usable},
+    dp_sgd::{rule, unit_step, usable},
 };
 
 /// With `b_i = 1` for `|g_i| <= C` and 0 otherwise, releases `sum_i (b_i - 1/2)` beside the clipped sum, estimates the share of
 /// gradients that are not clipped as `b = 1/2 + (released sum) / B`, and moves `C <- C exp(-rate (b - quantile))`.
 ///
-/// The -1/2 is taken for each record, so that a record moves the sum by 1/2 and not by 1.
+/// The -1/2 is taken for each record, so that a record moves the sum by 1/2 and not by 1. With unit steps, which are the default, the sum is
+/// divided by how much the threshold has grown, so that one learning rate serves all thresholds.
 ///
 /// **References.** Andrew et al. 2021, Algorithm 1.
 pub(crate) struct Quantile {
     setting: Setting,
     quantile: f64,
     rate: f64,
+    unit_steps: bool,
     clip: f64,
 }
 
 impl Quantile {
-    pub(crate) fn new(setting: &Setting, quantile: f64, rate: f64) -> Self {
-        Self { setting: *setting, quantile, rate, clip: setting.clip.get() }
+    pub(crate) fn new(setting: &Setting, quantile: f64, rate: f64, unit_steps: bool) -> Self {
+        Self { setting: *setting, quantile, rate, unit_steps, clip: setting.clip.get() }
     }
 
     /// Follows what was released: half of how many more norms lay below the threshold than above it.
@@ -51,7 +53,7 @@ impl<G: Gradients> Algorithm<G> for Quantile {
         let (sum, balance) = round
             .gradients(at)
             .clipped_sum_and(&rule(&self.setting, clip)?, &NormStatistic::balance(clip))?;
-        let sum = round.release(sum)?;
+        let sum = unit_step(round.release(sum)?, clip.get(), &self.setting, self.unit_steps);
         self.follow(f64::from(round.release(balance)?[0]));
         Ok(Some(sum))
     }
@@ -74,7 +76,7 @@ mod tests {
 
     #[test]
     fn the_threshold_rises_while_too_many_are_clipped_and_falls_while_too_few_are() {
-        let mut quantile = Quantile::new(&setting(), 0.5, 0.2);
+        let mut quantile = Quantile::new(&setting(), 0.5, 0.2, true);
         // All of a batch of 100 above the threshold: the balance is -50, the share 0.
         quantile.follow(-50.0);
         assert!((quantile.clip - (0.1_f64).exp()).abs() < 1e-12);

@@ -72,9 +72,16 @@ const COUPLED: [OptionText; 5] = [
     ANCHORS[2],
 ];
 
-const HISTOGRAM: [OptionText; 2] = [
+const UNIT_STEPS: OptionText = option(
+    "unit_steps",
+    "true",
+    "divide by how much the threshold has grown, so that steps keep their length; false as in the paper",
+);
+
+const HISTOGRAM: [OptionText; 3] = [
     option("bins", "20", "bins of the histogram"),
     option("histogram_noise", "5, or 4.17 times the multiplier if that is more", "noise on each bin"),
+    UNIT_STEPS,
 ];
 
 /// All of them.
@@ -155,6 +162,7 @@ pub const ALGORITHMS: [Description; 17] = [
             option("percentile", "0.5", "the share of gradients that is not clipped"),
             HISTOGRAM[0],
             HISTOGRAM[1],
+            UNIT_STEPS,
         ],
     },
     Description {
@@ -179,6 +187,7 @@ pub const ALGORITHMS: [Description; 17] = [
                 "a twentieth of the batch, or twice the multiplier if that is more",
                 "noise on the count",
             ),
+            UNIT_STEPS,
         ],
     },
     Description {

@@ -223,3 +223,24 @@ fn resumed_runs_go_on_with_their_plan_and_never_cost_less() {
         }
     }
 }
+
+/// Wherever the threshold has gone, a batch whose gradients are all clipped and agree takes a step of the same length.
+#[test]
+fn unit_steps_keep_their_length_when_the_threshold_moves() {
+    for name in ["quantile", "dc-sgd-p", "dc-sgd-e"] {
+        let setting = setting_for(2000, 1.0, 30);
+        let choice = choice(name);
+        let plan = choice.plan(&setting, Noise::Multiplier(NoiseMultiplier::new(1.0).unwrap())).unwrap();
+        let ledger = Scratch::new(&format!("{name}-unit"));
+        let far = Pull::new(vec![[3e7, -4e7]; 2000], spring);
+        let quiet = quiet(&plan, 2000);
+        let mut training = Training::new(&choice, &setting, &quiet, far, Randomness::seeded(2), &ledger);
+        for _ in 0..30 {
+            let release = training.release().unwrap().unwrap();
+            let length = f64::from(release[0]).hypot(f64::from(release[1])) / 2000.0;
+            assert!((length - 1.0).abs() < 2e-3, "{name}: {length}");
+        }
+        let clip = training.algorithm.state().numbers["clip"];
+        assert!(clip > 2.0, "{name}: the threshold has not moved: {clip}");
+    }
+}

@@ -42,7 +42,7 @@ fn clipped_and_normalised_sums_are_those_of_the_papers() {
 fn quantiles_are_followed_as_in_andrew_et_al() {
     let setting = setting(0.6);
     let (batch_size, mut threshold) = (setting.expected_batch_size, 1.0_f64);
-    let text = r#"{"type":"quantile","quantile":0.8,"rate":0.3}"#;
+    let text = r#"{"type":"quantile","quantile":0.8,"rate":0.3,"unit_steps":false}"#;
     run(text, &setting).follows("quantile", |draw, x, _| {
         let batch = draw();
         let v = scaled(1.0 / batch_size, clipped(&batch, x, threshold));
@@ -71,7 +71,7 @@ fn thresholds_of_dc_sgd_come_from_histograms_as_in_algorithms_3_and_4() {
     let setting = setting(1.0);
     let batch_size = setting.expected_batch_size;
     let (mut threshold, mut range) = (1.0, 1.0);
-    let text = r#"{"type":"dc-sgd-p","percentile":0.43,"bins":16}"#;
+    let text = r#"{"type":"dc-sgd-p","percentile":0.43,"bins":16,"unit_steps":false}"#;
     run(text, &setting).follows("dc-sgd-p", |draw, x, _| {
         let batch = draw();
         let v = scaled(1.0 / batch_size, clipped(&batch, x, threshold));
@@ -92,7 +92,7 @@ fn thresholds_of_dc_sgd_come_from_histograms_as_in_algorithms_3_and_4() {
     for start in [0.02, 1.0, 60.0] {
         let setting = Setting { clip: ClipNorm::new(start).unwrap(), ..setting };
         let (mut threshold, mut range) = (start, 20.0 * start);
-        run("dc-sgd-e", &setting).follows("dc-sgd-e", |draw, x, _| {
+        run(r#"{"type":"dc-sgd-e","unit_steps":false}"#, &setting).follows("dc-sgd-e", |draw, x, _| {
             let batch = draw();
             let v = scaled(1.0 / batch_size, clipped(&batch, x, threshold));
             let counts = histogram(&batch, x, range, 20);
