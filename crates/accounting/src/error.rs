@@ -65,7 +65,7 @@ impl AccountingError {
             accountant,
             entry: entry.to_string(),
             reason: "a record that was sampled once moves all later releases".to_owned(),
-            instead: "use --accountant first-participation",
+            instead: "price it with --accountant first-participation, alone in its plan",
         }
     }
 
@@ -77,6 +77,9 @@ impl AccountingError {
                  docs/plans.md lists the other kinds of sampling"
                 .to_owned(),
             Self::Unsupported { instead, .. } | Self::OutOfReach { instead, .. } => (*instead).to_owned(),
+            Self::NoSolution { what: "window", .. } => {
+                "a smaller batch leaves room for more groups; a window of W needs W + 1 of them".to_owned()
+            }
             Self::NoSolution { what: "epsilon", .. } => "raise delta, or the limit that costs it".to_owned(),
             Self::NoSolution { .. } => "raise epsilon or delta, or take fewer steps".to_owned(),
         }

@@ -60,11 +60,11 @@ struct Memory {
 impl Memory {
     /// The steps of the plan, or none if it is empty.
     fn of(plan: &Plan) -> Result<Option<Self>, AccountingError> {
-        let refused = |entry: &Entry, reason: &str| AccountingError::Unsupported {
+        let refused = |entry: &Entry, reason: &str, instead: &'static str| AccountingError::Unsupported {
             accountant: NAME,
             entry: entry.to_string(),
             reason: reason.to_owned(),
-            instead: "use --accountant pld",
+            instead,
         };
         match plan.entries() {
             [] => Ok(None),
@@ -82,9 +82,17 @@ impl Memory {
                     z: entry.effective_noise_multiplier(),
                     reach,
                 })),
-                _ => Err(refused(entry, "it is for steps that remember all earlier batches")),
+                _ => Err(refused(
+                    entry,
+                    "it is for steps that remember all earlier batches",
+                    "use --accountant pld",
+                )),
             },
-            [first, ..] => Err(refused(first, "it is for plans of a single entry")),
+            [first, ..] => Err(refused(
+                first,
+                "it is for plans of a single entry that remembers",
+                "price such an entry alone, and others with --accountant pld",
+            )),
         }
     }
 

@@ -36,40 +36,35 @@ enum Turn {
 }
 
 impl Anchoring {
-    /// From options, of which 0 means the default: sixteen batches, an anchor as often as the paper has it, `2 B / B_a`, and the
-    /// routine that is regular and needs no extra step.
+    /// From options. Where nothing is said: sixteen batches, an anchor as often as the paper has it, `2 B / B_a`, and the routine that is
+    /// regular and needs no extra step.
     pub(crate) fn new(
-        batch: u64,
-        probability: f64,
-        routine: u8,
+        batch: Option<u64>,
+        probability: Option<f64>,
+        routine: Option<u8>,
         setting: &Setting,
     ) -> Result<Self, AlgorithmError> {
-        #[expect(clippy::cast_precision_loss, reason = "counts of records")]
-        let (batch, records) = (batch as f64, setting.records as f64);
-        let batch =
-            if batch > 0.0 { batch } else { (16.0 * setting.expected_batch_size).max(1.0).min(records) };
-        require(
-            batch >= 1.0 && batch <= records,
-            "anchor_batch",
-            "between 1 and the number of records (0 for 16 batches)",
-            batch,
-        )?;
-        let probability = match probability {
-            0.0 => (2.0 * setting.expected_batch_size / batch).clamp(1e-3, 1.0),
-            given => given,
-        };
+        Self::check(batch, probability, routine)?;
         check_steps(setting.steps.get())?;
-        Ok(Self { batch, probability, routine: if routine > 0 { routine } else { 4 } })
+        #[expect(clippy::cast_precision_loss, reason = "counts of records")]
+        let (given, records) = (batch.map(|batch| batch as f64), setting.records as f64);
+        let batch = given.unwrap_or((16.0 * setting.expected_batch_size).max(1.0).min(records));
+        require(batch <= records, "anchor_batch", "at most the number of records", batch)?;
+        let probability = probability.unwrap_or((2.0 * setting.expected_batch_size / batch).clamp(1e-3, 1.0));
+        Ok(Self { batch, probability, routine: routine.unwrap_or(4) })
     }
 
-    pub(crate) fn check(probability: f64, routine: u8) -> Result<(), AlgorithmError> {
-        require(
-            (0.0..=1.0).contains(&probability),
-            "update_probability",
-            "between 0 and 1 (0 for 2 B / B_a)",
-            probability,
-        )?;
-        require((0..=4).contains(&routine), "routine", "1, 2, 3 or 4", f64::from(routine))
+    pub(crate) fn check(
+        batch: Option<u64>,
+        probability: Option<f64>,
+        routine: Option<u8>,
+    ) -> Result<(), AlgorithmError> {
+        require(batch != Some(0), "anchor_batch", "at least 1", 0.0)?;
+        let probability = probability.unwrap_or(1.0);
+        let permitted = (1e-6..=1.0).contains(&probability);
+        require(permitted, "update_probability", "above 1e-6 and at most 1", probability)?;
+        let routine = routine.unwrap_or(1);
+        require((1..=4).contains(&routine), "routine", "1, 2, 3 or 4", f64::from(routine))
     }
 
     /// What the steps of the plan do, for so many steps of training. Public: coins of routines 1 and 3 are the same in every run.
@@ -292,7 +287,7 @@ mod tests {
     use crate::registry::tests::setting;
 
     fn anchoring(routine: u8) -> Anchoring {
-        Anchoring::new(0, 0.25, routine, &setting()).unwrap()
+        Anchoring::new(None, Some(0.25), Some(routine), &setting()).unwrap()
     }
 
     #[test]
@@ -337,7 +332,7 @@ mod tests {
 
     #[test]
     fn anchors_larger_than_the_data_are_refused() {
-        assert!(Anchoring::new(1_000_000, 0.0, 1, &setting()).is_err());
-        assert_eq!(Anchoring::new(0, 0.0, 1, &setting()).unwrap().batch, 1600.0);
+        assert!(Anchoring::new(Some(1_000_000), None, None, &setting()).is_err());
+        assert_eq!(Anchoring::new(None, None, None, &setting()).unwrap().batch, 1600.0);
     }
 }

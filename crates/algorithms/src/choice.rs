@@ -56,9 +56,9 @@ pub enum Choice {
         /// Bins of the histogram.
         #[serde(default = "bins")]
         bins: usize,
-        /// The histogram's noise; 0 for the paper's rule.
+        /// The histogram's noise; the paper's rule, if left out.
         #[serde(default)]
-        histogram_noise: f64,
+        histogram_noise: Option<f64>,
         /// Whether steps keep their length when the threshold moves.
         #[serde(default = "yes")]
         unit_steps: bool,
@@ -68,9 +68,9 @@ pub enum Choice {
         /// Bins of the histogram.
         #[serde(default = "bins")]
         bins: usize,
-        /// The histogram's noise; 0 for the paper's rule.
+        /// The histogram's noise; the paper's rule, if left out.
         #[serde(default)]
-        histogram_noise: f64,
+        histogram_noise: Option<f64>,
         /// Whether steps keep their length when the threshold moves.
         #[serde(default = "yes")]
         unit_steps: bool,
@@ -83,44 +83,44 @@ pub enum Choice {
         /// How fast the threshold follows.
         #[serde(default = "rate")]
         rate: f64,
-        /// The standard deviation of the noise on the count; 0 for a twentieth of the batch.
+        /// The standard deviation of the noise on the count; a twentieth of the batch, if left out.
         #[serde(default)]
-        count_noise: f64,
+        count_noise: Option<f64>,
         /// Whether steps keep their length when the threshold moves.
         #[serde(default = "yes")]
         unit_steps: bool,
     },
     /// Error feedback over a window of steps, sound.
     Dice {
-        /// The threshold of what is fed back of each record; 0 for nine times `max_grad_norm`.
+        /// The threshold of what is fed back of each record; nine times `max_grad_norm`, if left out.
         #[serde(default)]
-        residual_clip: f64,
-        /// `W`, over how many steps it is fed back; 0 for the window with the least noise.
+        residual_clip: Option<f64>,
+        /// `W`, over how many steps it is fed back; the window with the least noise, if left out.
         #[serde(default)]
-        window: u64,
+        window: Option<u64>,
     },
     /// Error feedback from two releases, sound.
     DiceTwoRelease {
-        /// The threshold of what is fed back of each record; 0 for nine times `max_grad_norm`.
+        /// The threshold of what is fed back of each record; nine times `max_grad_norm`, if left out.
         #[serde(default)]
-        residual_clip: f64,
-        /// `C_2`, the threshold of the mean error; 0 for the sum of the other two.
+        residual_clip: Option<f64>,
+        /// `C_2`, the threshold of the mean error; the sum of the other two, if left out.
         #[serde(default)]
-        feedback_clip: f64,
+        feedback_clip: Option<f64>,
     },
     /// DiceSGD as published. Its claimed epsilon is false.
     DicePublished(DicePublishedOptions),
     /// Variance reduction with separate clipping.
     DpSvrg {
-        /// Records of an anchor's batch; 0 for 16 batches.
+        /// Records of an anchor's batch; 16 batches, if left out.
         #[serde(default)]
-        anchor_batch: u64,
-        /// How likely the anchor moves; 0 for `2 B / B_a`.
+        anchor_batch: Option<u64>,
+        /// How likely the anchor moves; `2 B / B_a`, if left out.
         #[serde(default)]
-        update_probability: f64,
-        /// How the anchor moves; 0 for 4.
+        update_probability: Option<f64>,
+        /// How the anchor moves; 4, if left out.
         #[serde(default)]
-        routine: u8,
+        routine: Option<u8>,
     },
     /// Coupled clipping with public thresholds, sound.
     DpC4(CoupledOptions),
@@ -139,47 +139,40 @@ pub struct CoupledOptions {
     /// `C_1`: the threshold of differences, in units of what they follow.
     #[serde(default = "one")]
     pub difference_scale: f64,
-    /// `C_2`: the threshold of the anchor's gradients, in units of their mean's length; 0 for 20, or 1 as published.
+    /// `C_2`: the threshold of the anchor's gradients, in units of their mean's length; 20, or 1 as published, if left out.
     #[serde(default)]
-    pub anchor_scale: f64,
-    /// Records of an anchor's batch; 0 for 16 batches.
+    pub anchor_scale: Option<f64>,
+    /// Records of an anchor's batch; 16 batches, if left out.
     #[serde(default)]
-    pub anchor_batch: u64,
-    /// How likely the anchor moves; 0 for `2 B / B_a`.
+    pub anchor_batch: Option<u64>,
+    /// How likely the anchor moves; `2 B / B_a`, if left out.
     #[serde(default)]
-    pub update_probability: f64,
-    /// How the anchor moves; 0 for 4, or 1 as published.
+    pub update_probability: Option<f64>,
+    /// How the anchor moves; 4, or 1 as published, if left out.
     #[serde(default)]
-    pub routine: u8,
+    pub routine: Option<u8>,
 }
 
 impl CoupledOptions {
-    /// With what is left open filled in: as printed, or as it does well.
-    fn resolved(self, published: bool) -> Self {
-        let (scale, routine) = if published { (1.0, 1) } else { (20.0, self.routine) };
-        Self {
-            anchor_scale: if self.anchor_scale > 0.0 { self.anchor_scale } else { scale },
-            routine: if self.routine > 0 { self.routine } else { routine },
-            ..self
-        }
-    }
-
     fn check(&self) -> Result<(), AlgorithmError> {
         for (what, scale) in
-            [("difference_scale", self.difference_scale), ("anchor_scale", self.anchor_scale)]
+            [("difference_scale", Some(self.difference_scale)), ("anchor_scale", self.anchor_scale)]
         {
-            let default = what == "anchor_scale" && scale == 0.0;
-            require(default || (1e-6..=1e6).contains(&scale), what, "between 1e-6 and 1e6", scale)?;
+            let scale = scale.unwrap_or(1.0);
+            require((1e-6..=1e6).contains(&scale), what, "between 1e-6 and 1e6", scale)?;
         }
-        Anchoring::check(self.update_probability, self.routine)
+        Anchoring::check(self.anchor_batch, self.update_probability, self.routine)
     }
 
-    pub(crate) fn anchoring(&self, setting: &Setting) -> Result<Anchoring, AlgorithmError> {
-        Anchoring::new(self.anchor_batch, self.update_probability, self.routine, setting)
+    /// As it does well, or as it was printed, where nothing is said.
+    pub(crate) fn anchoring(&self, setting: &Setting, published: bool) -> Result<Anchoring, AlgorithmError> {
+        let routine = if published { self.routine.or(Some(1)) } else { self.routine };
+        Anchoring::new(self.anchor_batch, self.update_probability, routine, setting)
     }
 
-    fn scales(&self) -> (f64, f64) {
-        (self.difference_scale, self.anchor_scale)
+    fn scales(&self, published: bool) -> (f64, f64) {
+        let default = if published { 1.0 } else { 20.0 };
+        (self.difference_scale, self.anchor_scale.unwrap_or(default))
     }
 }
 
@@ -219,20 +212,28 @@ impl Choice {
         };
         let growth =
             |what, value: f64| require((1e-3..=1e3).contains(&value), what, "between 0.001 and 1000", value);
-        let noise =
-            |what, value: f64| require((0.0..=1e6).contains(&value), what, "between 0 and 1e6", value);
-        let clip = |what, value: f64| {
-            require(value == 0.0 || (1e-9..=1e9).contains(&value), what, "0 or between 1e-9 and 1e9", value)
+        let noise = |what, value: Option<f64>| {
+            let value = value.unwrap_or(1.0);
+            require(value > 0.0 && value <= 1e6, what, "above 0 and at most 1e6", value)
+        };
+        let clip = |what, value: Option<f64>| {
+            let value = value.unwrap_or(1.0);
+            require((1e-9..=1e9).contains(&value), what, "between 1e-9 and 1e9", value)
         };
         match *self {
             Self::DpSgd {} | Self::AutoClip {} | Self::None {} | Self::DicePublished(_) => Ok(()),
             Self::Dynamic(ref options) => options.check(),
-            Self::Dice { residual_clip, .. } => clip("residual_clip", residual_clip),
+            Self::Dice { residual_clip, window } => {
+                clip("residual_clip", residual_clip)?;
+                require(window != Some(0), "window", "at least 1", 0.0)
+            }
             Self::DiceTwoRelease { residual_clip, feedback_clip } => {
                 clip("residual_clip", residual_clip)?;
                 clip("feedback_clip", feedback_clip)
             }
-            Self::DpSvrg { update_probability, routine, .. } => Anchoring::check(update_probability, routine),
+            Self::DpSvrg { anchor_batch, update_probability, routine } => {
+                Anchoring::check(anchor_batch, update_probability, routine)
+            }
             Self::DpC4(options) | Self::DpC4Published(options) | Self::DpC4PlusPublished(options) => {
                 options.check()
             }
@@ -301,7 +302,7 @@ impl Choice {
     pub(crate) fn residual_clip(&self, setting: &Setting) -> Result<ClipNorm, AlgorithmError> {
         let given = match *self {
             Self::Dice { residual_clip, .. } | Self::DiceTwoRelease { residual_clip, .. } => residual_clip,
-            _ => 0.0,
+            _ => None,
         };
         Ok(ClipNorm::new(residual_or_default(given, setting.clip))?)
     }
@@ -312,9 +313,9 @@ impl Choice {
             Self::DpSvrg { anchor_batch, update_probability, routine } => {
                 Anchoring::new(anchor_batch, update_probability, routine, setting).map(Some)
             }
-            Self::DpC4(options) => options.resolved(false).anchoring(setting).map(Some),
+            Self::DpC4(options) => options.anchoring(setting, false).map(Some),
             Self::DpC4Published(options) | Self::DpC4PlusPublished(options) => {
-                options.resolved(true).anchoring(setting).map(Some)
+                options.anchoring(setting, true).map(Some)
             }
             _ => Ok(None),
         }
@@ -366,7 +367,7 @@ impl Choice {
             Self::Dice { .. } => Box::new(Dice::new(setting, self.residual_clip(setting)?)?),
             Self::DiceTwoRelease { feedback_clip, .. } => {
                 let residual = self.residual_clip(setting)?;
-                let feedback = if feedback_clip > 0.0 { feedback_clip } else { self.reach(setting.clip) };
+                let feedback = feedback_clip.unwrap_or_else(|| self.reach(setting.clip));
                 Box::new(DiceTwoRelease::new(setting, residual, ClipNorm::new(feedback)?)?)
             }
             Self::DicePublished(options) => Box::new(DicePublished::new(setting, options)?),
@@ -375,16 +376,15 @@ impl Choice {
                 Box::new(Anchored::new(setting, &anchoring, DpSvrg::new(setting, &anchoring)?))
             }
             Self::DpC4(options) => {
-                let options = options.resolved(false);
-                let anchoring = options.anchoring(setting)?;
-                Box::new(Anchored::new(setting, &anchoring, DpC4::new(setting, &anchoring, options.scales())))
+                let anchoring = options.anchoring(setting, false)?;
+                let estimate = DpC4::new(setting, &anchoring, options.scales(false));
+                Box::new(Anchored::new(setting, &anchoring, estimate))
             }
             Self::DpC4Published(options) | Self::DpC4PlusPublished(options) => {
-                let options = options.resolved(true);
-                let anchoring = options.anchoring(setting)?;
+                let anchoring = options.anchoring(setting, true)?;
                 let plus = matches!(self, Self::DpC4PlusPublished(_));
                 let estimate =
-                    DpC4Published::new(setting, &anchoring, options.scales(), setting.claimed()?, plus);
+                    DpC4Published::new(setting, &anchoring, options.scales(true), setting.claimed()?, plus);
                 Box::new(Anchored::new(setting, &anchoring, estimate))
             }
             Self::DcSgdP { percentile, bins, unit_steps, .. } => {
@@ -406,6 +406,6 @@ fn check_bins(bins: usize) -> Result<(), AlgorithmError> {
     require((2..=1 << 12).contains(&bins), "bins", "between 2 and 4096", bins as f64)
 }
 
-fn residual_or_default(given: f64, clip: ClipNorm) -> f64 {
-    if given > 0.0 { given } else { 9.0 * clip.get() }
+fn residual_or_default(given: Option<f64>, clip: ClipNorm) -> f64 {
+    given.unwrap_or(9.0 * clip.get())
 }

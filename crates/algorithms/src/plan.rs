@@ -88,13 +88,13 @@ impl Choice {
     }
 
     /// Banded error feedback: groups take turns, one more than the window has steps.
-    fn banded(&self, setting: &Setting, window: u64, noise: Noise) -> Result<Plan, AlgorithmError> {
+    fn banded(&self, setting: &Setting, window: Option<u64>, noise: Noise) -> Result<Plan, AlgorithmError> {
         let rate = poisson_rate(setting, "dice")?;
         let (window, z, group_rate) = match noise {
             Noise::Budget(budget, accountant) => {
                 // What is fed back waits in memory.
                 let most = (MOST_HELD / setting.dimension.max(1) as u64).max(1);
-                let permitted = if window > 0 { window..=window } else { 1..=most };
+                let permitted = window.map_or(1..=most, |window| window..=window);
                 let residual = self.residual_clip(setting)?;
                 let found = calibrate::dice_c(
                     rate,
@@ -107,14 +107,15 @@ impl Choice {
                 )?;
                 (found.value.window, found.value.noise_multiplier.shortened(), found.value.group_rate)
             }
-            Noise::Multiplier(_) if window == 0 => {
-                return Err(AlgorithmError::Plan {
+            Noise::Multiplier(z) => {
+                let window = window.ok_or(AlgorithmError::Plan {
                     problem: "the window of dice is chosen for a budget".to_owned(),
                     hint: "give --epsilon in place of --noise-multiplier, or a window as in --algorithm dice,window=8",
-                });
+                })?;
+                #[expect(clippy::cast_precision_loss, reason = "a small count")]
+                let group_rate = SamplingRate::new(rate.get() * (window as f64 + 1.0))?;
+                (window, z, group_rate)
             }
-            #[expect(clippy::cast_precision_loss, reason = "a small count")]
-            Noise::Multiplier(z) => (window, z, SamplingRate::new(rate.get() * (window + 1) as f64)?),
         };
         let sampling = Sampling::Grouped { rate: group_rate, groups: window + 1 };
         Ok(Plan::new(vec![Entry::new(sampling, vec![z], setting.steps)?]))
@@ -214,20 +215,19 @@ impl Choice {
             }
             Self::DcSgdP { histogram_noise, .. } | Self::DcSgdE { histogram_noise, .. } => {
                 // 5 unless that would cost the gradients more than it does at a multiplier of 1.2.
-                if histogram_noise > 0.0 { histogram_noise } else { (5.0 / 1.2 * z.get()).max(5.0) }
+                histogram_noise.unwrap_or_else(|| (5.0 / 1.2 * z.get()).max(5.0))
             }
             // The count moves by 1/2, so its multiplier is twice its deviation.
-            Self::Quantile { count_noise, .. } => {
-                let deviation =
-                    if count_noise > 0.0 { count_noise } else { setting.expected_batch_size / 20.0 };
-                (2.0 * deviation).max(if count_noise > 0.0 { 0.0 } else { 4.0 * z.get() })
-            }
+            Self::Quantile { count_noise, .. } => match count_noise {
+                Some(deviation) => 2.0 * deviation,
+                None => (setting.expected_batch_size / 10.0).max(4.0 * z.get()),
+            },
             _ => return Ok(vec![z]),
         };
         let beside = NoiseMultiplier::new(beside)?;
         let gradients = calibrate::remaining_noise_multiplier(z, beside).map_err(|_| {
             let (option, given, least) = match *self {
-                Self::Quantile { count_noise, .. } => ("count_noise", count_noise, 0.5 * z.get()),
+                Self::Quantile { .. } => ("count_noise", 0.5 * beside.get(), 0.5 * z.get()),
                 _ => ("histogram_noise", beside.get(), z.get()),
             };
             AlgorithmError::Plan {

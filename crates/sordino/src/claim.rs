@@ -48,3 +48,8 @@ impl Claim {
         })
     }
 }
+
+/// A claimed epsilon to four decimals. It is no bound, so it is rounded to the nearest.
+pub(crate) fn shown(epsilon: f64) -> String {
+    format!("{}", (1e4 * epsilon).round() / 1e4)
+}

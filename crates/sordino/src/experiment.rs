@@ -9,7 +9,7 @@ use sordino_privacy::Terms;
 use sordino_train::{Learning, Run, RunFolder};
 
 use crate::{
-    claim::Claim,
+    claim::{Claim, shown},
     data_settings::{last_changed, read},
     learning::learning,
     models::{Facts, Model},
@@ -132,10 +132,11 @@ impl Experiment {
     fn notes(&self) -> HashMap<String, String> {
         let guarantee = match (self.not_private(), self.terms.guarantee()) {
             (None, Some(guarantee)) => format!(
-                "({}, {})-differential privacy, {}, for the whole run",
+                "({}, {})-differential privacy, {}, for the whole run{}",
                 rounded_up(guarantee.epsilon.get()),
                 guarantee.delta,
-                guarantee.relation
+                guarantee.relation,
+                if guarantee.epsilon.get() > 10.0 { " (WEAK: little is promised)" } else { "" }
             ),
             (why, _) => format!("NOT PRIVATE: {}", why.unwrap_or_default()),
         };
@@ -150,7 +151,8 @@ impl Experiment {
             (None, Some(guarantee)) => format!("epsilon {}", rounded_up(guarantee.epsilon.get())),
             _ => "nothing".to_owned(),
         };
-        Some(format!("epsilon {} is claimed, {proved} is proved; use {}", claim.epsilon, claim.instead))
+        let claimed = shown(claim.epsilon);
+        Some(format!("epsilon {claimed} is claimed, {proved} is proved; use {}", claim.instead))
     }
 
     fn not_private(&self) -> Option<&'static str> {

@@ -30,6 +30,22 @@ impl Problem {
         Self::Refused { message: message.into(), hint: hint.into() }
     }
 
+    /// What was refused, in one line.
+    pub(crate) fn message(&self) -> String {
+        match self {
+            Self::Usage(error) => error.to_string(),
+            Self::Refused { message, .. } => message.clone(),
+        }
+    }
+
+    /// The same problem, of this one among several.
+    pub(crate) fn about(self, name: &str) -> Self {
+        match self {
+            Self::Refused { message, hint } => Self::Refused { message: format!("{name}: {message}"), hint },
+            usage @ Self::Usage(_) => usage,
+        }
+    }
+
     pub(crate) fn incomplete_plan(missing: &str) -> Self {
         Self::refused(
             format!("the plan lacks {missing}"),

@@ -182,6 +182,24 @@ fn too_tight(error: AlgorithmError, cap: Option<u64>) -> Problem {
     }
 }
 
+/// Forgets settings that the algorithm has no use for.
+pub(crate) fn drop_idle(settings: &mut Settings, algorithm: &Choice) {
+    if algorithm.is_plain() {
+        settings.epsilon = None;
+        settings.delta = None;
+        settings.max_grad_norm = None;
+        settings.clipping = None;
+        settings.max_batch_size = None;
+        settings.sampling = None;
+    }
+    if algorithm.is_plain() || algorithm.sound_form().is_some() {
+        settings.noise_multiplier = None;
+    }
+    if algorithm.unprotected().is_some() {
+        settings.accountant = None;
+    }
+}
+
 /// Refuses settings that the algorithm has no use for: whoever gives them expects them to count.
 pub(crate) fn refuse_idle(settings: &Settings, algorithm: &Choice) -> Result<(), Problem> {
     let noise = ("noise_multiplier", settings.noise_multiplier.is_some());

@@ -8,7 +8,7 @@ use sordino_privacy::{Account, Standing};
 use sordino_train::Score;
 
 use crate::{
-    claim::Claim,
+    claim::{Claim, shown},
     problem::Problem,
     settings::Settings,
     statement::{grouped, json, noise, protects, rounded_up, rows, sampling, status},
@@ -157,14 +157,26 @@ impl Report<'_> {
     /// What is claimed beside what is proved, if somebody claims something that is not.
     pub(crate) fn warning(&self) -> Result<Option<String>, Problem> {
         let Some(claim) = self.claim() else { return Ok(None) };
-        let proved = match self.account.standing()? {
-            Standing::Private(guarantee) => format!("epsilon {}", rounded_up(guarantee.epsilon.get())),
-            Standing::NotPrivate(_) => "nothing".to_owned(),
+        let (proved, why) = match self.account.standing()? {
+            Standing::Private(guarantee) if guarantee.epsilon.get() <= claim.epsilon => {
+                let epsilon = rounded_up(guarantee.epsilon.get());
+                (
+                    format!("epsilon {epsilon}"),
+                    "in this setting what is proved happens to be no more than the claim".to_owned(),
+                )
+            }
+            Standing::Private(guarantee) => {
+                (format!("epsilon {}", rounded_up(guarantee.epsilon.get())), claim.why)
+            }
+            Standing::NotPrivate(why) => ("nothing".to_owned(), why),
         };
         let lines = [
-            ("claimed", format!("epsilon {} at delta {:e}, by {}", claim.epsilon, claim.delta, claim.by)),
+            (
+                "claimed",
+                format!("epsilon {} at delta {:e}, by {}", shown(claim.epsilon), claim.delta, claim.by),
+            ),
             ("proved", proved),
-            ("why", claim.why),
+            ("why", why),
             ("instead", claim.instead),
         ];
         Ok(Some(format!("WARNING: what is claimed of this run is not what is proved.\n{}\n", rows(&lines))))

@@ -2,6 +2,7 @@
 
 use std::{fs, path::Path};
 
+use sordino_algorithms::registry::owners;
 use toml::{Table, Value};
 
 use crate::{problem::Problem, settings::Settings};
@@ -12,12 +13,27 @@ use crate::{problem::Problem, settings::Settings};
 /// learning_rate = [10, 20, 40]
 /// [dp-c4]
 /// max_grad_norm = [0.5, 1]
-/// algorithm = ["dp-c4,routine=1", "dp-c4,routine=4"]
+/// routine = [1, 4]
 /// ```
 pub(crate) struct Grid(Table);
 
 /// The most combinations for one algorithm.
 const MOST: usize = 1000;
+
+/// What may be tried. Budgets, data and seeds are the same for all.
+const PERMITTED: [&str; 11] = [
+    "learning_rate",
+    "optimizer",
+    "schedule",
+    "average",
+    "epochs",
+    "steps",
+    "batch_size",
+    "max_grad_norm",
+    "clipping",
+    "model",
+    "hidden",
+];
 
 const HINT: &str = "a file for --tune has lists of settings, such as learning_rate = [10, 20, 40], and tables of them under the names \
                     of algorithms, such as [dp-c4]";
@@ -77,9 +93,24 @@ impl Grid {
                 .map(|(key, value)| format!("{key}={}", plain(value)))
                 .collect::<Vec<_>>()
                 .join(" ");
+            let (options, choice): (Table, Table) =
+                choice.into_iter().partition(|(key, _)| owners(key).contains(&base(algorithm)));
+            if let Some(key) = choice.keys().find(|key| !PERMITTED.contains(&key.as_str())) {
+                return Err(Problem::refused(
+                    format!(
+                        "{key} cannot be tuned; permitted are {} and the options of {}",
+                        PERMITTED.join(", "),
+                        base(algorithm)
+                    ),
+                    HINT,
+                ));
+            }
+            let named = options
+                .iter()
+                .fold(algorithm.to_owned(), |name, (key, value)| format!("{name},{key}={}", plain(value)));
             let text = toml::to_string(&choice).expect("a table of values is TOML");
             let tried = Settings::parse(&text).map_err(|problem| Problem::refused(problem, HINT))?;
-            let named = Settings { algorithm: Some(algorithm.to_owned()), ..Settings::default() };
+            let named = Settings { algorithm: Some(named), ..Settings::default() };
             Ok((words, tried.or(named).or(given.clone())))
         };
         choices.into_iter().map(settings).collect()
@@ -112,7 +143,9 @@ mod tests {
 
     #[test]
     fn all_combinations_are_tried_and_tables_go_first() {
-        let grid = grid("learning_rate = [1, 2]\nbatch-size = [32]\n[dp-c4]\nlearning_rate = [3, 4, 5]\n");
+        let grid = grid(
+            "learning_rate = [1, 2]\nbatch-size = [32]\n[dp-c4]\nlearning_rate = [3, 4, 5]\nanchor_scale = [7]\n",
+        );
         let given = Settings { batch_size: Some(64), epochs: Some(3.0), ..Settings::default() };
         let tried = |name: &str| grid.of(name, &given).unwrap();
         assert_eq!(tried("dp-sgd").len(), 2);
@@ -120,17 +153,24 @@ mod tests {
         let rates: Vec<Option<f64>> = coupled.iter().map(|(_, settings)| settings.learning_rate).collect();
         assert_eq!(rates, [Some(3.0), Some(4.0), Some(5.0)]);
         let (words, settings) = &coupled[0];
-        assert_eq!(words, "batch_size=32 learning_rate=3");
+        assert_eq!(words, "anchor_scale=7 batch_size=32 learning_rate=3");
         assert_eq!((settings.batch_size, settings.epochs), (Some(32), Some(3.0)));
-        assert_eq!(settings.algorithm.as_deref(), Some("dp-c4,routine=4"));
+        assert_eq!(settings.algorithm.as_deref(), Some("dp-c4,routine=4,anchor_scale=7"));
     }
 
     #[test]
     fn wrong_grids_are_refused() {
         let given = Settings::default();
-        for text in
-            ["learning_rate = 3", "learning_rate = []", "colour = [\"blue\"]", "learning_rate = [\"x\"]"]
-        {
+        for text in [
+            "learning_rate = 3",
+            "learning_rate = []",
+            "colour = [\"blue\"]",
+            "epsilon = [1]",
+            "seed = [1]",
+            "algorithm = [\"none\"]",
+            "window = [3]",
+            "learning_rate = [\"x\"]",
+        ] {
             assert!(grid(text).of("dp-sgd", &given).is_err(), "{text}");
         }
         assert!(grid("[dp-c4]\nlearning_rate = [1]").check(&["dp-sgd".to_owned()]).is_err());

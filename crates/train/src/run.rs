@@ -153,7 +153,8 @@ impl<'a> Run<'a> {
         };
         let steps = self.terms.steps();
         let operations = (self.network)()?.operations() * self.setting.expected_batch_size;
-        vault.charge_by(steps_per_charge(operations, vault.sync_time()));
+        // At most a tenth of the plan: so much is lost if the process is killed right after it has paid.
+        vault.charge_by(steps_per_charge(operations, vault.sync_time()).min(steps.div_ceil(10)));
         let mut saved = Instant::now();
         while !stop.load(Ordering::Relaxed) {
             let step = vault.position();

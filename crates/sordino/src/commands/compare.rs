@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     fs,
+    io::Write,
     path::{Path, PathBuf},
     sync::{
         Mutex,
@@ -16,12 +17,13 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use sordino_algorithms::registry::{ALGORITHMS, Promise};
 use sordino_privacy::Standing;
-use sordino_train::{Ending, RunFolder, write_whole};
+use sordino_train::{Ending, Run, RunFolder, write_whole};
 
 use crate::{
-    claim::Claim,
+    claim::{Claim, shown},
     experiment::Experiment,
     problem::Problem,
+    protection::{algorithm, drop_idle},
     settings::Settings,
     statement::{json, rounded_up},
     tuning::Grid,
@@ -65,6 +67,8 @@ struct Row {
     worst: f64,
     /// Median seconds of a run, one for each core at a time.
     seconds: f64,
+    /// Whether each run has a guarantee at all.
+    private: bool,
     /// The proved epsilon of each run; none if it is not private.
     epsilon: Option<f64>,
     /// Whether there is none because the algorithm has none.
@@ -82,6 +86,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
         return Err(Problem::refused(
             "a comparison needs --algorithms (not --algorithm) and at least 1 repeat",
             "such as --algorithms dp-sgd,dynamic,mu_growth=3 --repeats 10",
+        ));
+    }
+    if let Some(path) = arguments.out.as_ref().filter(|path| path.exists()) {
+        return Err(Problem::refused(
+            format!("{} exists already", path.display()),
+            "choose another name for --out, or remove it",
         ));
     }
     let names = chosen(arguments.algorithms.as_deref());
@@ -103,23 +113,37 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     };
     let tried: Vec<(String, Option<String>, Settings)> =
         names.iter().map(tried).collect::<Result<Vec<_>, Problem>>()?.into_iter().flatten().collect();
-    let prepare = |(_, _, settings): &(String, Option<String>, Settings)| {
-        let mut experiment = Experiment::prepare(settings.clone(), None)?;
-        // The end alone counts.
-        experiment.measure_every = u64::MAX;
-        Ok::<_, Problem>(experiment)
-    };
     // All of them are priced before one of them starts.
-    let experiments = tried.iter().map(prepare).collect::<Result<Vec<_>, _>>()?;
+    let mut experiments = Vec::new();
+    let mut compared = Vec::new();
+    for (name, words, settings) in tried {
+        match Experiment::prepare(relevant(settings), None) {
+            Ok(mut experiment) => {
+                // The end alone counts.
+                experiment.measure_every = u64::MAX;
+                experiments.push(experiment);
+                compared.push((name, words));
+            }
+            // Whoever names no algorithms wants those that can be had.
+            Err(problem) if arguments.algorithms.is_none() => {
+                let _ = writeln!(std::io::stderr(), "note: {name} is left out: {}", problem.message());
+            }
+            Err(problem) => return Err(problem.about(&name)),
+        }
+    }
     if experiments.iter().any(|experiment| experiment.test.is_none()) {
         return Err(Problem::refused("a comparison needs test records", "leave out --test-fraction 0"));
     }
+    if let Some(path) = &arguments.out {
+        // Before hours of work.
+        write_whole(path, b"[]")?;
+    }
     let endings = run_all(&experiments, *repeats)?;
-    let mut rows: Vec<Row> = tried
+    let mut rows: Vec<Row> = compared
         .into_iter()
         .zip(&experiments)
         .zip(endings)
-        .map(|(((name, words, _), experiment), endings)| row(name, words, &experiment.settings, &endings))
+        .map(|(((name, words), experiment), endings)| row(name, words, &experiment.settings, &endings))
         .collect::<Result<_, _>>()?;
     if grid.is_some() {
         mark_best(&mut rows);
@@ -128,6 +152,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
         write_whole(path, json(&rows).as_bytes())?;
     }
     Ok(if arguments.json { json(&rows) } else { table(&rows, *repeats) })
+}
+
+/// Without what the algorithm has no use for: in a comparison settings are for those that have.
+fn relevant(mut settings: Settings) -> Settings {
+    if let Ok(algorithm) = algorithm(&mut settings) {
+        drop_idle(&mut settings, &algorithm);
+    }
+    settings
 }
 
 /// Marks the best of each algorithm's rows.
@@ -168,7 +200,7 @@ fn run_all(experiments: &[Experiment], repeats: usize) -> Result<Vec<Vec<Ending>
         loop {
             let job = next.fetch_add(1, Ordering::Relaxed);
             let Some(experiment) = experiments.get(job / repeats) else { break };
-            let ending = run_once(experiment, &folder.join(job.to_string()));
+            let ending = run_once(experiment, &folder.join(job.to_string()), (job % repeats) as u64);
             let mut done = done.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             let failed = ending.is_err();
             done.insert(job, ending);
@@ -193,9 +225,14 @@ fn run_all(experiments: &[Experiment], repeats: usize) -> Result<Vec<Vec<Ending>
     Ok(endings.chunks(repeats).map(<[Ending]>::to_vec).collect())
 }
 
-fn run_once(experiment: &Experiment, folder: &Path) -> Result<Ending, Problem> {
+fn run_once(experiment: &Experiment, folder: &Path, repeat: u64) -> Result<Ending, Problem> {
     let folder = RunFolder::create(folder)?;
-    Ok(experiment.run(&folder, |run| run.begin(&AtomicBool::new(false), &mut ()))?)
+    let begin = |run: &Run<'_>| {
+        // Repeats of a seeded run have seeds of their own.
+        let seed = run.seed.map(|seed| seed.wrapping_add(repeat));
+        Run { seed, ..*run }.begin(&AtomicBool::new(false), &mut ())
+    };
+    Ok(experiment.run(&folder, begin)?)
 }
 
 /// A folder of this process's own; runs of a comparison are not kept.
@@ -239,6 +276,7 @@ fn row(
         standard_deviation: (accuracies.len() > 1).then(|| (squares / (count - 1.0)).sqrt()),
         worst: accuracies.iter().copied().fold(f64::INFINITY, f64::min),
         seconds: seconds[seconds.len() / 2],
+        private: guarantee.is_some(),
         epsilon: guarantee.map(|guarantee| guarantee.epsilon.get()),
         epsilon_infinite: endings[0].account.is_unprotected(),
         claimed_epsilon: Claim::of(settings, endings[0].account.plan()).map(|claim| claim.epsilon),
@@ -263,7 +301,7 @@ fn table(rows: &[Row], repeats: usize) -> String {
             None => "NOT PRIVATE".to_owned(),
         };
         if let Some(claimed) = row.claimed_epsilon {
-            epsilon += &format!(" (claimed: {claimed})");
+            epsilon += &format!(" (claimed: {})", shown(claimed));
         }
         if let Some(tuned) = row.tuned.as_ref().filter(|tuned| !tuned.is_empty()) {
             epsilon += &format!("  {tuned}");
@@ -276,9 +314,13 @@ fn table(rows: &[Row], repeats: usize) -> String {
             row.seconds
         );
     }
+    if rows.iter().any(|row| row.claimed_epsilon.is_some()) {
+        text += "\nWhat is claimed is not proved: these runs are not at the budget.\n";
+    }
     if rows.iter().any(|row| row.best.is_some()) {
         text += &format!(
-            "\nThe best of {} choices of settings, by their mean on the test set. No epsilon covers this choice.\n",
+            "\nThe best settings of each algorithm, of {} that were tried, by their mean on the test set. No epsilon covers this \
+             choice.\n",
             rows.len()
         );
     }

@@ -46,7 +46,11 @@ fn every_algorithm_of_the_registry_trains_within_its_budget() {
         ("--algorithm dice --noise-multiplier 5", "chosen for a budget"),
         ("--algorithm dice,window=90", "leaves no room for 91 groups"),
         ("--algorithm dp-c4,routine=5", "routine must be 1, 2, 3 or 4, got 5"),
-        ("--algorithm dp-c4,anchor_batch=100000", "anchor_batch must be between 1 and the number of records"),
+        ("--algorithm dp-c4,anchor_batch=100000", "anchor_batch must be at most the number of records"),
+        ("--algorithm dp-c4,update_probability=0", "update_probability must be above 1e-6"),
+        ("--algorithm dice,residual_clip=0", "residual_clip must be between 1e-9 and 1e9, got 0"),
+        ("--algorithm dice,window=0", "window must be at least 1, got 0"),
+        ("--algorithm quantile,count_noise=0", "count_noise must be above 0"),
         (
             "--algorithm dp-c4-published --noise-multiplier 1",
             "follows from the epsilon that its paper claims",
@@ -74,6 +78,12 @@ fn algorithms_are_compared_at_equal_budgets() {
         assert!(row["epsilon"].as_f64().is_none_or(|epsilon| epsilon <= 1.0));
     }
     assert!(!place.has("runs"));
+    // Settings are for those that have a use for them, and seeds differ from run to run.
+    let flags = "compare --algorithms dp-sgd,none --epsilon 2 --max-grad-norm 0.2 --seed 3 --steps 20 --repeats 2 --json";
+    let rows: Value = serde_json::from_str(&place.text(flags)).unwrap();
+    let accuracies = rows[0]["test_accuracies"].as_array().unwrap();
+    assert_ne!(accuracies[0], accuracies[1]);
+    assert_eq!(rows[0]["private"], false);
     for (flags, part) in [
         ("--algorithm dp-sgd", "--algorithms"),
         ("--repeats 0", "at least 1 repeat"),
@@ -142,7 +152,10 @@ fn the_central_limit_theorem_sets_noise_and_the_report_says_what_it_costs() {
 #[test]
 fn the_best_of_a_list_of_settings_is_shown() {
     let place = Place::new("tune");
-    place.write("grid.toml", "learning_rate = [0.001, 40]\n[dynamic]\nlearning_rate = [40]\nalgorithm = [\"dynamic,mu_growth=3\"]\n");
+    place.write(
+        "grid.toml",
+        "learning_rate = [0.001, 40]\n[dynamic]\nlearning_rate = [40]\nmu_growth = [3]\n",
+    );
     let text = place
         .text("compare --algorithms dp-sgd,dynamic --tune grid.toml --steps 60 --repeats 2 --out rows.json");
     assert!(text.contains("learning_rate=40") && !text.contains("learning_rate=0.001"), "{text}");
@@ -154,6 +167,10 @@ fn the_best_of_a_list_of_settings_is_shown() {
     assert!(place.refusal("compare --tune wrong.toml").contains("not a list"));
     place.write("stray.toml", "[nobody]\nlearning_rate = [3]\n");
     assert!(place.refusal("compare --tune stray.toml").contains("[nobody] is not among"));
+    place.write("budget.toml", "epsilon = [1, 8]\n");
+    assert!(place.refusal("compare --tune budget.toml").contains("epsilon cannot be tuned"));
+    // What is there is not overwritten.
+    assert!(place.refusal("compare --steps 5 --repeats 1 --out rows.json").contains("exists already"));
 }
 
 /// Anchors and errors are public and kept in a checkpoint; residuals are not, and never on the disk.
