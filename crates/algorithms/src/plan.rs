@@ -136,6 +136,12 @@ impl Choice {
             Noise::Multiplier(z) => (z, NoiseMultiplier::new(z.get() * anchoring.batch / batch)?),
             Noise::Budget(budget, accountant) => {
                 let (anchor_rate, anchors, differences) = anchoring.phases(setting)?;
+                if differences == 0 {
+                    let unit = NoiseMultiplier::new(1.0)?;
+                    let anchors = anchoring.plan(setting, &[unit], unit)?;
+                    let least = calibrate::noise_scale(&anchors, budget, accountant)?.value;
+                    return Ok(anchors.scaled(NoiseMultiplier::new(least)?.shortened().get())?);
+                }
                 let anchors = Phase {
                     rate: anchor_rate,
                     steps: Steps::new(anchors)?,
@@ -143,7 +149,7 @@ impl Choice {
                 };
                 let differences = Phase {
                     rate: poisson_rate(setting, "variance reduction")?,
-                    steps: Steps::new(differences.max(1))?,
+                    steps: Steps::new(differences)?,
                     expected_batch_size: batch / f64::from(releases),
                 };
                 let found = calibrate::dp_c4(differences, anchors, budget, accountant)?.value;

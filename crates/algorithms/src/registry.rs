@@ -236,7 +236,7 @@ pub const ALGORITHMS: [Description; 17] = [
         summary: "Variance reduction: gradients at a point and at an anchor, clipped separately, plus the anchor's gradient from a large batch.",
         promise: Promise::Sound,
         verdict: "sound with two releases in each step and anchors that are noised once",
-        reference: "Lee 2017; Algorithm 2 of the DP-C4 paper",
+        reference: "Lee 2017; Algorithm 2 of the DP-C4 paper (under double-blind review)",
         options: &ANCHORS,
     },
     Description {
@@ -244,7 +244,7 @@ pub const ALGORITHMS: [Description; 17] = [
         summary: "Variance reduction with coupled clipping: differences of a record's gradients at a point and at an anchor are clipped as one, to a threshold that follows the distance of the two.",
         promise: Promise::Sound,
         verdict: "sound: Sordino's form of DP-C4 with public thresholds and anchors that are noised once",
-        reference: "after the DP-C4 paper, Algorithms 3 and 4",
+        reference: "after the DP-C4 paper (under double-blind review), Algorithms 3 and 4",
         options: &COUPLED,
     },
     Description {
@@ -252,7 +252,7 @@ pub const ALGORITHMS: [Description; 17] = [
         summary: "DP-C4 as published: thresholds, and with them the noise, come from raw gradients.",
         promise: Promise::AsPublished,
         verdict: "NO EPSILON: the scale of the noise tells about records, and there is none where gradients vanish. Use dp-c4",
-        reference: "the DP-C4 paper, Algorithm 3, noise from Theorem 3",
+        reference: "the DP-C4 paper (under double-blind review), Algorithm 3, noise from Theorem 3",
         options: &COUPLED,
     },
     Description {
@@ -260,7 +260,7 @@ pub const ALGORITHMS: [Description; 17] = [
         summary: "DP-C4+ as published: the threshold of differences follows the distance, that of the anchor its raw gradient before.",
         promise: Promise::AsPublished,
         verdict: "NO EPSILON: the anchor's threshold comes from raw gradients and sets the noise. Use dp-c4",
-        reference: "the DP-C4 paper, Algorithm 4, noise from Theorem 3",
+        reference: "the DP-C4 paper (under double-blind review), Algorithm 4, noise from Theorem 3",
         options: &COUPLED,
     },
     Description {

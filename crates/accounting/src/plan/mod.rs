@@ -92,8 +92,12 @@ impl fmt::Display for Sampling {
             Self::Grouped { rate, groups } => {
                 write!(f, "Poisson sampling at rate {rate} of one of {groups} groups in turn")
             }
-            Self::Remembered { rate, .. } => {
-                write!(f, "Poisson sampling at rate {rate}, with a memory of all earlier batches")
+            Self::Remembered { rate, reach } => {
+                write!(
+                    f,
+                    "Poisson sampling at rate {rate}, with a memory of all earlier batches (a record moves later releases up to \
+                     {reach} times as far)"
+                )
             }
         }
     }

@@ -1,7 +1,5 @@
 //! `sordino algorithms`: what there is, what holds of it, and where it comes from.
 
-use std::fmt::Write;
-
 use clap::Args;
 use sordino_algorithms::registry::{ALGORITHMS, Description};
 
@@ -23,13 +21,32 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
 }
 
 fn paragraph(algorithm: &Description) -> String {
-    let mut text = format!("{}\n  {}\n  verdict: {}\n", algorithm.name, algorithm.summary, algorithm.verdict);
-    for option in algorithm.options {
-        writeln!(text, "  {}: {} (default {})", option.name, option.meaning, option.default)
-            .expect("writing to a string");
-    }
+    let mut lines = vec![algorithm.summary.to_owned(), format!("verdict: {}", algorithm.verdict)];
+    lines.extend(
+        algorithm
+            .options
+            .iter()
+            .map(|option| format!("{}: {} (default {})", option.name, option.meaning, option.default)),
+    );
     if !algorithm.reference.is_empty() {
-        writeln!(text, "  from: {}", algorithm.reference).expect("writing to a string");
+        lines.push(format!("from: {}", algorithm.reference));
     }
-    text
+    let lines: String = lines.iter().map(|line| wrapped(line)).collect();
+    format!("{}\n{lines}", algorithm.name)
+}
+
+/// A line that is broken between words and set in.
+fn wrapped(line: &str) -> String {
+    const WIDTH: usize = 100;
+    let mut text = String::from(" ");
+    let mut width = 1;
+    for word in line.split(' ') {
+        if width + 1 + word.len() > WIDTH {
+            text += "\n     ";
+            width = 5;
+        }
+        text += &format!(" {word}");
+        width += 1 + word.len();
+    }
+    text + "\n"
 }

@@ -16,7 +16,7 @@ pub(crate) struct Arguments {
     /// The delta at which to state epsilon
     #[arg(long, value_name = "D", allow_hyphen_values = true)]
     delta: Delta,
-    /// Who prices the plan: pld, rdp, gdp-clt, zcdp or tcdp
+    /// Who prices the plan: pld, rdp, gdp-clt, zcdp, tcdp or first-participation
     #[arg(long, value_name = "NAME", default_value_t)]
     accountant: Accountant,
     /// Protect this many records together
