@@ -190,4 +190,34 @@
 //! }
 //! ```
 //!
+//! Reaching what is fed back:
+//!
+//! ```compile_fail,E0616
+//! fn peek<G: sordino_privacy::Gradients>(vault: sordino_privacy::Vault<G>) {
+//!     let hidden = vault.memory;
+//! }
+//! ```
+//!
+//! Releasing a sum whose bound was given up, or adding it to a release as if it were public:
+//!
+//! ```compile_fail,E0308
+//! use sordino_privacy::*;
+//! fn step<G: Gradients>(vault: &mut Vault<G>, at: &G::Point, rule: &ClipRule) {
+//!     let released = vault.round(|round| {
+//!         let sum = round.gradients(at).clipped_sum(rule)?;
+//!         round.release(sum.unbounded())
+//!     });
+//! }
+//! ```
+//!
+//! ```compile_fail,E0308
+//! use sordino_privacy::*;
+//! fn step<G: Gradients>(vault: &mut Vault<G>, at: &G::Point, rule: &ClipRule) {
+//!     let released = vault.round(|round| {
+//!         let sum = round.gradients(at).clipped_sum(rule)?;
+//!         Ok::<_, PrivacyError>(round.noise(1.0).plus(1.0, &sum.unbounded(), 0.0))
+//!     });
+//! }
+//! ```
+//!
 //! An un-noised sum handed to an optimizer fails likewise; that test stands with the optimizers.
