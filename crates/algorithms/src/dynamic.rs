@@ -77,6 +77,16 @@ impl DynamicOptions {
         }
     }
 
+    /// Whether all steps have the same multiplier.
+    #[expect(clippy::float_cmp, reason = "exactly 1 means that nothing changes")]
+    pub(crate) fn mu_is_constant(&self) -> bool {
+        match (&self.mu_schedule, self.allocation) {
+            (_, Allocation::Optimal) => self.clip_range() == [1.0, 1.0],
+            (Some(curve), _) => curve.0.iter().all(|(_, factor)| *factor == 1.0),
+            (None, _) => self.mu_growth == Some(1.0),
+        }
+    }
+
     /// The smallest and the largest factor of thresholds.
     pub(crate) fn clip_range(&self) -> [f64; 2] {
         let ends = [self.clip_factor(0.0), self.clip_factor(1.0)];
@@ -207,6 +217,8 @@ mod tests {
             assert!((sigma - clip.sqrt()).abs() < 1e-12);
         }
         assert_eq!(options(r#"{"clip_schedule":"0:1/0.5:7/1:0.2"}"#).clip_range(), [0.2, 7.0]);
+        assert!(options(r#"{"mu_growth":1}"#).mu_is_constant());
+        assert!(!options(r#"{"mu_schedule":"0:1/0.501:1/0.502:5/0.503:1"}"#).mu_is_constant());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use sordino_accounting::{
     calibrate::{self, Budget, Phase},
 };
 
-use crate::{AlgorithmError, Choice, anchored::Anchoring, dp_c4_published, dynamic::part};
+use crate::{AlgorithmError, Choice, anchored::Anchoring, dp_c4_published, dynamic::part, error::require};
 
 /// What an algorithm is told about a run, all of it public.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -90,10 +90,18 @@ impl Choice {
     /// Banded error feedback: groups take turns, one more than the window has steps.
     fn banded(&self, setting: &Setting, window: Option<u64>, noise: Noise) -> Result<Plan, AlgorithmError> {
         let rate = poisson_rate(setting, "dice")?;
+        // What is fed back waits in memory.
+        let most = (MOST_HELD / setting.dimension.max(1) as u64).max(1);
+        #[expect(clippy::cast_precision_loss, reason = "for a message")]
+        let given = window.unwrap_or(1) as f64;
+        require(
+            window.is_none_or(|window| window <= most),
+            "window",
+            "so small that residuals fit in a gibibyte",
+            given,
+        )?;
         let (window, z, group_rate) = match noise {
             Noise::Budget(budget, accountant) => {
-                // What is fed back waits in memory.
-                let most = (MOST_HELD / setting.dimension.max(1) as u64).max(1);
                 let permitted = window.map_or(1..=most, |window| window..=window);
                 let residual = self.residual_clip(setting)?;
                 let found = calibrate::dice_c(
@@ -187,18 +195,19 @@ impl Choice {
 
     /// The plan with one release for all that a step reveals, the first with this multiplier.
     fn whole_steps(&self, setting: &Setting, first: NoiseMultiplier) -> Result<Plan, AlgorithmError> {
-        // mu_t / mu_0 after a part of the run.
-        let growth: Box<dyn Fn(f64) -> f64> = match self {
-            Self::Dynamic(options) => Box::new(|part| options.mu_factor(part)),
-            Self::NoiseDecayZcdp { noise_decay } | Self::NoiseDecayTcdp { noise_decay } => {
-                Box::new(|part| noise_decay.powf(part))
+        // mu_t / mu_0 after a part of the run, if it changes.
+        let growth: Option<Box<dyn Fn(f64) -> f64>> = match self {
+            Self::Dynamic(options) if !options.mu_is_constant() => {
+                Some(Box::new(|part| options.mu_factor(part)))
             }
-            _ => Box::new(|_| 1.0),
+            Self::NoiseDecayZcdp { noise_decay } | Self::NoiseDecayTcdp { noise_decay } => {
+                Some(Box::new(|part| noise_decay.powf(part)))
+            }
+            _ => None,
         };
-        #[expect(clippy::float_cmp, reason = "exactly 1 means that nothing changes")]
-        if (0..=100).all(|i| growth(f64::from(i) / 100.0) == 1.0) {
+        let Some(growth) = growth else {
             return Ok(Plan::new(vec![Entry::new(setting.sampling, vec![first], setting.steps)?]));
-        }
+        };
         let steps = setting.steps.get();
         check_steps(steps)?;
         let one = Steps::new(1)?;
