@@ -65,16 +65,20 @@ def main():
         show(f"Mushroom, epsilon {epsilon}", rows)
     if arguments.mnist:
         data = ("--data", arguments.mnist, *repeats)
-        two_conv = ("--model", "mnist-cnn", "--learning-rate", 10)
         for epsilon in (0.4, 0.6, 1.2):
-            pace = ("--delta", "1.6667e-6", "--batch-size", 250, "--epochs", 5, "--algorithms", "dp-sgd,dynamic")
-            result[f"mnist {epsilon}"] = rows = compare(*data, *two_conv, *pace, "--epsilon", epsilon)
+            pace = ("--delta", "1.6667e-6", "--batch-size", 250, "--epochs", 5, "--learning-rate", 10)
+            rows = compare(*data, *pace, "--epsilon", epsilon, "--algorithms", "dp-sgd,dynamic")
+            result[f"mnist, dynamic, {epsilon}"] = rows
             show(f"MNIST, 2-conv network, epsilon {epsilon}, delta 1/(10 N)", rows)
         for epsilon in (1, 2, 4):
-            names = "dp-sgd,dc-sgd-p,dc-sgd-e,quantile,auto-clip,dice"
-            pace = ("--batch-size", 500, "--epochs", 4, "--algorithms", names)
-            result[f"mnist {epsilon}"] = rows = compare(*data, *two_conv, *pace, "--epsilon", epsilon)
+            pace = ("--batch-size", 500, "--epochs", 4)
+            rows = compare(*data, *pace, "--epsilon", epsilon, "--algorithms", "dp-sgd,dc-sgd-p,dc-sgd-e,quantile")
+            result[f"mnist, dc-sgd, {epsilon}"] = rows
             show(f"MNIST, 2-conv network, epsilon {epsilon}, delta 1e-5", rows)
+        pace = ("--batch-size", 1024, "--epochs", 60, "--learning-rate", 60)
+        rows = compare(*data, *pace, "--model", "lenet5", "--epsilon", 5, "--algorithms", "dp-sgd")
+        result["mnist, lenet"] = rows
+        show("MNIST, LeNet, epsilon 5, delta 1e-5", rows)
     if arguments.json:
         arguments.json.write_text(json.dumps(result, indent=2) + "\n")
 
