@@ -98,7 +98,7 @@ impl Loss {
             (Loss::Logistic, Target::Class(class)) => {
                 let (z, y) = (f64::from(outputs[0]), f64::from(class));
                 let sigmoid = 1.0 / (1.0 + (-z).exp());
-                gradient[0] = (sigmoid - y) as f32;
+                gradient[0] = settled(sigmoid - y);
                 // log(1 + e^z) without overflow; a NaN stays.
                 (if z > 0.0 { z + (-z).exp().ln_1p() } else { z.exp().ln_1p() }) - y * z
             }
@@ -139,6 +139,15 @@ pub(crate) enum Target<'a> {
     Values(&'a [f32]),
 }
 
+/// Gradients below this count as none.
+const NOTHING: f64 = 1e-25;
+
+/// A gradient in single precision. Of records that are learned beyond all doubt it would be so small that arithmetic with it is many
+/// times slower (subnormal numbers); a NaN stays.
+fn settled(gradient: f64) -> f32 {
+    if gradient.abs() < NOTHING { 0.0 } else { gradient as f32 }
+}
+
 fn cross_entropy(outputs: &[f32], class: u32, smoothing: f32, gradient: &mut [f32]) -> f64 {
     // `f32::max` would drop a NaN, but the exponentials bring it back.
     let greatest = outputs.iter().copied().fold(f32::NEG_INFINITY, f32::max);
@@ -152,7 +161,7 @@ fn cross_entropy(outputs: &[f32], class: u32, smoothing: f32, gradient: &mut [f3
     let mut loss = 0.0;
     for (index, (g, z)) in gradient.iter_mut().zip(outputs).enumerate() {
         let q = share + if index == class as usize { 1.0 - f64::from(smoothing) } else { 0.0 };
-        *g = (f64::from(*g) / sum - q) as f32;
+        *g = settled(f64::from(*g) / sum - q);
         loss += q * (log_sum - f64::from(*z));
     }
     loss
