@@ -75,7 +75,7 @@ def main():
             rows = compare(*data, *pace, "--epsilon", epsilon, "--algorithms", "dp-sgd,dc-sgd-p,dc-sgd-e,quantile")
             result[f"mnist, dc-sgd, {epsilon}"] = rows
             show(f"MNIST, 2-conv network, epsilon {epsilon}, delta 1e-5", rows)
-        pace = ("--batch-size", 1024, "--epochs", 60, "--learning-rate", 60)
+        pace = ("--batch-size", 1024, "--epochs", 30, "--learning-rate", 60, "--schedule", "constant", "--average", 0.995)
         rows = compare(*data, *pace, "--model", "lenet5", "--epsilon", 5, "--algorithms", "dp-sgd")
         result["mnist, lenet"] = rows
         show("MNIST, LeNet, epsilon 5, delta 1e-5", rows)

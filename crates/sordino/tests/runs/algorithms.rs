@@ -14,6 +14,10 @@ fn every_algorithm_of_the_registry_trains_within_its_budget() {
     for algorithm in listed.as_array().unwrap() {
         let name = algorithm["name"].as_str().unwrap();
         assert!(text.contains(name));
+        assert!(
+            include_str!("../../../../docs/algorithms.md").contains(&format!("`{name}`")),
+            "{name} is not in the docs"
+        );
         let flags = format!("train --algorithm {name} --steps 60 --optimizer momentum --out {name} --json");
         let answer: Value = serde_json::from_str(&place.text_with_notes(&flags)).unwrap();
         assert_eq!((&answer["algorithm"], &answer["finished"]), (&Value::from(name), &Value::Bool(true)));
