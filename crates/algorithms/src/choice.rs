@@ -139,7 +139,7 @@ pub struct CoupledOptions {
     /// `C_1`: the threshold of differences, in units of what they follow.
     #[serde(default = "one")]
     pub difference_scale: f64,
-    /// `C_2`: the threshold of the anchor's gradients, in units of their mean's length; 20, or 1 as published, if left out.
+    /// `C_2`: the threshold of the anchor's gradients, in units of their mean's length; 100, or 1 as published, if left out.
     #[serde(default)]
     pub anchor_scale: Option<f64>,
     /// Records of an anchor's batch; 16 batches, if left out.
@@ -171,7 +171,7 @@ impl CoupledOptions {
     }
 
     fn scales(&self, published: bool) -> (f64, f64) {
-        let default = if published { 1.0 } else { 20.0 };
+        let default = if published { 1.0 } else { 100.0 };
         (self.difference_scale, self.anchor_scale.unwrap_or(default))
     }
 }

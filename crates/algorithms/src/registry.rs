@@ -64,7 +64,7 @@ const COUPLED: [OptionText; 5] = [
     option("difference_scale", "1", "C_1: the threshold of differences, in units of what it follows"),
     option(
         "anchor_scale",
-        "20; 1 as published",
+        "100; 1 as published",
         "C_2: the threshold at the anchor, in units of its mean gradient's length",
     ),
     ANCHORS[0],
