@@ -6,6 +6,7 @@ mod claim;
 mod commands;
 mod data_settings;
 mod experiment;
+mod interruption;
 mod learning;
 mod models;
 mod pace;

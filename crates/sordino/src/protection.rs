@@ -35,7 +35,7 @@ pub(crate) fn algorithm(settings: &mut Settings) -> Result<Choice, Problem> {
                 "`sordino algorithms` describes them",
             ),
             (Some(_), Some((owners, key))) => Problem::refused(
-                format!("{key} belongs to {}, not to {name}", owners.join(" and ")),
+                format!("{key} belongs to {}, not to {name}", owners.join(", ")),
                 "`sordino algorithms` lists the options of each",
             ),
             _ => Problem::refused(

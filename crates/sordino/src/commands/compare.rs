@@ -5,6 +5,7 @@ use std::{
     fs,
     io::Write,
     path::{Path, PathBuf},
+    process,
     sync::{
         Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -22,6 +23,7 @@ use sordino_train::{Ending, Run, RunFolder, write_whole};
 use crate::{
     claim::{Claim, shown},
     experiment::Experiment,
+    interruption::{STOPPED, listen},
     problem::Problem,
     protection::{algorithm, drop_idle},
     settings::Settings,
@@ -138,11 +140,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
         // Before hours of work.
         write_whole(path, b"[]")?;
     }
-    let endings = run_all(&experiments, *repeats)?;
+    let stop = listen("after the steps that are under way", "and nothing is written");
+    let endings = run_all(&experiments, *repeats, stop)?;
+    let finished: usize = endings.iter().map(Vec::len).sum();
     let mut rows: Vec<Row> = compared
         .into_iter()
         .zip(&experiments)
         .zip(endings)
+        .filter(|(_, endings)| !endings.is_empty())
         .map(|(((name, words), experiment), endings)| row(name, words, &experiment.settings, &endings))
         .collect::<Result<_, _>>()?;
     if grid.is_some() {
@@ -151,7 +156,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     if let Some(path) = &arguments.out {
         write_whole(path, json(&rows).as_bytes())?;
     }
-    Ok(if arguments.json { json(&rows) } else { table(&rows, *repeats) })
+    let all = experiments.len() * repeats;
+    let runs = if finished == all { format!("{repeats} runs") } else { format!("up to {repeats} runs") };
+    let text = if arguments.json { json(&rows) } else { table(&rows, &runs) };
+    if finished == all {
+        return Ok(text);
+    }
+    let _ = write!(std::io::stdout(), "{text}");
+    let _ = writeln!(
+        std::io::stderr(),
+        "\nstopped: {finished} of {all} runs are finished, and the others are not counted"
+    );
+    process::exit(STOPPED)
 }
 
 /// Without what the algorithm has no use for: in a comparison settings are for those that have.
@@ -187,8 +203,13 @@ fn chosen(text: Option<&str>) -> Vec<String> {
     names
 }
 
-/// Runs every experiment so many times, two at a time; returns the endings of each.
-fn run_all(experiments: &[Experiment], repeats: usize) -> Result<Vec<Vec<Ending>>, Problem> {
+/// Runs every experiment so many times, one on each core at a time; returns the endings of each, of runs that were finished before the
+/// user wanted to stop.
+fn run_all(
+    experiments: &[Experiment],
+    repeats: usize,
+    stop: &AtomicBool,
+) -> Result<Vec<Vec<Ending>>, Problem> {
     let folder = scratch()?;
     let bar = ProgressBar::new((experiments.len() * repeats) as u64);
     if let Ok(style) = ProgressStyle::with_template("{bar:20} run {pos}/{len}, {eta} left{wide_msg}") {
@@ -197,10 +218,10 @@ fn run_all(experiments: &[Experiment], repeats: usize) -> Result<Vec<Vec<Ending>
     let next = AtomicUsize::new(0);
     let done: Mutex<HashMap<usize, Result<Ending, Problem>>> = Mutex::new(HashMap::new());
     let work = || {
-        loop {
+        while !stop.load(Ordering::Relaxed) {
             let job = next.fetch_add(1, Ordering::Relaxed);
             let Some(experiment) = experiments.get(job / repeats) else { break };
-            let ending = run_once(experiment, &folder.join(job.to_string()), (job % repeats) as u64);
+            let ending = run_once(experiment, &folder.join(job.to_string()), (job % repeats) as u64, stop);
             let mut done = done.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             let failed = ending.is_err();
             done.insert(job, ending);
@@ -221,16 +242,27 @@ fn run_all(experiments: &[Experiment], repeats: usize) -> Result<Vec<Vec<Ending>
     let mut done: Vec<(usize, Result<Ending, Problem>)> =
         done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).into_iter().collect();
     done.sort_by_key(|(job, _)| *job);
-    let endings = done.into_iter().map(|(_, ending)| ending).collect::<Result<Vec<Ending>, Problem>>()?;
-    Ok(endings.chunks(repeats).map(<[Ending]>::to_vec).collect())
+    let mut endings = vec![Vec::new(); experiments.len()];
+    for (job, ending) in done {
+        let ending = ending?;
+        if ending.finished {
+            endings[job / repeats].push(ending);
+        }
+    }
+    Ok(endings)
 }
 
-fn run_once(experiment: &Experiment, folder: &Path, repeat: u64) -> Result<Ending, Problem> {
+fn run_once(
+    experiment: &Experiment,
+    folder: &Path,
+    repeat: u64,
+    stop: &AtomicBool,
+) -> Result<Ending, Problem> {
     let folder = RunFolder::create(folder)?;
     let begin = |run: &Run<'_>| {
         // Repeats of a seeded run have seeds of their own.
         let seed = run.seed.map(|seed| seed.wrapping_add(repeat));
-        Run { seed, ..*run }.begin(&AtomicBool::new(false), &mut ())
+        Run { seed, ..*run }.begin(stop, &mut ())
     };
     Ok(experiment.run(&folder, begin)?)
 }
@@ -285,10 +317,10 @@ fn row(
     })
 }
 
-fn table(rows: &[Row], repeats: usize) -> String {
+fn table(rows: &[Row], runs: &str) -> String {
     let width = rows.iter().map(|row| row.algorithm.len()).max().unwrap_or(0).max(9);
     let mut text = format!(
-        "Test accuracy in %, {repeats} runs each. Each run alone has the epsilon beside it; all of them together cost more.\n\n  \
+        "Test accuracy in %, {runs} each. Each run alone has the epsilon beside it; all of them together cost more.\n\n  \
          {:<width$}    mean  spread   worst  seconds  epsilon\n",
         "algorithm"
     );

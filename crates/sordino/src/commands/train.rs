@@ -5,7 +5,6 @@ use std::{
     io::{self, Write},
     path::{Path, PathBuf},
     process,
-    sync::atomic::{AtomicBool, Ordering},
 };
 
 use clap::Args;
@@ -13,8 +12,14 @@ use sordino_privacy::Account;
 use sordino_train::{Ending, RunFolder, write_whole};
 
 use crate::{
-    data_settings::last_changed, experiment::Experiment, problem::Problem, progress::Progress,
-    report::Report, run_files::verified_settings, settings::Settings,
+    data_settings::last_changed,
+    experiment::Experiment,
+    interruption::{STOPPED, listen},
+    problem::Problem,
+    progress::Progress,
+    report::Report,
+    run_files::verified_settings,
+    settings::Settings,
 };
 
 #[derive(Args)]
@@ -35,21 +40,18 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// Set by Ctrl-C and SIGTERM.
-static STOP: AtomicBool = AtomicBool::new(false);
-
 pub(crate) fn run(arguments: Arguments) -> Result<String, Problem> {
     let json = arguments.json;
     let (experiment, folder, resumed) = prepare(arguments)?;
     let settings = &experiment.settings;
-    listen();
+    let stop = listen("after this step", "without a checkpoint");
     if let Some(warning) = experiment.warning() {
         let _ = writeln!(io::stderr(), "warning: {warning}");
     }
     let mut progress = Progress::new(&experiment.terms);
     let ending = experiment.run(&folder, |run| match resumed {
-        false => run.begin(&STOP, &mut progress),
-        true => run.resume(&STOP, &mut progress),
+        false => run.begin(stop, &mut progress),
+        true => run.resume(stop, &mut progress),
     });
     progress.finish();
     let Ending { score, account, finished, seconds } = ending?;
@@ -61,7 +63,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<String, Problem> {
     let _ = write!(io::stdout(), "{text}");
     let _ =
         writeln!(io::stderr(), "\nstopped; go on with: sordino train --resume {}", folder.path().display());
-    process::exit(130)
+    process::exit(STOPPED)
 }
 
 fn prepare(arguments: Arguments) -> Result<(Experiment, RunFolder, bool), Problem> {
@@ -127,19 +129,4 @@ fn next_folder() -> Result<RunFolder, Problem> {
         }
     }
     unreachable!("numbers do not end")
-}
-
-/// The first Ctrl-C asks the run to stop after its step; the second ends the process.
-fn listen() {
-    let handler = || {
-        if STOP.swap(true, Ordering::Relaxed) {
-            process::exit(130);
-        }
-        let _ =
-            writeln!(io::stderr(), "stopping after this step; once more ends at once, without a checkpoint");
-    };
-    if let Err(error) = ctrlc::set_handler(handler) {
-        let _ =
-            writeln!(io::stderr(), "warning: Ctrl-C will end the run at once, without a checkpoint: {error}");
-    }
 }

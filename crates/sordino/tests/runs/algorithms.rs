@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::place::Place;
 #[cfg(unix)]
-use crate::place::interrupted;
+use crate::place::{interrupted, interrupted_at};
 
 #[test]
 fn every_algorithm_of_the_registry_trains_within_its_budget() {
@@ -175,6 +175,25 @@ fn the_best_of_a_list_of_settings_is_shown() {
     assert!(place.refusal("compare --tune budget.toml").contains("epsilon cannot be tuned"));
     // What is there is not overwritten.
     assert!(place.refusal("compare --steps 5 --repeats 1 --out rows.json").contains("exists already"));
+}
+
+/// Runs that are finished when a comparison is stopped are not lost.
+#[cfg(unix)]
+#[test]
+fn an_interrupted_comparison_shows_what_it_has() {
+    let place = Place::new("stopped");
+    let command = "compare --algorithms dp-sgd,dynamic --steps 30 --repeats 10000 --out rows.json";
+    let output = interrupted_at(&place, command, |process| format!("sordino-compare-{process}/9"));
+    assert_eq!(output.status.code(), Some(130));
+    let (said, noted) =
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert!(said.contains("dp-sgd") && !said.contains("dynamic"), "{said}");
+    assert!(noted.contains("of 20000 runs are finished"), "{noted}");
+    let rows: Value = serde_json::from_str(&place.read("rows.json")).unwrap();
+    let counted = rows[0]["test_accuracies"].as_array().unwrap().len();
+    assert!(rows.as_array().unwrap().len() == 1 && (1..10_000).contains(&counted), "{counted}");
+    // Nothing is left behind.
+    assert_eq!(std::fs::read_dir(&place.0).unwrap().count(), 1);
 }
 
 /// Anchors and errors are public and kept in a checkpoint; residuals are not, and never on the disk.

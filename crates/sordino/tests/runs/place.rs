@@ -75,15 +75,23 @@ impl Drop for Place {
 /// Starts a long run and interrupts it once it has begun.
 #[cfg(unix)]
 pub(crate) fn interrupted(place: &Place, steps: u64, flags: &str) -> Output {
+    let command = format!("train --noise-multiplier 5 --steps {steps} --out run {flags}");
+    interrupted_at(place, &command, |_| "run/metrics.jsonl".to_owned())
+}
+
+/// Starts a command and interrupts it once there is a file or folder with a name that may depend on its process. What it keeps for
+/// itself lies in the same place.
+#[cfg(unix)]
+pub(crate) fn interrupted_at(place: &Place, arguments: &str, sign: impl Fn(u32) -> String) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_sordino"))
-        .args(["train", "--noise-multiplier", "5", "--steps", &steps.to_string(), "--out", "run"])
-        .args(flags.split_whitespace())
+        .args(arguments.split_whitespace())
         .current_dir(&place.0)
+        .env("TMPDIR", &place.0)
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    while !place.has("run/metrics.jsonl") {
+    while !place.has(&sign(child.id())) {
         std::thread::sleep(std::time::Duration::from_millis(5));
         assert!(child.try_wait().unwrap().is_none(), "ended before it was interrupted");
     }
