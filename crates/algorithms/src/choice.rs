@@ -56,7 +56,7 @@ pub enum Choice {
         /// Bins of the histogram.
         #[serde(default = "bins")]
         bins: usize,
-        /// The histogram's noise; the paper's rule, if left out.
+        /// The histogram's noise; the paper's rule for the multiplier, if left out.
         #[serde(default)]
         histogram_noise: Option<f64>,
         /// Whether steps keep their length when the threshold moves.
@@ -68,7 +68,7 @@ pub enum Choice {
         /// Bins of the histogram.
         #[serde(default = "bins")]
         bins: usize,
-        /// The histogram's noise; the paper's rule, if left out.
+        /// The histogram's noise; the paper's rule for the multiplier, if left out.
         #[serde(default)]
         histogram_noise: Option<f64>,
         /// Whether steps keep their length when the threshold moves.

@@ -22,8 +22,9 @@ pub(crate) enum Search {
 
 /// Releases a histogram of the norms beside the clipped sum, and takes the next threshold from it alone.
 ///
-/// Departs from Alg. 2 in the bin of a norm, which is the smaller of `b - 1` and `floor(b G / R)`; from Alg. 4 in that the number of
-/// records is the histogram's own sum. Where a batch is too small for the histogram's noise, the threshold stays: with `b` bins of noise
+/// Departs from Alg. 2 in the bin of a norm, which is the smaller of `b - 1` and `floor(b G / R)`; from equation (4) in that the
+/// number of records is the histogram's own sum, as in Alg. 4, whose loop ends after 20 moves here; thresholds and ranges are kept within
+/// what can be used. Where a batch is too small for the histogram's noise, the threshold stays: with `b` bins of noise
 /// `sigma_H`, less than `3 sigma_H sqrt(b)` records. With unit steps, which are the default, the sum is divided by how much the threshold
 /// has grown, so that one learning rate serves all thresholds.
 ///

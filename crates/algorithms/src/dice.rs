@@ -40,7 +40,8 @@ impl<G: Gradients> Algorithm<G> for Dice {
 }
 
 /// Error feedback from releases (Dice-A): both the clipped sum and the sum of residuals are released with noise, so that the error is
-/// public, and anything may be done with it: `v = a + clip(e, C_2)`, `e <- e + r - clip(e, C_2)`.
+/// public, and anything may be done with it: `v = a + clip(e, C_2)`, `e <- e + r - clip(e, C_2)`. Departs from DiceSGD in that residuals
+/// are clipped for each record and have noise.
 ///
 /// **References.** Zhang et al. 2023, Algorithm 2, for the update.
 pub(crate) struct DiceTwoRelease {

@@ -18,7 +18,8 @@ const LEAST: f64 = 1e-3;
 /// once for each anchor and kept.
 ///
 /// Departs from Alg. 3 in its thresholds, which there come from raw gradients and set the noise: `C_1k` follows the distance of the
-/// two points, and `C_2j` the length of the anchor's gradient before, less what noise adds to it. Both are public.
+/// two points, and `C_2j` the length of the anchor's gradient before, less what noise adds to it. Both are public and stay above a thousandth
+/// of `C`. The anchor's noise is drawn once and kept, in place of anew at every step; routine 4 and `C_2 = 100` are the defaults.
 ///
 /// **References.** The DP-C4 paper, Algorithms 3 and 4, for the estimate and the routines.
 pub(crate) struct DpC4 {

@@ -20,7 +20,7 @@ pub const THRESHOLDS_LEAK: &str = "DP-C4 as published: its thresholds come from 
 /// Thresholds below this count as none.
 const NOTHING: f64 = 1e-11;
 
-/// Algorithms 3 and 4 as printed, with Poisson batches of expected sizes `B` and `B_a`.
+/// Algorithms 3 and 4 as printed, but that batches are Poisson with expected sizes `B` and `B_a`, and coins of routines 1 and 3 public.
 ///
 /// `C_1k = min(C, C_1 |mean difference|)`, `C_2k = min(C, C_2 |mean gradient at w|)` from raw gradients; in the + form
 /// `C_1k = min(C, C_1 |x - w|)` and `C_2k` from the anchor one step before. Noise on the anchor's gradient is drawn afresh in every

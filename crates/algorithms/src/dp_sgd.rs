@@ -6,6 +6,7 @@ use sordino_privacy::{ClipRule, Gradients, PrivacyError, Release, Round};
 use crate::{Algorithm, AlgorithmError, Setting};
 
 /// `sum_i clip(g_i, C) + z C N`; with a regulariser `r`, `sum_i C g_i / (r + |g_i|) + z C N`.
+/// Departs from Yang et al. in that batches are Poisson and the divisor is their expected size.
 ///
 /// **References.** Abadi et al. 2016, Algorithm 1; Yang et al. 2022, Algorithm 1 (DP-NSGD), with `C` in place of their 1.
 pub(crate) struct DpSgd {

@@ -11,7 +11,8 @@ use crate::{
 
 /// `g = (1/B) sum_S clip(g_i(x), C) - (1/B) sum_S clip(g_i(w), C) + (1/B_a) sum_A clip(g_i(w), C)`, each with noise.
 ///
-/// The two sums over the batch are two releases of one step. The sum over the anchor's batch is released once and kept.
+/// The two sums over the batch are two releases of one step. Departs from Alg. 2 in the anchor: its gradient comes from a batch, not from
+/// all records, is released once and kept in place of noised anew at every step, and moves by routine 4 unless told otherwise.
 ///
 /// **References.** Lee 2017; Algorithm 2 of the DP-C4 paper.
 pub(crate) struct DpSvrg {

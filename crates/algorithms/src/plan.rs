@@ -229,8 +229,7 @@ impl Choice {
                 return Ok(vec![share(clip)?, share(residual)?]);
             }
             Self::DcSgdP { histogram_noise, .. } | Self::DcSgdE { histogram_noise, .. } => {
-                // 5 unless that would cost the gradients more than it does at a multiplier of 1.2.
-                histogram_noise.unwrap_or_else(|| (5.0 / 1.2 * z.get()).max(5.0))
+                histogram_noise.unwrap_or_else(|| histogram_noise_beside(z.get()))
             }
             // The count moves by 1/2, so its multiplier is twice its deviation.
             Self::Quantile { count_noise, .. } => match count_noise {
@@ -254,6 +253,17 @@ impl Choice {
         })?;
         Ok(vec![gradients, beside])
     }
+}
+
+/// The paper's rule for a histogram beside gradients, 5, then 8 from a multiplier of 2 on and 12 above 3; and, beyond what it speaks of,
+/// what costs the gradients an eighth more noise.
+fn histogram_noise_beside(z: f64) -> f64 {
+    let published = match z {
+        z if z < 2.0 => 5.0,
+        z if z <= 3.0 => 8.0,
+        _ => 12.0,
+    };
+    (2.25 * z).max(published)
 }
 
 /// The rate of plain Poisson sampling, for algorithms that need it.

@@ -14,7 +14,8 @@ use crate::{
 /// With `b_i = 1` for `|g_i| <= C` and 0 otherwise, releases `sum_i (b_i - 1/2)` beside the clipped sum, estimates the share of
 /// gradients that are not clipped as `b = 1/2 + (released sum) / B`, and moves `C <- C exp(-rate (b - quantile))`.
 ///
-/// The -1/2 is taken for each record, so that a record moves the sum by 1/2 and not by 1. With unit steps, which are the default, the sum is
+/// The -1/2 is taken for each record, so that a record moves the sum by 1/2 and not by 1. Departs from Alg. 1 in its unit of privacy, a
+/// record, and in that the divisor is the expected size. With unit steps, which are the default, the sum is
 /// divided by how much the threshold has grown, so that one learning rate serves all thresholds.
 ///
 /// **References.** Andrew et al. 2021, Algorithm 1.

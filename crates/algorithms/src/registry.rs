@@ -47,7 +47,7 @@ const fn option(name: &'static str, default: &'static str, meaning: &'static str
 }
 
 const ANCHORS: [OptionText; 3] = [
-    option("anchor_batch", "16 batches", "expected records of an anchor's batch"),
+    option("anchor_batch", "16 batches, at most all records", "expected records of an anchor's batch"),
     option(
         "update_probability",
         "2 B / anchor_batch",
@@ -80,7 +80,11 @@ const UNIT_STEPS: OptionText = option(
 
 const HISTOGRAM: [OptionText; 3] = [
     option("bins", "20", "bins of the histogram"),
-    option("histogram_noise", "5, or 4.17 times the multiplier if that is more", "noise on each bin"),
+    option(
+        "histogram_noise",
+        "5; 8 at multipliers from 2, 12 above 3, 2.25 times those above 5.33",
+        "noise on each bin",
+    ),
     UNIT_STEPS,
 ];
 

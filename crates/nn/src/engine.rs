@@ -274,7 +274,7 @@ fn cut(records: usize, largest: usize, workers: usize, operations: f64) -> (usiz
 fn record_size(network: &Network) -> usize {
     let steps = network.input().steps();
     let kept = |node: &Node| match &node.step {
-        Step::Operation { operation, .. } => operation.kept(steps).iter().sum(),
+        Step::Operation { operation, .. } => operation.kept().iter().sum(),
         _ => 0,
     };
     Tape::size(network, steps) + network.nodes.iter().map(kept).sum::<usize>()

@@ -223,8 +223,8 @@ impl Network {
             (Layer::GroupNorm { groups }, _) => {
                 Box::new(GroupNorm { input: from.image(), output: to.image(), groups })
             }
-            (Layer::Lstm { hidden }, _) => Box::new(Lstm::new(from.width(), hidden)),
-            (Layer::Gru { hidden }, _) => Box::new(Gru::new(from.width(), hidden)),
+            (Layer::Lstm { hidden }, _) => Box::new(Lstm::new(from.width(), hidden, from.shape.steps())),
+            (Layer::Gru { hidden }, _) => Box::new(Gru::new(from.width(), hidden, from.shape.steps())),
             (Layer::Attention { heads }, _) => Box::new(Attention { width: to.width(), heads }),
             (Layer::MaxPool { kernel, stride, padding }, _) => {
                 Box::new(MaxPool { input: from.image(), output: to.image(), kernel, stride, padding })

@@ -192,7 +192,7 @@ impl Worker {
             result.norm = norms.total();
             result.finite &= result.norm <= GREATEST_NORM;
             if !result.finite {
-                self.bench.erase(job.network, self.chunk.steps, index);
+                self.bench.erase(job.network, index);
                 self.tape.erase(job.network, &self.chunk, index);
                 if let Some(anchor) = &mut self.anchor {
                     anchor.erase(job.network, &self.chunk, index);
@@ -226,10 +226,10 @@ impl Worker {
 
 impl Bench {
     /// Sets a record's written-out gradients to zero.
-    fn erase(&mut self, network: &Network, steps: usize, record: usize) {
+    fn erase(&mut self, network: &Network, record: usize) {
         for (kept, node) in self.kept.iter_mut().zip(&network.nodes) {
             let (Step::Operation { operation, .. }, Some(_)) = (&node.step, node.layer) else { continue };
-            for (kept, size) in kept.iter_mut().zip(operation.kept(steps)) {
+            for (kept, size) in kept.iter_mut().zip(operation.kept()) {
                 let end = ((record + 1) * size).min(kept.len());
                 kept[(record * size).min(end)..end].fill(0.0);
             }

@@ -169,7 +169,7 @@ fn a_norm_is_not_too_small_when_positions_cancel() {
     }
 }
 
-/// The same rule as a caller would write it, and the norm of what one record then adds.
+/// The greatest norm of what one record adds when its gradient is clipped to 1/2 and when it is normalised to 1/2, also with a regulariser.
 fn contribution(
     description: &Description,
     values: &[f32],
@@ -183,8 +183,17 @@ fn contribution(
     params(at.values_mut());
     let records = engine.records(Inputs::Dense(values), Targets::Values { values: targets, width }).unwrap();
     let mut sums = [vec![0.0; at.values().len()]];
-    engine.pass(&Query::new(&at, &records, &[0]).weighed_by(&clip), &mut sums).unwrap();
-    sums[0].iter().map(|g| f64::from(*g).powi(2)).sum::<f64>().sqrt()
+    let mut greatest = 0.0;
+    for regulariser in [None, Some(0.0), Some(0.01)] {
+        let rule = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| match regulariser {
+            None => clip(norms, weights),
+            Some(regulariser) => weights.set(0, (0.5 / (regulariser + norms.total())).min(1e12) as f32),
+        };
+        engine.pass(&Query::new(&at, &records, &[0]).weighed_by(&rule), &mut sums).unwrap();
+        let added = sums[0].iter().map(|g| f64::from(*g).powi(2)).sum::<f64>().sqrt();
+        greatest = if added <= greatest { greatest } else { added };
+    }
+    greatest
 }
 
 /// Records made to slip through a clip bound of 1/2: huge inputs that cancel, tiny inputs with huge targets.
@@ -214,10 +223,23 @@ fn an_adversarial_record_stays_within_its_bound() {
             assert!(found <= 0.501, "image, {size}: {found}");
         }
     }
-    let single = Description::new(Shape::Features(1)).then(bare(1));
-    for (x, y) in [(1e-23, 5e18), (2e-21, 5e20), (1e-30, 1e30), (1e18, 1e19), (3e38, 1e-38), (1e-38, 3e38)] {
-        let found = contribution(&single, &[x], &[y], |params| params.fill(0.0));
+    let single = Description::new(Shape::Features(2)).then(bare(1));
+    // The last two: a factor that overflows when it is scaled up, and one that is rounded to twice itself.
+    for (x, y) in [
+        (1e-23, 5e18),
+        (2e-21, 5e20),
+        (1e-30, 1e30),
+        (1e18, 1e19),
+        (3e38, 1e-38),
+        (1e-38, 3e38),
+        (1e-40, 1.5e38),
+        (3e38, 7e-46),
+    ] {
+        let found = contribution(&single, &[x, 0.0], &[y], |params| params.fill(0.0));
         assert!(found <= 0.501, "{x} {y}: {found}");
+        let pixels: Vec<f32> = (0..32).map(|i| if i == 0 { x } else { 0.0 }).collect();
+        let found = contribution(&image, &pixels, &[y; 64], |params| params.fill(0.0));
+        assert!(found <= 0.501, "image, {x} {y}: {found}");
     }
 }
 
@@ -287,6 +309,66 @@ fn a_weight_that_is_not_finite_counts_as_zero() {
     let mut plain = [vec![0.0; params.values().len()]];
     engine.pass(&Query::new(&params, &records, &[1]), &mut plain).unwrap();
     assert!(both[0].iter().zip(&plain[0]).all(|(a, b)| (a - b).abs() < 1e-6));
+}
+
+/// Norms are the same bit by bit, whichever records are in the same chunk: if one that is there or not changed the norms of others, it
+/// would move a sum by more than its own bound. Lengths on both sides of where gradients are written out.
+#[test]
+fn norms_do_not_depend_on_other_records() {
+    let (steps, width) = (60, 32);
+    let sequence = |layer: Layer| {
+        let description =
+            Description::new(Shape::Sequence { steps, width }).then(Layer::linear(width)).then(layer);
+        Network::new(&description.then(Layer::MeanOverSteps).then(Layer::linear(3))).unwrap()
+    };
+    let layers = [
+        Layer::Tanh,
+        Layer::Lstm { hidden: 16 },
+        Layer::Gru { hidden: 16 },
+        Layer::Attention { heads: 2 },
+        Layer::LayerNorm,
+    ];
+    for network in layers.map(sequence) {
+        let mut engine = Engine::with_workers(network, Loss::cross_entropy(), 2).unwrap();
+        let params = engine.network().init(1);
+        let lengths = [1, 5, 60, 22, 23, 2, 8, 40, 1, 17, 3, 30];
+        let starts: Vec<usize> = std::iter::once(0)
+            .chain(lengths.iter().scan(0, |end, n| {
+                *end += n;
+                Some(*end)
+            }))
+            .collect();
+        let direction = numbers(width, 7);
+        // Positions that nearly cancel.
+        let values: Vec<f32> = numbers(starts[lengths.len()] * width, 8)
+            .iter()
+            .enumerate()
+            .map(|(i, v)| {
+                if i / width % 2 == 0 {
+                    v + 1e3 * direction[i % width]
+                } else {
+                    v - 1e3 * direction[i % width]
+                }
+            })
+            .collect();
+        let classes: Vec<u32> = (0..lengths.len() as u32).map(|i| i % 3).collect();
+        let inputs = Inputs::Sequences { values: &values, starts: &starts };
+        let records = engine.records(inputs, Targets::Classes(&classes)).unwrap();
+        let mut norms = |chosen: &[usize]| {
+            let mut sums = [vec![0.0; params.values().len()]];
+            engine.pass(&Query::new(&params, &records, chosen).weighed_by(&clip), &mut sums).unwrap().norms
+        };
+        let all: Vec<usize> = (0..lengths.len()).collect();
+        let together = norms(&all);
+        for record in all {
+            assert_eq!(
+                together[record].to_bits(),
+                norms(&[record])[0].to_bits(),
+                "length {}",
+                lengths[record]
+            );
+        }
+    }
 }
 
 /// What a record gives does not depend on how long the others in its chunk are, whatever the parameters.

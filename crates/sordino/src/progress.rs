@@ -56,7 +56,7 @@ impl Observer for Progress {
         self.priced = position.next_multiple_of(every).min(self.steps);
         self.epsilon = match account.standing_after(self.priced) {
             Ok(Standing::Private(guarantee)) => {
-                format!(", epsilon {} of {}", rounded_up(guarantee.epsilon.get()), self.whole)
+                format!(", {} of epsilon {} spent", rounded_up(guarantee.epsilon.get()), self.whole)
             }
             Ok(Standing::NotPrivate(_)) => ", NOT PRIVATE".to_owned(),
             Err(_) => String::new(),

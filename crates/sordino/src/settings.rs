@@ -52,7 +52,7 @@ pub(crate) struct Settings {
     /// The delta that goes with it [default: 1e-5]
     #[arg(long, value_name = "D", help_heading = "Privacy", allow_hyphen_values = true)]
     pub(crate) delta: Option<Delta>,
-    /// Standard deviation of the noise over the clip norm [default: the least that epsilon allows]
+    /// Standard deviation of a step's noise over its sensitivity, all releases together [default: the least that epsilon allows]
     #[arg(long, value_name = "Z", help_heading = "Privacy", allow_hyphen_values = true)]
     pub(crate) noise_multiplier: Option<NoiseMultiplier>,
     /// The norm to which each record's gradient is clipped, or where that begins [default: 0.1; 1 if it adapts]
@@ -86,7 +86,8 @@ pub(crate) struct Settings {
     /// The expected size of a batch [default: a sixtieth of the records, at least 256]
     #[arg(long, value_name = "B", help_heading = "Learning")]
     pub(crate) batch_size: Option<u64>,
-    /// The learning rate, for gradients divided by the expected batch size [default: 4 / max_grad_norm for sgd]
+    /// The learning rate, for gradients divided by the expected batch size [default: for sgd 4 / max_grad_norm, or over
+    /// the sum of thresholds where several add up]
     #[arg(long, value_name = "R", help_heading = "Learning", allow_hyphen_values = true)]
     pub(crate) learning_rate: Option<f64>,
     /// sgd, momentum, nesterov, adam, adamw, rmsprop or adagrad, with settings: adam,beta2=0.99 [default: sgd]

@@ -16,7 +16,7 @@ use crate::TrainError;
 /// | `ledger` | what may have been released, written ahead and chained by hashes |
 /// | `metrics.jsonl` | measurements on public data, one JSON object a line |
 /// | `model.safetensors` | the weights |
-/// | `checkpoint.safetensors` | what a run needs to go on: weights, optimizer, step |
+/// | `checkpoint.safetensors` | what a run needs to go on: weights, optimizer, average, the algorithm's public state, step |
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunFolder(PathBuf);
 

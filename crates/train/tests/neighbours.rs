@@ -36,6 +36,8 @@ impl Roll {
             2 => 1e30,
             3 => -1e15,
             4 => 1e-30,
+            5 => 3e38,
+            6 => 1e-40,
             _ => self.between(-2.0, 2.0) as f32,
         }
     }
@@ -52,16 +54,16 @@ impl Roll {
                 .then(Layer::Relu)
                 .then(Layer::GroupNorm { groups: 2 })
                 .then(Layer::Flatten),
-            3 => Description::new(Shape::Sequence { steps: 6, width: 5 })
+            3 => Description::new(Shape::Sequence { steps: 30, width: 5 })
                 .then(Layer::Lstm { hidden: 7 })
                 .then(Layer::LastStep),
-            _ => Description::new(Shape::Sequence { steps: 6, width: 4 })
+            _ => Description::new(Shape::Sequence { steps: 30, width: 4 })
                 .then(Layer::Attention { heads: 2 })
                 .then(Layer::LayerNorm)
                 .then(Layer::Dropout { rate: 0.3 })
                 .then(Layer::MeanOverSteps),
         };
-        description.then(Layer::linear(3))
+        description.then(Layer::Linear { outputs: 3, inputs: None, bias: self.below(3) > 0 })
     }
 
     fn rule(&mut self, layers: usize) -> ClipRule {
@@ -83,14 +85,14 @@ impl Roll {
 fn sum(
     description: &Description,
     workers: usize,
-    (inputs, classes): (&[f32], &[u32]),
+    (inputs, classes): (Inputs<'_>, &[u32]),
     (params, anchor): (&Params, Option<&Params>),
     (rule, residual): (&ClipRule, &ClipRule),
     ledger: &Path,
 ) -> [Vec<f32>; 2] {
     let engine =
         Engine::with_workers(Network::new(description).unwrap(), Loss::cross_entropy(), workers).unwrap();
-    let records = engine.records(Inputs::Dense(inputs), Targets::Classes(classes)).unwrap();
+    let records = engine.records(inputs, Targets::Classes(classes)).unwrap();
     released(engine, records, (params, anchor), (rule, residual), ledger)
 }
 
@@ -129,13 +131,28 @@ fn check(seed: u64, ledger: &Path) -> bool {
     let mut roll = Roll(ChaCha8Rng::seed_from_u64(seed));
     let description = roll.network();
     let network = Network::new(&description).unwrap();
-    let width = network.input().len();
     let count = 2 + roll.below(60);
     let wild = roll.below(2) == 0;
+    // Sequences have lengths of their own.
+    let (steps, width) = match network.input() {
+        Shape::Sequence { steps, width } => (steps, width),
+        other => (1, other.len()),
+    };
+    let mut starts = vec![0];
+    (0..count).for_each(|record| starts.push(starts[record] + 1 + roll.below(steps)));
     // The last record is the one that is left out, so that the others keep their places and with them their dropout.
-    let mut inputs: Vec<f32> = (0..width * (count - 1)).map(|_| roll.value(wild)).collect();
+    let others = width * starts[count - 1];
+    let mut values: Vec<f32> = (0..others).map(|_| roll.value(wild)).collect();
     let scale = 10_f64.powf(roll.between(-3.0, 4.0)) as f32;
-    inputs.extend((0..width).map(|_| scale * roll.value(wild)));
+    values.extend((others..width * starts[count]).map(|_| scale * roll.value(wild)));
+    let inputs = |count: usize| {
+        let values = &values[..width * starts[count]];
+        if steps > 1 {
+            Inputs::Sequences { values, starts: &starts[..=count] }
+        } else {
+            Inputs::Dense(values)
+        }
+    };
     let classes: Vec<u32> = (0..count).map(|_| roll.below(3) as u32).collect();
     let mut params = network.init(seed);
     let blow_up = roll.between(0.1, 4.0) as f32;
@@ -148,8 +165,8 @@ fn check(seed: u64, ledger: &Path) -> bool {
     let mut there = params.clone();
     there.values_mut().iter_mut().for_each(|value| *value += roll.between(-0.1, 0.1) as f32);
     let points = (&params, (roll.below(2) == 0).then_some(&there));
-    let with = sum(&description, workers, (&inputs, &classes), points, rules, ledger);
-    let rest = (&inputs[..width * (count - 1)], &classes[..count - 1]);
+    let with = sum(&description, workers, (inputs(count), &classes), points, rules, ledger);
+    let rest = (inputs(count - 1), &classes[..count - 1]);
     let without = sum(&description, workers, rest, points, rules, ledger);
     assert!(with.iter().flatten().all(|value| value.is_finite()));
     let [moved, left] = [0, 1].map(|sum| distance(&with[sum], &without[sum]));

@@ -11,6 +11,8 @@ use crate::layers::{Room, Scratch};
 #[derive(Debug, Clone)]
 pub(crate) struct Factored {
     pub(crate) outputs: usize,
+    /// The most rows that a record can have.
+    pub(crate) most_rows: usize,
     /// Each stored matrix: its columns among the inputs, and where it begins in the layer's slice.
     pub(crate) blocks: Vec<Block>,
     /// Where each bias begins in the layer's slice.
@@ -27,7 +29,7 @@ pub(crate) struct Block {
     pub(crate) offset: usize,
 }
 
-/// The two factors of a term: `rows` rows for each record, one record after another.
+/// The two factors of a term: room for `rows` rows for each record, one record after another.
 #[derive(Clone, Copy)]
 pub(crate) struct Factor<'a> {
     pub(crate) a: &'a [f32],
@@ -35,6 +37,8 @@ pub(crate) struct Factor<'a> {
     pub(crate) b: &'a [f32],
     pub(crate) b_stride: usize,
     pub(crate) rows: usize,
+    /// How many of its rows each record has; all, if nothing is said.
+    pub(crate) lengths: Option<&'a [usize]>,
 }
 
 /// Whether norms are cheaper by dot products between positions than by writing out the gradient.
@@ -64,14 +68,15 @@ impl Factored {
         self.blocks.iter().map(|block| block.offset).chain(self.biases.iter().copied()).min().unwrap_or(0)
     }
 
-    /// Whether a record's gradient is written out.
-    fn written(&self, rows: usize) -> bool {
-        !gram_is_cheaper(rows, self.inputs(), self.outputs)
+    /// Whether a record's gradient is written out. The two ways round differently, so it must not depend on which records are in the
+    /// same chunk: one that is there or not would change the norms of the others.
+    fn written(&self) -> bool {
+        !gram_is_cheaper(self.most_rows, self.inputs(), self.outputs)
     }
 
     /// Floats for each record in [`Room::kept`]: its gradient, if that is written out, or the gradient of a bias.
-    pub(crate) fn kept(&self, rows: usize) -> usize {
-        match (self.written(rows), rows > 1 && !self.biases.is_empty()) {
+    pub(crate) fn kept(&self) -> usize {
+        match (self.written(), self.most_rows > 1 && !self.biases.is_empty()) {
             (true, _) => self.len().next_multiple_of(16),
             (false, true) => self.outputs.next_multiple_of(16),
             (false, false) => 0,
@@ -81,19 +86,19 @@ impl Factored {
     /// Adds each record's squared gradient norm to `out`.
     pub(crate) fn squared_norms(&self, terms: &[Factor<'_>], room: &mut Room<'_>, out: &mut [f64]) {
         let (inputs, rows) = (self.inputs(), terms[0].rows);
-        if let ([term], 1) = (terms, rows) {
+        if let ([term], 1) = (terms, self.most_rows) {
             return self.norms_of_single_rows(term, out);
         }
-        let kept = self.kept(rows);
+        let kept = self.kept();
         room.kept[self.site].reserve(kept * out.len());
         for (record, out) in out.iter_mut().enumerate() {
-            if !self.written(rows) {
+            if !self.written() {
                 *out += norm_by_gram(terms, record, (self.first_input(), inputs), self.outputs, room.scratch);
             }
-            if self.written(rows) {
+            if self.written() {
                 let gradient = &mut room.kept[self.site][record * kept..][..self.len()];
                 gradient.fill(0.0);
-                self.add_matrices(terms, record * rows, rows, gradient);
+                self.add_matrices(terms, record * rows, terms[0].length(record), gradient);
                 for &offset in &self.biases {
                     let gradient = &mut gradient[offset - self.offset()..][..self.outputs];
                     self.add_biases(last(terms).record(record), gradient, &[1.0]);
@@ -114,7 +119,7 @@ impl Factored {
         }
     }
 
-    /// `|b a^T| = |a| |b|`, and every bias adds `|b|` once more.
+    /// `|b a^T| = |a| |b|`, and every bias adds `|b|` once more; infinite if one of the factors is [too great](GREATEST_FACTOR).
     fn norms_of_single_rows(&self, term: &Factor<'_>, out: &mut [f64]) {
         let a = Strided { width: self.inputs(), stride: term.a_stride };
         let b = Strided { width: self.outputs, stride: term.b_stride };
@@ -122,7 +127,8 @@ impl Factored {
         vector::squared_norms_of_rows(&term.a[self.first_input()..], a, &mut left);
         vector::squared_norms_of_rows(term.b, b, &mut right);
         for ((out, a), b) in out.iter_mut().zip(&left).zip(&right) {
-            *out += (a + self.biases.len() as f64) * b;
+            let usable = a.max(*b) <= GREATEST_FACTOR * GREATEST_FACTOR;
+            *out += if usable { (a + self.biases.len() as f64) * b } else { f64::INFINITY };
         }
     }
 
@@ -147,8 +153,8 @@ impl Factored {
         sum: &mut [f32],
     ) {
         let rows = terms[0].rows;
-        let kept = self.kept(rows);
-        if let (Some(weights), true) = (weights, self.written(rows)) {
+        let kept = self.kept();
+        if let (Some(weights), true) = (weights, self.written()) {
             let sum = &mut sum[self.offset()..][..self.len()];
             return direct::weighted_sum(&room.kept[self.site], kept, records, Some(weights), sum);
         }
@@ -205,10 +211,16 @@ fn last<'a>(terms: &[Factor<'a>]) -> Factor<'a> {
 }
 
 impl<'a> Factor<'a> {
+    /// How many rows a record has.
+    fn length(&self, record: usize) -> usize {
+        self.lengths.map_or(self.rows, |lengths| lengths[record])
+    }
+
     /// The part of one record.
     fn record(self, record: usize) -> Factor<'a> {
         let first = record * self.rows;
-        Factor { a: &self.a[first * self.a_stride..], b: &self.b[first * self.b_stride..], ..self }
+        let (a, b) = (&self.a[first * self.a_stride..], &self.b[first * self.b_stride..]);
+        Factor { a, b, rows: self.length(record), lengths: None, ..self }
     }
 }
 
@@ -240,11 +252,16 @@ fn norm_by_gram(
 /// with the unit `u = 2^-24`; where products underflow, by `d` of the least floats `m = 2^-149` more, which makes
 /// `m (inputs (sum_t |b_t|)^2 + outputs (sum_t |a_t|)^2)`. This is added: a norm that came out too small would break a clip
 /// bound. For `T` positions in directions of their own, it is of the order of `10^-6 T` relative to the squared norm.
+///
+/// Infinite if a row is [too great](GREATEST_FACTOR).
 pub(crate) fn norm_of_outer(parts: &[(Matrix<'_>, Matrix<'_>)], scratch: &mut Scratch) -> f64 {
     let (mut total, mut magnitude, mut left, mut right) = (0.0, 0.0, 0.0, 0.0);
     for (p, (a, b)) in parts.iter().enumerate() {
         for row in 0..a.count {
             let (a, b) = (vector::squared_norm(a.row(row)).sqrt(), vector::squared_norm(b.row(row)).sqrt());
+            if a.max(b) > GREATEST_FACTOR {
+                return f64::INFINITY;
+            }
             (magnitude, left, right) = (magnitude + a * b, left + a, right + b);
         }
         for (q, (c, d)) in parts.iter().enumerate().skip(p) {
@@ -269,6 +286,11 @@ pub(crate) fn norm_of_outer(parts: &[(Matrix<'_>, Matrix<'_>)], scratch: &mut Sc
     // At least 0 before it was rounded; a NaN must stay.
     if total < 0.0 { rounded + underflown } else { total + rounded + underflown }
 }
+
+/// A record with a greater factor counts as not finite. Factors are multiplied by weights, one of them alone, in single precision: a great one
+/// could overflow under a weight above 1, although the gradient (its product with a tiny one) is moderate; or, beside a factor that is
+/// next to nothing, magnify the rounding of that one.
+const GREATEST_FACTOR: f64 = 1e18;
 
 /// Half of the distance from 1 to the next float.
 const UNIT: f64 = 1.0 / (1 << 24) as f64;

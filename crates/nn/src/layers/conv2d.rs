@@ -235,12 +235,12 @@ impl Conv2d {
         }
     }
 
-    fn add_bias_gradient(&self, dy: &[f32], record: usize, weight: f32, sum: &mut [f32]) {
+    fn add_bias_gradient(&self, dy: &[f32], record: usize, sum: &mut [f32]) {
         if self.bias {
             let sum = &mut sum[self.weights()..][..self.output.channels];
             for (y, x) in self.positions() {
                 let place = record * self.output.record() + self.output.at(y, x);
-                vector::add_scaled(sum, weight, &dy[place..][..self.output.channels]);
+                vector::add(sum, &dy[place..][..self.output.channels]);
             }
         }
     }
@@ -309,7 +309,7 @@ impl Operation for Conv2d {
         parameters
     }
 
-    fn kept(&self, _: usize) -> [usize; 2] {
+    fn kept(&self) -> [usize; 2] {
         [self.written(), 0]
     }
 
@@ -394,7 +394,7 @@ impl Operation for Conv2d {
             for (index, term) in terms.iter().enumerate() {
                 self.add_gradient((term.x, term.dy), record, 1, gradient, index > 0);
             }
-            self.add_bias_gradient(terms[terms.len() - 1].dy, record, 1.0, gradient);
+            self.add_bias_gradient(terms[terms.len() - 1].dy, record, gradient);
             *out += vector::squared_norm(gradient);
         }
     }
@@ -417,8 +417,23 @@ impl Operation for Conv2d {
             );
         }
         for record in 0..records {
-            let weight = weights.map_or(1.0, |weights| weights[record]);
-            self.add_bias_gradient(terms[terms.len() - 1].dy, record, weight, sum);
+            let dy = terms[terms.len() - 1].dy;
+            match weights {
+                None => self.add_bias_gradient(dy, record, sum),
+                // Positions are added before they are weighed, as for the norm: weighed one by one they might not cancel alike.
+                Some(weights) if self.bias => {
+                    room.scratch.second.reserve(self.len());
+                    let own = &mut room.scratch.second[..self.len()];
+                    own[self.weights()..].fill(0.0);
+                    self.add_bias_gradient(dy, record, own);
+                    vector::add_scaled(
+                        &mut sum[self.weights()..self.len()],
+                        weights[record],
+                        &own[self.weights()..],
+                    );
+                }
+                Some(_) => {}
+            }
         }
         for term in terms {
             let Some(weights) = weights else {

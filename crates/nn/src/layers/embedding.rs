@@ -56,25 +56,33 @@ impl Operation for Embedding {
                     continue;
                 }
                 // Equal tokens share a row of the table: their gradients add before they are squared.
-                sum.fill(0.0);
-                let mut other = step;
-                while other != NONE {
-                    sum.iter_mut().zip(gradient(other)).for_each(|(sum, value)| *sum += f64::from(*value));
-                    other = equals.next[other];
-                }
+                equals.add(step, gradient, &mut sum);
                 *out += sum.iter().map(|sum| sum * sum).sum::<f64>();
             }
         }
     }
 
+    #[expect(clippy::cast_possible_truncation, reason = "sums are in single precision")]
     fn weighted_sum(&self, terms: &[Term<'_>], weights: Option<&[f32]>, _: &mut Room<'_>, sum: &mut [f32]) {
         let Term { pass, dy, .. } = terms[terms.len() - 1];
         let stride = Place::stride(self.width);
+        let mut own = vec![0.0f64; self.width];
+        let mut equals = Equals::default();
         for (record, &length) in pass.lengths.iter().enumerate() {
-            let weight = weights.map_or(1.0, |weights| weights[record]);
-            for place in record * pass.steps..record * pass.steps + length {
-                let row = &mut sum[pass.tokens[place] as usize * self.width..][..self.width];
-                vector::add_scaled(row, weight, &dy[place * stride..][..self.width]);
+            let first = record * pass.steps;
+            let (tokens, weight) =
+                (&pass.tokens[first..first + length], weights.map_or(1.0, |weights| weights[record]));
+            let gradient = |step: usize| &dy[(first + step) * stride..][..self.width];
+            equals.link(tokens);
+            for step in (0..length).filter(|&step| !equals.again[step]) {
+                let row = &mut sum[tokens[step] as usize * self.width..][..self.width];
+                if equals.next[step] == NONE {
+                    vector::add_scaled(row, weight, gradient(step));
+                    continue;
+                }
+                // As for the norm: weighed one by one they might not cancel alike.
+                equals.add(step, gradient, &mut own);
+                row.iter_mut().zip(&own).for_each(|(row, own)| *row += (f64::from(weight) * own) as f32);
             }
         }
     }
@@ -94,6 +102,16 @@ struct Equals {
 }
 
 impl Equals {
+    /// The sum of the gradients of all steps with this one's token, in double precision.
+    fn add<'a>(&self, step: usize, gradient: impl Fn(usize) -> &'a [f32], sum: &mut [f64]) {
+        sum.fill(0.0);
+        let mut other = step;
+        while other != NONE {
+            sum.iter_mut().zip(gradient(other)).for_each(|(sum, value)| *sum += f64::from(*value));
+            other = self.next[other];
+        }
+    }
+
     fn link(&mut self, tokens: &[u32]) {
         let size = (2 * tokens.len()).next_power_of_two();
         self.slots.clear();
@@ -116,5 +134,46 @@ impl Equals {
             }
             self.slots[slot] = Some((token, step));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::Aligned;
+    use crate::layers::Scratch;
+
+    /// Gradients of one token that cancel: what is added has the norm that was reported, however small.
+    #[test]
+    fn equal_tokens_cancel_in_the_sum_as_in_the_norm() {
+        let (embedding, steps) = (Embedding { vocabulary: 2, width: 1 }, 9);
+        let stride = Place::stride(1);
+        let mut dy = vec![0.0; steps * stride];
+        // All cancel but for 0.1, which single precision would lose beside 1e7.
+        for (step, value) in [1e7, 0.1, 1.1e7, -1e7, 1.3e7, -1.1e7, -1.3e7, 3e6, -3e6].into_iter().enumerate()
+        {
+            dy[step * stride] = value;
+        }
+        let pass = Pass {
+            params: &[0.0; 2],
+            packs: &[],
+            records: 1,
+            steps,
+            lengths: &[steps],
+            tokens: &[1; 9],
+            dropout: None,
+            first_record: 0,
+            accumulate: false,
+        };
+        let (memory, mut kept, mut scratch) =
+            (Memory::default(), <[Aligned; 2]>::default(), Scratch::default());
+        let terms = [Term { pass, x: &[], dy: &dy, memory: &memory }];
+        let mut room = Room { kept: &mut kept, scratch: &mut scratch };
+        let mut squared = [0.0];
+        embedding.squared_norms(&terms, &mut room, &mut squared);
+        let weight = (1.0 / squared[0].sqrt()) as f32;
+        let mut sum = [0.0; 2];
+        embedding.weighted_sum(&terms, Some(&[weight]), &mut room, &mut sum);
+        assert!((squared[0].sqrt() - 0.1).abs() < 1e-6 && (f64::from(sum[1]) - 1.0).abs() < 1e-5, "{sum:?}");
     }
 }

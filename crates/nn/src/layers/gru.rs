@@ -19,10 +19,11 @@ pub(crate) struct Gru {
 }
 
 impl Gru {
-    pub(crate) fn new(inputs: usize, hidden: usize) -> Gru {
+    pub(crate) fn new(inputs: usize, hidden: usize, most_steps: usize) -> Gru {
         let gates = 3 * hidden;
         let matrix = |width: usize, offset: usize, site: usize| Factored {
             outputs: gates,
+            most_rows: most_steps,
             blocks: vec![Block { first: 0, width, offset }],
             biases: vec![offset + gates * width],
             site,
@@ -44,7 +45,8 @@ impl Gru {
                 true => (&term.memory.activations[..], Place::stride(self.hidden), 3 * self.hidden),
             };
             let b = &term.memory.gradients[first..];
-            Factor { a, a_stride, b, b_stride: self.row(), rows: term.pass.steps }
+            let lengths = Some(term.pass.lengths);
+            Factor { a, a_stride, b, b_stride: self.row(), rows: term.pass.steps, lengths }
         };
         terms.iter().map(factor).collect()
     }
@@ -69,8 +71,8 @@ impl Operation for Gru {
         }
     }
 
-    fn kept(&self, steps: usize) -> [usize; 2] {
-        [self.from_input.kept(steps), self.from_state.kept(steps)]
+    fn kept(&self) -> [usize; 2] {
+        [self.from_input.kept(), self.from_state.kept()]
     }
 
     fn work(&self, steps: usize) -> [usize; 3] {

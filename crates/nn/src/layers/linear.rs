@@ -22,6 +22,7 @@ impl Linear {
         let inputs = place.width();
         let gradient = Factored {
             outputs,
+            most_rows: input.steps(),
             blocks: vec![Block { first: 0, width: inputs, offset: 0 }],
             biases: if bias { vec![inputs * outputs] } else { Vec::new() },
             site: 0,
@@ -47,6 +48,7 @@ impl Linear {
             b: term.dy,
             b_stride,
             rows: self.rows(term.pass.steps),
+            lengths: self.sequence.then_some(term.pass.lengths),
         };
         terms.iter().map(factor).collect()
     }
@@ -61,8 +63,8 @@ impl Operation for Linear {
         parameters
     }
 
-    fn kept(&self, steps: usize) -> [usize; 2] {
-        [self.gradient.kept(self.rows(steps)), 0]
+    fn kept(&self) -> [usize; 2] {
+        [self.gradient.kept(), 0]
     }
 
     fn work(&self, steps: usize) -> [usize; 3] {

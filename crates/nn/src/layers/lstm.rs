@@ -17,11 +17,12 @@ pub(crate) struct Lstm {
 }
 
 impl Lstm {
-    pub(crate) fn new(inputs: usize, hidden: usize) -> Lstm {
+    pub(crate) fn new(inputs: usize, hidden: usize, most_steps: usize) -> Lstm {
         let gates = 4 * hidden;
         let (ih, hh) = (gates * inputs, gates * hidden);
         let gradient = Factored {
             outputs: gates,
+            most_rows: most_steps,
             blocks: vec![
                 Block { first: 0, width: inputs, offset: 0 },
                 Block { first: inputs, width: hidden, offset: ih },
@@ -47,6 +48,7 @@ impl Lstm {
             b: &term.memory.gradients,
             b_stride: self.gates(),
             rows: term.pass.steps,
+            lengths: Some(term.pass.lengths),
         };
         terms.iter().map(factor).collect()
     }
@@ -76,8 +78,8 @@ impl Operation for Lstm {
         }
     }
 
-    fn kept(&self, steps: usize) -> [usize; 2] {
-        [self.gradient.kept(steps), 0]
+    fn kept(&self) -> [usize; 2] {
+        [self.gradient.kept(), 0]
     }
 
     fn work(&self, steps: usize) -> [usize; 3] {

@@ -150,8 +150,7 @@ pub(crate) trait Operation: Send + Sync {
     }
 
     /// Floats for each record in each buffer of [`Room::kept`].
-    fn kept(&self, steps: usize) -> [usize; 2] {
-        let _ = steps;
+    fn kept(&self) -> [usize; 2] {
         [0; 2]
     }
 

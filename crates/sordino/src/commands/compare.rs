@@ -329,7 +329,7 @@ fn table(rows: &[Row], runs: &str) -> String {
             row.standard_deviation.map_or("-".to_owned(), |deviation| format!("{:.2}", 100.0 * deviation));
         let mut epsilon = match row.epsilon {
             Some(epsilon) => rounded_up(epsilon),
-            None if row.claimed_epsilon.is_some() => "infinite".to_owned(),
+            None if row.epsilon_infinite && row.claimed_epsilon.is_some() => "infinite".to_owned(),
             None => "NOT PRIVATE".to_owned(),
         };
         if let Some(claimed) = row.claimed_epsilon {

@@ -53,5 +53,7 @@ fn price(plan: &Plan, group: GroupSize, arguments: &Arguments) -> Result<Guarant
     }
     let bracket = pld::epsilon_for_group(plan, group, delta)?;
     let relation = plan.relation();
-    Ok(Guarantee { epsilon: bracket.upper, epsilon_lower: Some(bracket.lower), delta, accountant, relation })
+    // A lower end of 0 says nothing.
+    let epsilon_lower = (bracket.lower.get() > 0.0).then_some(bracket.lower);
+    Ok(Guarantee { epsilon: bracket.upper, epsilon_lower, delta, accountant, relation })
 }
