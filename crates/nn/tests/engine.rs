@@ -311,6 +311,40 @@ fn a_weight_that_is_not_finite_counts_as_zero() {
     assert!(both[0].iter().zip(&plain[0]).all(|(a, b)| (a - b).abs() < 1e-6));
 }
 
+/// The same for records of equal size, also for differences.
+#[test]
+fn norms_do_not_depend_on_other_records_of_equal_size() {
+    let image = |description: Description| Network::new(&description.then(Layer::linear(3))).unwrap();
+    let gram = Description::new(Shape::Image { channels: 16, height: 2, width: 2 })
+        .then(Layer::conv2d(64, 1, 1, 0))
+        .then(Layer::GlobalAveragePool);
+    let mut all = networks();
+    all.push(image(gram));
+    for network in all {
+        let (size, count) = (network.input().len(), 37);
+        let mut engine = Engine::with_workers(network, Loss::cross_entropy(), 2).unwrap();
+        let (here, there) = (engine.network().init(1), engine.network().init(2));
+        let values = numbers(count * size, 3);
+        let classes: Vec<u32> = (0..count as u32).map(|i| i % 3).collect();
+        let records = engine.records(Inputs::Dense(&values), Targets::Classes(&classes)).unwrap();
+        for anchor in [None, Some(&there)] {
+            let mut norms = |chosen: &[usize]| {
+                let query = Query::new(&here, &records, chosen).weighed_by(&clip);
+                let query = match anchor {
+                    Some(anchor) => query.minus(anchor),
+                    None => query,
+                };
+                engine.pass(&query, &mut [vec![0.0; here.values().len()]]).unwrap().norms
+            };
+            let everybody: Vec<usize> = (0..count).collect();
+            let together = norms(&everybody);
+            for record in everybody {
+                assert_eq!(together[record].to_bits(), norms(&[record])[0].to_bits(), "record {record}");
+            }
+        }
+    }
+}
+
 /// Norms are the same bit by bit, whichever records are in the same chunk: if one that is there or not changed the norms of others, it
 /// would move a sum by more than its own bound. Lengths on both sides of where gradients are written out.
 #[test]
