@@ -62,7 +62,7 @@ impl Anchoring {
         require(batch != Some(0), "anchor_batch", "at least 1", 0.0)?;
         let probability = probability.unwrap_or(1.0);
         let permitted = (1e-6..=1.0).contains(&probability);
-        require(permitted, "update_probability", "above 1e-6 and at most 1", probability)?;
+        require(permitted, "update_probability", "between 1e-6 and 1", probability)?;
         let routine = routine.unwrap_or(1);
         require((1..=4).contains(&routine), "routine", "1, 2, 3 or 4", f64::from(routine))
     }

@@ -4,6 +4,7 @@
 mod budget_arguments;
 mod claim;
 mod commands;
+mod comparison;
 mod data_settings;
 mod experiment;
 mod interruption;

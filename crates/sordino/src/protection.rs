@@ -202,33 +202,18 @@ pub(crate) fn drop_idle(settings: &mut Settings, algorithm: &Choice) {
 
 /// Refuses settings that the algorithm has no use for: whoever gives them expects them to count.
 pub(crate) fn refuse_idle(settings: &Settings, algorithm: &Choice) -> Result<(), Problem> {
-    let noise = ("noise_multiplier", settings.noise_multiplier.is_some());
-    let accountant = ("accountant", settings.accountant.is_some());
-    let (idle, who, hint) = if algorithm.is_plain() {
-        let idle = vec![
-            ("epsilon", settings.epsilon.is_some()),
-            ("delta", settings.delta.is_some()),
-            noise,
-            ("max_grad_norm", settings.max_grad_norm.is_some()),
-            ("clipping", settings.clipping.is_some()),
-            accountant,
-            ("max_batch_size", settings.max_batch_size.is_some()),
-            ("sampling", settings.sampling.is_some()),
-        ];
-        let who = "plain training (--algorithm none) has no use for it";
-        (idle, who, "leave it out, or train privately with --algorithm dp-sgd")
-    } else if algorithm.unprotected().is_some() {
-        let who =
-            "this algorithm's noise follows from the epsilon that its paper claims, and nobody prices it";
-        (vec![noise, accountant], who, "leave it out, or use --algorithm dp-c4")
-    } else if algorithm.sound_form().is_some() {
-        let who = "this algorithm's noise follows from the epsilon that its paper claims";
-        (vec![noise], who, "leave it out and give --epsilon, or use --algorithm dice")
-    } else {
-        return Ok(());
+    let mut used = settings.clone();
+    drop_idle(&mut used, algorithm);
+    let (used, given) = (used.names(), settings.names());
+    let Some(idle) = given.into_iter().find(|name| !used.contains(name)) else { return Ok(()) };
+    let (who, instead) = match algorithm.sound_form() {
+        None => ("plain training (--algorithm none) has no use for it", "dp-sgd"),
+        Some(sound) if algorithm.unprotected().is_some() => (
+            "this algorithm's noise follows from the epsilon that its paper claims, and nobody prices it",
+            sound,
+        ),
+        Some(sound) => ("this algorithm's noise follows from the epsilon that its paper claims", sound),
     };
-    match idle.into_iter().find(|(_, given)| *given) {
-        None => Ok(()),
-        Some((name, _)) => Err(Problem::refused(format!("{name} belongs to other algorithms; {who}"), hint)),
-    }
+    let hint = format!("leave it out, or use --algorithm {instead}");
+    Err(Problem::refused(format!("{idle} belongs to other algorithms; {who}"), hint))
 }

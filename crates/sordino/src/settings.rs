@@ -158,6 +158,12 @@ impl Settings {
         *self == Self::default()
     }
 
+    /// The names of those that are set.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let table = toml::Table::try_from(self).expect("settings of numbers and strings are TOML");
+        table.into_iter().map(|(name, _)| name).collect()
+    }
+
     /// Reads a TOML file, whose paths are relative to it.
     pub(crate) fn read(path: &Path) -> Result<Self, Problem> {
         let mut settings = Self::read_as_is(path)?;

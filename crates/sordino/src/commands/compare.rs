@@ -15,19 +15,17 @@ use std::{
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use serde::Serialize;
 use sordino_algorithms::registry::{ALGORITHMS, Promise};
-use sordino_privacy::Standing;
 use sordino_train::{Ending, Run, RunFolder, write_whole};
 
 use crate::{
-    claim::{Claim, shown},
+    comparison::{Row, mark_best, row, table},
     experiment::Experiment,
     interruption::{STOPPED, listen},
     problem::Problem,
     protection::{algorithm, drop_idle},
     settings::Settings,
-    statement::{json, rounded_up},
+    statement::json,
     tuning::Grid,
 };
 
@@ -50,36 +48,6 @@ pub(crate) struct Arguments {
     /// Print one JSON list
     #[arg(long, help_heading = "Comparison")]
     json: bool,
-}
-
-/// What was measured of one algorithm with one choice of settings.
-#[derive(Debug, Serialize)]
-struct Row {
-    algorithm: String,
-    /// What was chosen from the settings to try.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tuned: Option<String>,
-    /// Whether no other choice for this algorithm had a better mean.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    best: Option<bool>,
-    /// Mean test accuracy.
-    mean: f64,
-    /// The standard deviation over runs; none for a single one.
-    standard_deviation: Option<f64>,
-    worst: f64,
-    /// Median seconds of a run, one for each core at a time.
-    seconds: f64,
-    /// Whether each run has a guarantee at all.
-    private: bool,
-    /// The proved epsilon of each run; none if it is not private.
-    epsilon: Option<f64>,
-    /// Whether there is none because the algorithm has none.
-    epsilon_infinite: bool,
-    /// What a paper claims.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    claimed_epsilon: Option<f64>,
-    delta: Option<f64>,
-    test_accuracies: Vec<f64>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
@@ -178,15 +146,6 @@ fn relevant(mut settings: Settings) -> Settings {
     settings
 }
 
-/// Marks the best of each algorithm's rows.
-fn mark_best(rows: &mut [Row]) {
-    for place in 0..rows.len() {
-        let rivals = rows.iter().filter(|row| row.algorithm == rows[place].algorithm);
-        let most = rivals.map(|row| row.mean).fold(f64::NEG_INFINITY, f64::max);
-        rows[place].best = Some(rows[place].mean >= most);
-    }
-}
-
 /// The algorithms to compare, separated by commas. What has a `=` in it is a setting of the one before.
 fn chosen(text: Option<&str>) -> Vec<String> {
     let Some(text) = text else {
@@ -277,86 +236,6 @@ fn scratch() -> Result<PathBuf, Problem> {
         )
     })?;
     Ok(folder)
-}
-
-fn row(
-    algorithm: String,
-    tuned: Option<String>,
-    settings: &Settings,
-    endings: &[Ending],
-) -> Result<Row, Problem> {
-    let accuracy = |ending: &Ending| ending.score.and_then(|score| score.accuracy);
-    let accuracies: Option<Vec<f64>> = endings.iter().map(accuracy).collect();
-    let accuracies = accuracies.ok_or_else(|| {
-        Problem::refused("only classification is compared so far", "give data whose target is a class")
-    })?;
-    #[expect(clippy::cast_precision_loss, reason = "a count of runs")]
-    let count = accuracies.len() as f64;
-    let mean = accuracies.iter().sum::<f64>() / count;
-    let squares: f64 = accuracies.iter().map(|accuracy| (accuracy - mean).powi(2)).sum();
-    let mut seconds: Vec<f64> = endings.iter().map(|ending| ending.seconds).collect();
-    seconds.sort_unstable_by(f64::total_cmp);
-    let guarantee = match endings[0].account.standing()? {
-        Standing::Private(guarantee) => Some(guarantee),
-        Standing::NotPrivate(_) => None,
-    };
-    Ok(Row {
-        algorithm,
-        tuned,
-        best: None,
-        mean,
-        standard_deviation: (accuracies.len() > 1).then(|| (squares / (count - 1.0)).sqrt()),
-        worst: accuracies.iter().copied().fold(f64::INFINITY, f64::min),
-        seconds: seconds[seconds.len() / 2],
-        private: guarantee.is_some(),
-        epsilon: guarantee.map(|guarantee| guarantee.epsilon.get()),
-        epsilon_infinite: endings[0].account.is_unprotected(),
-        claimed_epsilon: Claim::of(settings, endings[0].account.plan()).map(|claim| claim.epsilon),
-        delta: guarantee.map(|guarantee| guarantee.delta.get()),
-        test_accuracies: accuracies,
-    })
-}
-
-fn table(rows: &[Row], runs: &str) -> String {
-    let width = rows.iter().map(|row| row.algorithm.len()).max().unwrap_or(0).max(9);
-    let mut text = format!(
-        "Test accuracy in %, {runs} each. Each run alone has the epsilon beside it; all of them together cost more.\n\n  \
-         {:<width$}    mean  spread   worst  seconds  epsilon\n",
-        "algorithm"
-    );
-    for row in rows.iter().filter(|row| row.best != Some(false)) {
-        let spread =
-            row.standard_deviation.map_or("-".to_owned(), |deviation| format!("{:.2}", 100.0 * deviation));
-        let mut epsilon = match row.epsilon {
-            Some(epsilon) => rounded_up(epsilon),
-            None if row.epsilon_infinite && row.claimed_epsilon.is_some() => "infinite".to_owned(),
-            None => "NOT PRIVATE".to_owned(),
-        };
-        if let Some(claimed) = row.claimed_epsilon {
-            epsilon += &format!(" (claimed: {})", shown(claimed));
-        }
-        if let Some(tuned) = row.tuned.as_ref().filter(|tuned| !tuned.is_empty()) {
-            epsilon += &format!("  {tuned}");
-        }
-        text += &format!(
-            "  {:<width$}  {:>6.2}  {spread:>6}  {:>6.2}  {:>7.1}  {epsilon}\n",
-            row.algorithm,
-            100.0 * row.mean,
-            100.0 * row.worst,
-            row.seconds
-        );
-    }
-    if rows.iter().any(|row| row.claimed_epsilon.is_some()) {
-        text += "\nWhat is claimed is not proved: these runs are not at the budget.\n";
-    }
-    if rows.iter().any(|row| row.best.is_some()) {
-        text += &format!(
-            "\nThe best settings of each algorithm, of {} that were tried, by their mean on the test set. No epsilon covers this \
-             choice.\n",
-            rows.len()
-        );
-    }
-    text
 }
 
 #[cfg(test)]

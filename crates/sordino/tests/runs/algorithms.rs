@@ -51,7 +51,7 @@ fn every_algorithm_of_the_registry_trains_within_its_budget() {
         ("--algorithm dice,window=90", "leaves no room for 91 groups"),
         ("--algorithm dp-c4,routine=5", "routine must be 1, 2, 3 or 4, got 5"),
         ("--algorithm dp-c4,anchor_batch=100000", "anchor_batch must be at most the number of records"),
-        ("--algorithm dp-c4,update_probability=0", "update_probability must be above 1e-6"),
+        ("--algorithm dp-c4,update_probability=0", "update_probability must be between 1e-6 and 1, got 0"),
         ("--algorithm dice,residual_clip=0", "residual_clip must be between 1e-9 and 1e9, got 0"),
         ("--algorithm dice,window=0", "window must be at least 1, got 0"),
         ("--algorithm quantile,count_noise=0", "count_noise must be above 0"),
