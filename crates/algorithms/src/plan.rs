@@ -5,7 +5,7 @@ use sordino_accounting::{
     calibrate::{self, Budget, Phase},
 };
 
-use crate::{AlgorithmError, Choice, anchored::Anchoring, dp_c4_published, dynamic::part, error::require};
+use crate::{AlgorithmError, Choice, anchored::Anchoring, dp_c4_published, dynamic::part};
 
 /// What an algorithm is told about a run, all of it public.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -92,14 +92,14 @@ impl Choice {
         let rate = poisson_rate(setting, "dice")?;
         // What is fed back waits in memory.
         let most = (MOST_HELD / setting.dimension.max(1) as u64).max(1);
-        #[expect(clippy::cast_precision_loss, reason = "for a message")]
-        let given = window.unwrap_or(1) as f64;
-        require(
-            window.is_none_or(|window| window <= most),
-            "window",
-            "so small that residuals fit in a gibibyte",
-            given,
-        )?;
+        if let Some(window) = window.filter(|window| *window > most) {
+            return Err(AlgorithmError::Plan {
+                problem: format!(
+                    "window must be at most {most}, got {window}: residuals wait in a gibibyte of memory"
+                ),
+                hint: "leave it out for the window with the least noise",
+            });
+        }
         let (window, z, group_rate) = match noise {
             Noise::Budget(budget, accountant) => {
                 let permitted = window.map_or(1..=most, |window| window..=window);
@@ -256,7 +256,7 @@ impl Choice {
 }
 
 /// The paper's rule for a histogram beside gradients, 5, then 8 from a multiplier of 2 on and 12 above 3; and, beyond what it speaks of,
-/// what costs the gradients an eighth more noise.
+/// what costs the gradients an eighth more noise at most.
 fn histogram_noise_beside(z: f64) -> f64 {
     let published = match z {
         z if z < 2.0 => 5.0,
@@ -304,4 +304,32 @@ fn rarely_sampled(sampling: Sampling) -> bool {
 
 fn smallest(plan: &Plan) -> f64 {
     plan.entries().iter().map(Entry::effective_noise_multiplier).fold(f64::INFINITY, f64::min)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::tests::setting;
+
+    #[test]
+    fn a_histogram_has_the_noise_of_its_paper_and_leaves_enough_to_the_gradients() {
+        for (z, noise) in
+            [(0.5, 5.0), (1.99, 5.0), (2.0, 8.0), (3.0, 8.0), (3.01, 12.0), (5.0, 12.0), (40.0, 90.0)]
+        {
+            assert_eq!(histogram_noise_beside(z), noise);
+            let gradients = calibrate::remaining_noise_multiplier(
+                NoiseMultiplier::new(z).unwrap(),
+                NoiseMultiplier::new(noise).unwrap(),
+            );
+            assert!(gradients.unwrap().get() <= 1.125 * z);
+        }
+    }
+
+    #[test]
+    fn a_window_that_does_not_fit_in_memory_is_refused_with_the_largest_that_does() {
+        let large = Setting { dimension: 1 << 26, ..setting() };
+        let choice = Choice::Dice { residual_clip: None, window: Some(5) };
+        let refused = choice.plan(&large, Noise::Multiplier(NoiseMultiplier::new(1.0).unwrap())).unwrap_err();
+        assert!(refused.to_string().contains("window must be at most 4, got 5"), "{refused}");
+    }
 }
