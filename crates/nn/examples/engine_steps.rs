@@ -84,7 +84,7 @@ fn main() {
     };
     let classes: Vec<u32> = (0..pool as u32).map(|record| record * 7 % outputs.max(2) as u32).collect();
     let records = engine.records(inputs, Targets::Classes(&classes)).unwrap();
-    let chosen: Vec<usize> = (0..batch).map(|record| record % pool).collect();
+    let chosen: Vec<usize> = (0..batch).map(|record| record * pool / batch).collect();
     let clip = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| {
         weights.set(0, (1.0 / norms.total()).min(1.0) as f32);
     };

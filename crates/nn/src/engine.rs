@@ -5,8 +5,9 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use crate::batch::{Inputs, Records, Targets, Unlabelled};
+use crate::cut;
 use crate::error::NetworkError;
-use crate::kernels::{Aligned, Packed, vector};
+use crate::kernels::{Packed, vector};
 use crate::loss::Loss;
 use crate::network::{Network, Node, Step};
 use crate::params::Params;
@@ -16,14 +17,16 @@ use crate::worker::{Job, Worker};
 
 /// Runs a network over batches: losses, per-record gradient norms, and weighted sums of per-record gradients.
 ///
-/// Each worker takes a chunk of records small enough for its cache, runs it forward and backward, asks for weights given
-/// the norms, and adds the weighted gradients to its own sum; the sums are added up at the end. No more than a chunk of
-/// records for each worker is ever in memory, whatever the size of the batch, and no gradient of a single record leaves
-/// this crate.
+/// A batch is cut into pieces that belong to ranges of the data set. Each worker runs its pieces, in chunks of records small enough for
+/// its cache, forward and backward, asks for weights given the norms, and adds the weighted gradients to its own sum; the sums
+/// are added up at the end. No more than a chunk of records for each worker is ever in memory, whatever the size of the batch, and
+/// no gradient of a single record leaves this crate.
 ///
 /// **Guarantees.** In a pass with weights, a record whose loss or gradient is not finite is reported and adds exactly
-/// nothing to any sum (a pass without weights computes no norms and looks at losses only). The same batch with the same
-/// number of workers gives the same sums, bit by bit.
+/// nothing to any sum (a pass without weights computes no norms and looks at losses only). What a record adds does not depend, not even
+/// in its last bit, on which other records are chosen. A record that is chosen or not moves a sum by what it adds and by at most
+/// [`rounding`](Self::rounding) times the bound on that. The same batch gives the same sums, bit by bit; with
+/// [`Query::rounded_to`], whatever the number of workers.
 ///
 /// ```
 /// use sordino_nn::{Engine, Inputs, Loss, Query, Targets, models};
@@ -41,7 +44,7 @@ use crate::worker::{Job, Worker};
 /// let query = Query::new(&params, &records, &[0, 1, 2]).weighed_by(&clip);
 /// let outcome = engine.pass(&query, &mut sums)?;
 /// assert_eq!(outcome.norms.len(), 3);
-/// let norm = sums[0].iter().map(|g| g * g).sum::<f32>().sqrt();
+/// let norm = sums[0].iter().map(|g| g * g).sum::<f64>().sqrt();
 /// assert!(norm <= 3.0);
 /// # Ok::<(), sordino_nn::NetworkError>(())
 /// ```
@@ -49,6 +52,8 @@ pub struct Engine {
     network: Arc<Network>,
     loss: Loss,
     chunk: usize,
+    /// The most records that are added up in single precision.
+    piece: usize,
     workers: Vec<Worker>,
     packs: [Vec<Vec<Packed>>; 2],
 }
@@ -91,7 +96,8 @@ impl Engine {
         }
         let workers = (0..workers).map(|_| Worker::new(&network, chunk)).collect();
         let packs = [(); 2].map(|()| network.nodes.iter().map(|_| Vec::new()).collect());
-        Ok(Engine { network: Arc::new(network), loss, chunk, workers, packs })
+        let piece = piece_size(&network, chunk);
+        Ok(Engine { network: Arc::new(network), loss, chunk, piece, workers, packs })
     }
 
     /// The network.
@@ -102,6 +108,22 @@ impl Engine {
     /// The greatest number of records in a chunk.
     pub fn chunk_size(&self) -> usize {
         self.chunk
+    }
+
+    /// How far the sums of two batches that differ in one record can be apart beyond what that record adds, because sums are rounded;
+    /// relative to the greatest norm that weights leave to a record. (With [`Query::rounded_to`], up to six roundings to the lattice
+    /// come on top.)
+    ///
+    /// Below a thousandth for most networks; `differences` says whether it is for [differences](Query::minus).
+    pub fn rounding(&self, differences: bool) -> f64 {
+        let mut trained = self.network.nodes.iter().filter(|node| node.layer.is_some());
+        let in_groups = |node: &Node| match &node.step {
+            Step::Operation { operation, .. } => operation.sums_in_groups(),
+            _ => false,
+        };
+        let grouped = !differences && trained.clone().any(in_groups);
+        let sequential = differences || !trained.all(in_groups);
+        cut::rounding(self.piece, sequential, grouped)
     }
 
     /// Checks inputs against the network.
@@ -128,8 +150,9 @@ impl Engine {
     /// **Edge cases.** An empty batch gives sums of zero.
     ///
     /// # Errors
-    /// If parameters or records belong to another network, a chosen record does not exist, or sums have a wrong size.
-    pub fn pass(&mut self, query: &Query<'_>, sums: &mut [Vec<f32>]) -> Result<Outcome, NetworkError> {
+    /// If parameters or records belong to another network, chosen records do not exist or are not in ascending order, or sums have a
+    /// wrong size.
+    pub fn pass(&mut self, query: &Query<'_>, sums: &mut [Vec<f64>]) -> Result<Outcome, NetworkError> {
         self.check(query, sums)?;
         let network = &self.network;
         let [packs, anchor_packs] = &mut self.packs;
@@ -140,16 +163,13 @@ impl Engine {
         let here = Point { params: query.at.values(), packs };
         let there = query.anchor.map(|anchor| Point { params: anchor.values(), packs: anchor_packs });
         let job = Job { network, loss: self.loss, chunk: self.chunk, query, here, there, sums: sums.len() };
-        let (size, active) = cut(query.chosen.len(), self.chunk, self.workers.len(), network.operations());
+        let pieces = cut::pieces(query.chosen, query.records.len(), self.piece);
+        let active = worth_waking(query.chosen.len(), self.workers.len(), network.operations());
         let workers = &mut self.workers[..active];
-        workers.par_iter_mut().enumerate().for_each(|(index, worker)| {
-            worker.begin(&job);
-            for (number, chosen) in query.chosen.chunks(size).enumerate().skip(index).step_by(active) {
-                worker.run(&job, number * size, chosen);
-            }
-        });
+        let hands = cut::deal(pieces, active);
+        workers.par_iter_mut().zip(hands).for_each(|(worker, pieces)| worker.pass(&job, &pieces));
         for (index, sum) in sums.iter_mut().enumerate() {
-            reduce(workers, index, sum);
+            reduce(workers, index, query.step(index), sum);
             for node in &network.nodes {
                 if let (Step::Operation { operation, .. }, Some(_)) = (&node.step, node.layer) {
                     operation.finish(&mut sum[node.params.clone()]);
@@ -176,7 +196,9 @@ impl Engine {
         let here = Point { params: at.values(), packs };
         let width = network.outputs();
         let mut outputs = vec![0.0; chosen.len() * width];
-        let (size, active) = cut(chosen.len(), self.chunk, self.workers.len(), network.operations());
+        let active = worth_waking(chosen.len(), self.workers.len(), network.operations());
+        let chunks = chosen.len().div_ceil(self.chunk).next_multiple_of(active).max(1);
+        let size = chosen.len().div_ceil(chunks).max(1);
         let mut shares: Vec<Vec<(&[usize], &mut [f32])>> = (0..active).map(|_| Vec::new()).collect();
         for (number, part) in chosen.chunks(size).zip(outputs.chunks_mut(size * width)).enumerate() {
             shares[number % active].push(part);
@@ -195,7 +217,7 @@ impl Engine {
         Ok(outputs)
     }
 
-    fn check(&self, query: &Query<'_>, sums: &[Vec<f32>]) -> Result<(), NetworkError> {
+    fn check(&self, query: &Query<'_>, sums: &[Vec<f64>]) -> Result<(), NetworkError> {
         self.check_inputs(query.at, &query.records.inputs, query.chosen)?;
         if !query.records.fits(self.network.outputs(), &self.loss) {
             return Err(NetworkError::Records(
@@ -204,6 +226,9 @@ impl Engine {
         }
         if let Some(anchor) = query.anchor {
             self.check_inputs(anchor, &query.records.inputs, &[])?;
+        }
+        if !query.chosen.is_sorted() {
+            return Err(NetworkError::Records("chosen records must be in ascending order".to_owned()));
         }
         let refuse = |problem: String| Err(NetworkError::Parameters(problem));
         if query.weigh.is_none() && sums.len() != 1 {
@@ -261,13 +286,10 @@ fn pack(network: &Network, params: &Params, packs: &mut [Vec<Packed>]) {
     }
 }
 
-/// The size of a chunk and the number of workers for a batch: no more workers than are worth waking, chunks of equal size,
-/// equally many for each worker.
-fn cut(records: usize, largest: usize, workers: usize, operations: f64) -> (usize, usize) {
+/// How many of the workers are worth waking for a batch.
+fn worth_waking(records: usize, workers: usize, operations: f64) -> usize {
     let worth = (records as f64 * operations / 2e6).ceil().max(1.0);
-    let active = if worth < workers as f64 { worth as usize } else { workers };
-    let chunks = records.div_ceil(largest).next_multiple_of(active).max(1);
-    (records.div_ceil(chunks).max(1), active)
+    if worth < workers as f64 { worth as usize } else { workers }
 }
 
 /// Floats of one record: values, gradients, what layers remember, and gradients that are written out.
@@ -287,6 +309,13 @@ fn chunk_size(network: &Network) -> usize {
     (room / (4 * record_size(network)).max(1)).clamp(1, 256)
 }
 
+/// How many records are added up in single precision before the sum moves to double precision: enough that the move takes about two
+/// hundredths of the time of the piece (a parameter costs some 160 operations), and at most 256, to keep [`cut::rounding`] small.
+fn piece_size(network: &Network, chunk: usize) -> usize {
+    let enough = 8000.0 * network.layout().len() as f64 / network.operations().max(1.0);
+    (enough.min(256.0) as usize).clamp(chunk, 256)
+}
+
 /// Bytes of the second-level cache; a mebibyte if the system does not say.
 fn second_level_cache() -> usize {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index2/size").unwrap_or_default();
@@ -298,29 +327,18 @@ fn second_level_cache() -> usize {
     digits.parse::<usize>().map_or(1 << 20, |size| (size * unit).clamp(1 << 18, 1 << 24))
 }
 
-/// `sum` becomes the sum of what all workers have.
-fn reduce(workers: &[Worker], index: usize, sum: &mut [f32]) {
-    const BLOCK: usize = 1 << 15;
-    let parts: Vec<&Aligned> = workers.iter().map(|worker| &worker.sums[index]).collect();
-    let totals = workers.iter().filter_map(|worker| worker.totals.get(index));
-    let totals: Vec<&Vec<f64>> = totals.filter(|total| !total.is_empty()).collect();
-    let one = |(number, sum): (usize, &mut [f32])| {
+/// `sum` becomes the sum of what all workers have, in multiples of the step.
+fn reduce(workers: &[Worker], index: usize, step: f64, sum: &mut [f64]) {
+    const BLOCK: usize = 1 << 14;
+    let one = |(number, sum): (usize, &mut [f64])| {
         let range = number * BLOCK..number * BLOCK + sum.len();
-        if totals.is_empty() {
-            sum.copy_from_slice(&parts[0][range.clone()]);
-            for part in &parts[1..] {
-                vector::add(sum, &part[range.clone()]);
+        sum.fill(0.0);
+        for worker in workers {
+            vector::add_rounded(sum, &worker.sums[index][range.clone()], step);
+            if let Some(total) = worker.totals.get(index).filter(|total| !total.is_empty()) {
+                sum.iter_mut().zip(&total[range.clone()]).for_each(|(sum, total)| *sum += total);
             }
-            return;
         }
-        let mut wide = vec![0.0; sum.len()];
-        for total in &totals {
-            wide.iter_mut().zip(&total[range.clone()]).for_each(|(wide, total)| *wide += total);
-        }
-        for part in &parts {
-            vector::add_wide(&mut wide, &part[range.clone()]);
-        }
-        sum.iter_mut().zip(&wide).for_each(|(sum, wide)| *sum = *wide as f32);
     };
     match sum.len() <= BLOCK {
         true => one((0, sum)),

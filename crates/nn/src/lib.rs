@@ -11,6 +11,7 @@
 //! and sequences.
 
 mod batch;
+mod cut;
 mod description;
 mod draft;
 mod engine;

@@ -10,7 +10,8 @@ pub struct Query<'a> {
     pub(crate) anchor: Option<&'a Params>,
     pub(crate) records: &'a Records<'a>,
     pub(crate) chosen: &'a [usize],
-    pub(crate) dropout: Option<u64>,
+    pub(crate) dropout: Option<[u8; 32]>,
+    pub(crate) steps: &'a [f64],
     pub(crate) weigh: Option<&'a dyn Weigh>,
 }
 
@@ -103,9 +104,9 @@ impl RecordWeights<'_> {
 }
 
 impl<'a> Query<'a> {
-    /// The gradients of the chosen records at these parameters, each with weight 1 in one sum.
+    /// The gradients of the chosen records, in ascending order, at these parameters, each with weight 1 in one sum.
     pub fn new(at: &'a Params, records: &'a Records<'a>, chosen: &'a [usize]) -> Query<'a> {
-        Query { at, anchor: None, records, chosen, dropout: None, weigh: None }
+        Query { at, anchor: None, records, chosen, dropout: None, steps: &[], weigh: None }
     }
 
     /// Asks for differences: each record's gradient minus its gradient at the anchor.
@@ -123,10 +124,24 @@ impl<'a> Query<'a> {
         Query { weigh: Some(weigh), ..self }
     }
 
-    /// Turns dropout on, with masks from this seed.
+    /// Turns dropout on. The mask of a record is a function of this key and of the record's place in the data set, and of nothing else.
     #[must_use]
-    pub fn with_dropout(self, seed: u64) -> Query<'a> {
-        Query { dropout: Some(seed), ..self }
+    pub fn with_dropout(self, key: [u8; 32]) -> Query<'a> {
+        Query { dropout: Some(key), ..self }
+    }
+
+    /// Rounds the `i`-th sum of each piece of the batch to multiples of `steps[i]`, a power of two, before the pieces are added up.
+    ///
+    /// As long as no sum reaches 2^51 steps, pieces are then added up exactly, and sums do not depend on the number of workers.
+    /// Without steps, pieces are added up in double precision.
+    #[must_use]
+    pub fn rounded_to(self, steps: &'a [f64]) -> Query<'a> {
+        Query { steps, ..self }
+    }
+
+    /// The step of a sum's lattice; 0 for none.
+    pub(crate) fn step(&self, sum: usize) -> f64 {
+        self.steps.get(sum).copied().unwrap_or(0.0)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::batch::Unlabelled;
 use crate::kernels::{Aligned, Packed, vector};
-use crate::layers::{Flow, Memory, Pass, Sizes, Term, mix};
+use crate::layers::{Flow, Masks, Memory, Pass, Sizes, Term};
 use crate::network::{Network, Node, Step};
 use crate::shape::{Place, Shape};
 
@@ -15,10 +15,10 @@ pub(crate) struct Chunk {
     pub(crate) lengths: Vec<usize>,
     /// `steps` tokens for each record; 0 beyond a record's length.
     pub(crate) tokens: Vec<u32>,
-    /// The place of the first record in the batch.
-    pub(crate) first_record: usize,
-    /// The seed of dropout masks, if training.
-    pub(crate) dropout: Option<u64>,
+    /// The slot of each record in the data set.
+    pub(crate) slots: Vec<usize>,
+    /// The key of dropout masks, if training.
+    pub(crate) dropout: Option<[u8; 32]>,
 }
 
 /// Where a network is evaluated: parameters, and their packed forms for each node.
@@ -37,8 +37,7 @@ impl Chunk {
             steps: self.steps,
             lengths: &self.lengths,
             tokens: &self.tokens,
-            dropout: self.dropout.map(|seed| mix(seed ^ mix(index as u64))),
-            first_record: self.first_record,
+            dropout: self.dropout.map(|key| Masks { key, layer: index, slots: &self.slots }),
             accumulate: false,
         }
     }
@@ -46,6 +45,8 @@ impl Chunk {
     /// Reads the lengths and tokens of the chosen records.
     pub(crate) fn load(&mut self, inputs: &Unlabelled<'_>, chosen: &[usize]) {
         self.records = chosen.len();
+        self.slots.clear();
+        self.slots.extend(chosen);
         self.lengths.clear();
         self.lengths.extend(chosen.iter().map(|&record| inputs.steps(record)));
         self.steps = self.lengths.iter().copied().max().unwrap_or(1);

@@ -1,5 +1,7 @@
 //! A worker: one chunk after another, forward, backward, norms, weights, sums.
 
+use std::ops::Range;
+
 use crate::kernels::{Aligned, vector};
 use crate::layers::{Room, Scratch, Term};
 use crate::loss::Loss;
@@ -22,17 +24,12 @@ pub(crate) struct Worker {
     pub(crate) chunk: Chunk,
     bench: Bench,
     spare: Aligned,
+    /// The sums over the last piece, in single precision.
     pub(crate) sums: Vec<Aligned>,
-    /// What was in the sums before, in double precision; empty if a pass has few records.
+    /// The sums over the pieces before it, each rounded to the query's lattice; empty if there was only one piece.
     pub(crate) totals: Vec<Vec<f64>>,
-    /// Records in the sums.
-    pending: usize,
     pub(crate) results: Vec<Finding>,
 }
-
-/// The most records that are added up in single precision. A sum of `n` records, each of norm at most `C`, is rounded by up to
-/// `n C 2^-24` at each addition; over a large batch these errors would outgrow what a single record adds.
-const MOST_PENDING: usize = 256;
 
 /// Room for norms, weights and written-out gradients.
 #[derive(Default)]
@@ -73,35 +70,44 @@ impl Worker {
             spare: Aligned::default(),
             sums: Vec::new(),
             totals: Vec::new(),
-            pending: 0,
             results: Vec::new(),
         }
     }
 
+    /// Passes over pieces of the batch, each a range of places in it.
+    pub(crate) fn pass(&mut self, job: &Job<'_>, pieces: &[Range<usize>]) {
+        self.begin(job);
+        for (index, piece) in pieces.iter().enumerate() {
+            if index > 0 {
+                self.fold(job);
+            }
+            let chunks = piece.len().div_ceil(job.chunk).max(1);
+            let border = |chunk: usize| piece.start + piece.len() * chunk / chunks;
+            for chunk in 0..chunks {
+                let places = border(chunk)..border(chunk + 1);
+                self.run(job, places.start, &job.query.chosen[places]);
+            }
+        }
+    }
+
     /// Makes ready for a pass.
-    pub(crate) fn begin(&mut self, job: &Job<'_>) {
+    fn begin(&mut self, job: &Job<'_>) {
         self.results.clear();
         self.chunk.dropout = job.query.dropout;
+        self.totals.iter_mut().for_each(Vec::clear);
         self.sums.resize_with(job.sums.max(self.sums.len()), Aligned::default);
         for sum in &mut self.sums[..job.sums] {
             sum.reserve(job.network.layout().len());
             sum.fill(0.0);
         }
-        self.totals.iter_mut().for_each(Vec::clear);
-        self.pending = 0;
         if job.there.is_some() && self.anchor.is_none() {
             self.anchor = Some(Tape::new(job.network, job.chunk, job.network.input().steps()));
         }
     }
 
     /// Runs one chunk.
-    pub(crate) fn run(&mut self, job: &Job<'_>, first: usize, chosen: &[usize]) {
+    fn run(&mut self, job: &Job<'_>, first: usize, chosen: &[usize]) {
         let (network, inputs) = (job.network, &job.query.records.inputs);
-        if self.pending + chosen.len() > MOST_PENDING {
-            self.fold(job);
-        }
-        self.pending += chosen.len();
-        self.chunk.first_record = first;
         self.chunk.load(inputs, chosen);
         let begun = self.results.len();
         let finding = |place| Finding { place, loss: 0.0, norm: 0.0, finite: true };
@@ -137,17 +143,13 @@ impl Worker {
 
     /// Moves the sums into the totals.
     fn fold(&mut self, job: &Job<'_>) {
-        if self.pending == 0 {
-            return;
-        }
         let length = job.network.layout().len();
         self.totals.resize_with(job.sums.max(self.totals.len()), Vec::new);
-        for (total, sum) in self.totals.iter_mut().zip(&mut self.sums[..job.sums]) {
+        for (index, (total, sum)) in self.totals.iter_mut().zip(&mut self.sums[..job.sums]).enumerate() {
             total.resize(length, 0.0);
-            vector::add_wide(total, sum);
+            vector::add_rounded(total, sum, job.query.step(index));
             sum.fill(0.0);
         }
-        self.pending = 0;
     }
 
     /// Forward, and the gradients of the losses.

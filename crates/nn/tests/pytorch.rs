@@ -98,9 +98,9 @@ fn check(case: &Case) {
 
     // Each record alone in a sum of its own, all in one pass; then all of them, plainly.
     let alone = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| weights.set(norms.place(), 1.0);
-    let mut sums = vec![vec![f32::NAN; layout.len()]; count];
+    let mut sums = vec![vec![f64::NAN; layout.len()]; count];
     let outcome = engine.pass(&Query::new(&params, &records, &all).weighed_by(&alone), &mut sums).unwrap();
-    let mut plain = [vec![f32::NAN; layout.len()]];
+    let mut plain = [vec![f64::NAN; layout.len()]];
     engine.pass(&Query::new(&params, &records, &all), &mut plain).unwrap();
     assert!(outcome.non_finite.is_empty(), "{name}");
     for (record, sum) in sums.iter().enumerate() {
@@ -109,7 +109,7 @@ fn check(case: &Case) {
         let mut squared = 0.0;
         for slice in layout.slices() {
             let truth = &case.gradients[record][&slice.name];
-            close(&format!("{what}: {}", slice.name), sum[slice.range.clone()].iter().copied(), truth);
+            close(&format!("{what}: {}", slice.name), sum[slice.range.clone()].iter().map(|g| *g as f32), truth);
             squared += truth.iter().map(|g| g * g).sum::<f64>();
         }
         // Norms from Gram matrices carry an allowance for rounding: they may be a little too large, not too small.
@@ -123,7 +123,7 @@ fn check(case: &Case) {
             .collect();
         close(
             &format!("{name}: sum of {}", slice.name),
-            plain[0][slice.range.clone()].iter().copied(),
+            plain[0][slice.range.clone()].iter().map(|g| *g as f32),
             &truth,
         );
     }

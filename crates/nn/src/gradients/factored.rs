@@ -1,8 +1,9 @@
 //! Gradients of weight matrices, kept as their factors.
 
 use super::direct;
+use crate::cut::GROUP;
 use crate::kernels::vector::Strided;
-use crate::kernels::{Matrix, Runs, dots, gram, outer_sum, vector};
+use crate::kernels::{Matrix, Runs, WIDTH, dots, gram, outer_sum, vector};
 use crate::layers::{Room, Scratch};
 
 /// A weight matrix `outputs x inputs`, perhaps stored as several matrices side by side, with its biases.
@@ -98,7 +99,8 @@ impl Factored {
             if self.written() {
                 let gradient = &mut room.kept[self.site][record * kept..][..self.len()];
                 gradient.fill(0.0);
-                self.add_matrices(terms, record * rows, terms[0].length(record), gradient);
+                let length = terms[0].length(record);
+                self.add_matrices(terms, Units { first: &[record * rows], rows: length, unit: length }, gradient);
                 for &offset in &self.biases {
                     let gradient = &mut gradient[offset - self.offset()..][..self.outputs];
                     self.add_biases(last(terms).record(record), gradient, &[1.0]);
@@ -144,6 +146,9 @@ impl Factored {
     }
 
     /// Adds the weighted sum of all records' gradients to the layer's slice of a sum.
+    ///
+    /// What a record adds is summed by itself first, over its rows and the terms of a difference; only single rows of one term,
+    /// which need no such sum, are added up [some at a time](GROUP).
     pub(crate) fn weighted_sum(
         &self,
         terms: &[Factor<'_>],
@@ -154,55 +159,92 @@ impl Factored {
     ) {
         let rows = terms[0].rows;
         let kept = self.kept();
-        if let (Some(weights), true) = (weights, self.written()) {
+        let Some(weights) = weights else {
+            let count = records * rows;
+            for &offset in &self.biases {
+                let all = Factor { rows: count, ..last(terms) };
+                self.add_biases(all, &mut sum[offset..][..self.outputs], &[1.0]);
+            }
+            let units = Units { first: &[0], rows: count, unit: GROUP };
+            return self.add_matrices(terms, units, &mut sum[self.offset()..]);
+        };
+        if self.written() {
             let sum = &mut sum[self.offset()..][..self.len()];
             return direct::weighted_sum(&room.kept[self.site], kept, records, Some(weights), sum);
         }
         for &offset in &self.biases {
             let sum = &mut sum[offset..][..self.outputs];
-            match weights {
-                Some(weights) if kept > 0 => {
-                    direct::weighted_sum(&room.kept[self.site], kept, records, Some(weights), sum);
-                }
-                Some(weights) => self.add_biases(last(terms), sum, weights),
-                None => self.add_biases(Factor { rows: records * rows, ..last(terms) }, sum, &[1.0]),
+            match kept {
+                0 => self.add_single_biases(last(terms), weights, room.scratch, sum),
+                _ => direct::weighted_sum(&room.kept[self.site], kept, records, Some(weights), sum),
             }
         }
-        for term in terms {
-            let Some(weights) = weights else {
-                self.add_matrices(&[*term], 0, records * rows, &mut sum[self.offset()..]);
-                continue;
+        // Scaling one factor scales the product: the narrow one is copied.
+        let (first, inputs) = (self.first_input(), self.inputs());
+        let narrow_outputs = self.outputs <= inputs;
+        let stride = if narrow_outputs { terms[0].b_stride } else { terms[0].a_stride };
+        // A whole line is read at the last row.
+        let part = records * rows * stride + WIDTH;
+        room.scratch.first.reserve(terms.len() * part);
+        let mut copies = room.scratch.first.chunks_exact_mut(part);
+        let mut scaled = Vec::with_capacity(terms.len());
+        for (term, copy) in terms.iter().zip(&mut copies) {
+            let (source, from, width) = match narrow_outputs {
+                true => (term.b, 0, self.outputs),
+                false => (term.a, first, inputs),
             };
-            // Scaling one factor scales the product: the narrow one is copied.
-            let mut scaled = *term;
-            let (first, inputs) = (self.first_input(), self.inputs());
-            let (source, stride, from, width) = match self.outputs <= inputs {
-                true => (term.b, term.b_stride, 0, self.outputs),
-                false => (term.a, term.a_stride, first, inputs),
-            };
-            room.scratch.first.reserve(records * rows * stride);
-            let part = Strided { width, stride };
-            vector::scale_rows(&mut room.scratch.first[from..], &source[from..], part, rows, weights);
-            match self.outputs <= inputs {
-                true => scaled.b = &room.scratch.first,
-                false => scaled.a = &room.scratch.first,
-            }
-            self.add_matrices(&[scaled], 0, records * rows, &mut sum[self.offset()..]);
+            vector::scale_rows(&mut copy[from..], &source[from..], Strided { width, stride }, rows, weights);
+            scaled.push(match narrow_outputs {
+                true => Factor { b: copy, ..*term },
+                false => Factor { a: copy, ..*term },
+            });
+        }
+        let every: Vec<usize> = (0..records).map(|record| record * rows).collect();
+        let units = match (rows, terms.len()) {
+            (1, 1) => Units { first: &[0], rows: records, unit: GROUP },
+            _ => Units { first: &every, rows, unit: rows },
+        };
+        self.add_matrices(&scaled, units, &mut sum[self.offset()..]);
+    }
+
+    /// Adds the weighted bias gradients of records with a single row, [some at a time](GROUP).
+    fn add_single_biases(&self, term: Factor<'_>, weights: &[f32], scratch: &mut Scratch, sum: &mut [f32]) {
+        scratch.second.reserve(self.outputs);
+        for (index, weights) in weights.chunks(GROUP).enumerate() {
+            let own = &mut scratch.second[..self.outputs];
+            own.fill(0.0);
+            let b = &term.b[index * GROUP * term.b_stride..];
+            self.add_biases(Factor { b, ..term }, own, weights);
+            vector::add(sum, own);
         }
     }
 
-    /// Adds `sum b a^T` over `count` rows from `first` on to every matrix in `sum`, which begins at [`offset`](Self::offset).
-    fn add_matrices(&self, terms: &[Factor<'_>], first: usize, count: usize, sum: &mut [f32]) {
-        for term in terms {
-            for block in &self.blocks {
-                let starts = [(first * term.b_stride, first * term.a_stride + block.first)];
-                let runs =
-                    Runs { starts: &starts, len: count, left_step: term.b_stride, right_step: term.a_stride };
-                let sum = &mut sum[block.offset - self.offset()..];
-                outer_sum((self.outputs, block.width), term.b, term.a, runs, sum, block.width, true);
-            }
+    /// Adds `sum b a^T` over rows of all terms to every matrix in `sum`, which begins at [`offset`](Self::offset).
+    fn add_matrices(&self, terms: &[Factor<'_>], units: Units<'_>, sum: &mut [f32]) {
+        let Factor { a_stride, b_stride, .. } = terms[0];
+        let operands: Vec<_> = terms.iter().map(|term| (term.b, term.a)).collect();
+        for block in &self.blocks {
+            let start = |first: &usize| (first * b_stride, first * a_stride + block.first);
+            let starts: Vec<_> = units.first.iter().map(start).collect();
+            let runs = Runs {
+                starts: &starts,
+                len: units.rows,
+                left_step: b_stride,
+                right_step: a_stride,
+                unit: units.unit.max(1),
+            };
+            let sum = &mut sum[block.offset - self.offset()..];
+            outer_sum((self.outputs, block.width), &operands, runs, sum, block.width, true);
         }
     }
+}
+
+/// Rows that are added up: `rows` from each of `first` on, in units of `unit` rows that are summed by themselves.
+#[derive(Clone, Copy)]
+struct Units<'a> {
+    first: &'a [usize],
+    rows: usize,
+    unit: usize,
 }
 
 /// The term that holds the difference of output gradients, or the gradient itself.
@@ -253,6 +295,9 @@ fn norm_by_gram(
 /// `m (inputs (sum_t |b_t|)^2 + outputs (sum_t |a_t|)^2)`. This is added: a norm that came out too small would break a clip
 /// bound. For `T` positions in directions of their own, it is of the order of `10^-6 T` relative to the squared norm.
 ///
+/// The weighted sum adds the `T` products of a record up in single precision: `T` additions and the scaling of a factor, each off by
+/// at most `u M`. So `(T + 1) u M` is added to the norm, which then bounds what the record adds as it is computed.
+///
 /// Infinite if a row is [too great](GREATEST_FACTOR).
 pub(crate) fn norm_of_outer(parts: &[(Matrix<'_>, Matrix<'_>)], scratch: &mut Scratch) -> f64 {
     let (mut total, mut magnitude, mut left, mut right) = (0.0, 0.0, 0.0, 0.0);
@@ -284,7 +329,9 @@ pub(crate) fn norm_of_outer(parts: &[(Matrix<'_>, Matrix<'_>)], scratch: &mut Sc
     let rounded = (rounding(inputs) + rounding(outputs) + 16.0 * UNIT) * magnitude * magnitude;
     let underflown = LEAST * (inputs as f64 * right * right + outputs as f64 * left * left);
     // At least 0 before it was rounded; a NaN must stay.
-    if total < 0.0 { rounded + underflown } else { total + rounded + underflown }
+    let squared = if total < 0.0 { rounded + underflown } else { total + rounded + underflown };
+    let rows = parts.iter().map(|(a, _)| a.count).sum::<usize>();
+    (squared.sqrt() + (rows + 1) as f64 * UNIT * magnitude).powi(2)
 }
 
 /// A record with a greater factor counts as not finite. Factors are multiplied by weights, one of them alone, in single precision: a great one

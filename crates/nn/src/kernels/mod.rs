@@ -23,6 +23,7 @@ pub(crate) mod vector;
 
 pub(crate) use aligned::Aligned;
 pub(crate) use gram::{Matrix, dots, gram};
+pub(crate) use lanes::WIDTH;
 pub(crate) use outer::{Runs, outer_sum};
 pub(crate) use packed::Packed;
 pub(crate) use product::{Rows, Segment, Starts, Store, product};

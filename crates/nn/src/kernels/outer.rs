@@ -19,15 +19,21 @@ pub(crate) struct Runs<'a> {
     pub(crate) left_step: usize,
     /// Floats from one right row to the next.
     pub(crate) right_step: usize,
+    /// Pairs in a unit: either a multiple of `len`, so that a unit is several runs, or less, so that a run is cut into
+    /// units (the last one may be shorter). A unit is summed from zero and then added to the result, so that its sum does not depend
+    /// on any other unit.
+    pub(crate) unit: usize,
 }
 
 /// `c[i * stride + j] (+)= sum over pairs of left[i] right[j]`, for `i < m` and `j < n`.
 ///
+/// Several pairs of operands of equal layout give the sum over all of them, unit by unit: a unit is summed over all operands before
+/// it is added to the result.
+///
 /// The right operand may be read up to the next multiple of sixteen columns; what is read there is not used.
 pub(crate) fn outer_sum(
     (m, n): (usize, usize),
-    left: &[f32],
-    right: &[f32],
+    operands: &[(&[f32], &[f32])],
     runs: Runs<'_>,
     c: &mut [f32],
     stride: usize,
@@ -37,34 +43,48 @@ pub(crate) fn outer_sum(
         return;
     }
     let pairs = runs.len.saturating_sub(1);
-    for &(p, q) in runs.starts {
-        assert!(p + pairs * runs.left_step + m <= left.len(), "the left rows lie within their operand");
-        let wide = n.next_multiple_of(WIDTH);
-        assert!(q + pairs * runs.right_step + wide <= right.len(), "the right rows lie within their operand");
+    let wide = n.next_multiple_of(WIDTH);
+    for (left, right) in operands {
+        for &(p, q) in runs.starts {
+            assert!(p + pairs * runs.left_step + m <= left.len(), "the left rows lie within their operand");
+            assert!(
+                q + pairs * runs.right_step + wide <= right.len(),
+                "the right rows lie within their operand"
+            );
+        }
     }
     assert!((m - 1) * stride + n <= c.len(), "the result has room");
-    let job = Job { m, n, left, right, runs, c: c.as_mut_ptr(), stride, accumulate };
-    // A long run is cut, so that a panel of the right operand stays in the nearest cache.
-    if let (&[(p, q)], true) = (runs.starts, runs.len > 3 * LONGEST / 2) {
-        for first in (0..runs.len).step_by(LONGEST) {
-            let starts = [(p + first * runs.left_step, q + first * runs.right_step)];
-            let len = (runs.len - first).min(LONGEST);
-            job.part(Runs { starts: &starts, len, ..runs }, accumulate || first > 0);
+    assert!(runs.unit > 0, "a unit has at least one pair");
+    let job = Job { m, n, operands, runs, c: c.as_mut_ptr(), stride, accumulate };
+    // Few enough pairs at a time that a panel of the right operand stays in the nearest cache.
+    let mut accumulate = accumulate;
+    let mut part = |starts: &[(usize, usize)], len: usize| {
+        job.part(Runs { starts, len, ..runs }, accumulate);
+        accumulate = true;
+    };
+    if let &[(p, q)] = runs.starts
+        && runs.unit < runs.len
+    {
+        let most = (LONGEST / runs.unit).max(1) * runs.unit;
+        for first in (0..runs.len).step_by(most) {
+            let start = (p + first * runs.left_step, q + first * runs.right_step);
+            part(&[start], most.min(runs.len - first));
         }
     } else {
-        job.part(runs, accumulate);
+        let unit = (runs.unit / runs.len.max(1)).max(1);
+        let most = (LONGEST / (unit * runs.len).max(1)).max(1) * unit;
+        runs.starts.chunks(most).for_each(|starts| part(starts, runs.len));
     }
 }
 
-/// Pairs of rows that are summed before the result is touched.
+/// Pairs of rows that pass through a tile before the next tile begins.
 const LONGEST: usize = 128;
 
-/// A sum whose reach has been checked: every row of both operands, and the result.
+/// A sum whose reach has been checked: every row of all operands, and the result.
 struct Job<'a> {
     m: usize,
     n: usize,
-    left: &'a [f32],
-    right: &'a [f32],
+    operands: &'a [(&'a [f32], &'a [f32])],
     runs: Runs<'a>,
     c: *mut f32,
     stride: usize,
@@ -136,27 +156,57 @@ impl Job<'_> {
     /// `row + MR <= m`, and columns up to the next multiple of sixteen can be read in the right operand.
     #[inline(always)]
     unsafe fn tile<R: Register, const MR: usize, const P: usize>(&self, row: usize, column: usize) {
-        let Runs { starts, len, left_step, right_step } = self.runs;
-        // SAFETY: the caller has found the instructions.
-        let mut acc = [[unsafe { R::zero() }; P]; MR];
-        // SAFETY: the rows lie in their operands (the job's promise).
-        unsafe {
-            for &(p, q) in starts {
-                let mut left = self.left.as_ptr().add(p + row);
-                let mut right = self.right.as_ptr().add(q + column);
-                for _ in 0..len {
-                    let columns: [R; P] = std::array::from_fn(|p| R::load(right.add(p * WIDTH)));
-                    for i in 0..MR {
-                        for p in 0..P {
-                            acc[i][p] = acc[i][p].add_scaled(left.add(i), columns[p]);
+        let Runs { starts, len, left_step, right_step, unit } = self.runs;
+        let mut accumulate = self.accumulate;
+        for starts in starts.chunks((unit / len.max(1)).max(1)) {
+            let mut first = 0;
+            loop {
+                let count = unit.min(len - first);
+                // SAFETY: the caller has found the instructions.
+                let mut acc = [[unsafe { R::zero() }; P]; MR];
+                for (left, right) in self.operands {
+                    for &(p, q) in starts {
+                        let mut left = left.as_ptr().wrapping_add(p + row + first * left_step);
+                        let mut right = right.as_ptr().wrapping_add(q + column + first * right_step);
+                        for _ in 0..count {
+                            // SAFETY: the rows lie in their operands (the job's promise).
+                            unsafe {
+                                let columns: [R; P] = std::array::from_fn(|p| R::load(right.add(p * WIDTH)));
+                                for i in 0..MR {
+                                    for p in 0..P {
+                                        acc[i][p] = acc[i][p].add_scaled(left.add(i), columns[p]);
+                                    }
+                                }
+                            }
+                            // The last step may leave the operand, which only a wrapping pointer may do.
+                            left = left.wrapping_add(left_step);
+                            right = right.wrapping_add(right_step);
                         }
                     }
-                    // The last step may leave the operand, which only a wrapping pointer may do.
-                    left = left.wrapping_add(left_step);
-                    right = right.wrapping_add(right_step);
+                }
+                // SAFETY: the job's promise.
+                unsafe { self.store::<R, MR, P>(acc, row, column, accumulate) };
+                accumulate = true;
+                first += count;
+                if first >= len {
+                    break;
                 }
             }
         }
+    }
+
+    /// Adds the sum of a unit to the result, or replaces it.
+    ///
+    /// # Safety
+    /// As for `tile`.
+    #[inline(always)]
+    unsafe fn store<R: Register, const MR: usize, const P: usize>(
+        &self,
+        mut acc: [[R; P]; MR],
+        row: usize,
+        column: usize,
+        accumulate: bool,
+    ) {
         let width = (self.n - column).min(P * WIDTH);
         // Short loops of constant length, as in a product: the accumulators stay in registers.
         // SAFETY: the result has room for `n` floats in each of `m` rows (the job's promise).
@@ -169,9 +219,9 @@ impl Job<'_> {
                         acc[i][p].store(whole[i][p].0.as_mut_ptr());
                     }
                 }
-                return self.store_part(whole.as_flattened(), &c, width);
+                return store_part(whole.as_flattened(), &c, width, accumulate);
             }
-            if self.accumulate {
+            if accumulate {
                 for i in 0..MR {
                     for p in 0..P {
                         acc[i][p] = acc[i][p].add(R::load(c[i].add(p * WIDTH)));
@@ -185,20 +235,20 @@ impl Job<'_> {
             }
         }
     }
+}
 
-    /// Stores rows of a tile whose last panel is not full.
-    ///
-    /// # Safety
-    /// `width` floats may be written to each row of `c`.
-    #[inline(never)]
-    unsafe fn store_part(&self, tile: &[Lanes], c: &[*mut f32], width: usize) {
-        for (row, &c) in tile.chunks_exact(tile.len() / c.len()).zip(c) {
-            for j in 0..width {
-                // SAFETY: the caller's promise.
-                unsafe {
-                    let before = if self.accumulate { *c.add(j) } else { 0.0 };
-                    *c.add(j) = before + row[j / WIDTH].0[j % WIDTH];
-                }
+/// Stores rows of a tile whose last panel is not full.
+///
+/// # Safety
+/// `width` floats may be written to each row of `c`.
+#[inline(never)]
+unsafe fn store_part(tile: &[Lanes], c: &[*mut f32], width: usize, accumulate: bool) {
+    for (row, &c) in tile.chunks_exact(tile.len() / c.len()).zip(c) {
+        for j in 0..width {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let before = if accumulate { *c.add(j) } else { 0.0 };
+                *c.add(j) = before + row[j / WIDTH].0[j % WIDTH];
             }
         }
     }
@@ -218,11 +268,11 @@ mod tests {
             let left = numbers(3 * len * left_step + 16, 1);
             let right = numbers(3 * len * right_step + 160, 2);
             let starts = [(0, 0), (2 * len * left_step, len * right_step)];
-            let runs = Runs { starts: &starts, len, left_step, right_step };
-            for accumulate in [false, true] {
+            for (accumulate, unit) in [(false, len), (true, len), (false, 2 * len), (true, 1), (false, 4)] {
+                let runs = Runs { starts: &starts, len, left_step, right_step, unit };
                 let before = numbers(m * (n + 3), 3);
                 let mut c = before.clone();
-                outer_sum((m, n), &left, &right, runs, &mut c, n + 3, accumulate);
+                outer_sum((m, n), &[(&left, &right)], runs, &mut c, n + 3, accumulate);
                 for i in 0..m {
                     for j in 0..n + 3 {
                         let at = i * (n + 3) + j;
@@ -245,7 +295,36 @@ mod tests {
     #[test]
     #[should_panic(expected = "the right rows lie within their operand")]
     fn a_reach_beyond_the_right_operand_is_refused() {
-        let runs = Runs { starts: &[(0, 0)], len: 2, left_step: 4, right_step: 4 };
-        outer_sum((4, 4), &[0.0; 8], &[0.0; 8], runs, &mut [0.0; 16], 4, false);
+        let runs = Runs { starts: &[(0, 0)], len: 2, left_step: 4, right_step: 4, unit: 2 };
+        outer_sum((4, 4), &[(&[0.0; 8], &[0.0; 8])], runs, &mut [0.0; 16], 4, false);
+    }
+
+    /// Units of 300, 40 and 1 pairs, of one operand and of two, in places of their own or cut from one run.
+    #[test]
+    fn the_sum_of_a_unit_does_not_depend_on_other_units() {
+        for (len, records) in [(300, 3), (40, 7), (1, 9)] {
+            let (m, n) = (7, 37);
+            let (left, right) = (numbers(len * records * m, 4), numbers(len * records * n + 16, 5));
+            let (others, more) = (numbers(len * records * m, 6), numbers(len * records * n + 16, 7));
+            for operands in [&[(&left[..], &right[..])][..], &[(&left, &right), (&others, &more)]] {
+                let sum = |starts: &[(usize, usize)]| {
+                    let mut c = vec![0.0; m * n];
+                    let runs = Runs { starts, len, left_step: m, right_step: n, unit: len };
+                    outer_sum((m, n), operands, runs, &mut c, n, false);
+                    c
+                };
+                let starts: Vec<_> = (0..records).map(|record| (record * len * m, record * len * n)).collect();
+                let mut expected = sum(&starts[..1]);
+                for start in &starts[1..] {
+                    expected.iter_mut().zip(sum(&[*start])).for_each(|(sum, own)| *sum += own);
+                }
+                assert_eq!(sum(&starts), expected, "{len} pairs");
+                let mut cut = vec![0.0; m * n];
+                let runs =
+                    Runs { starts: &[(0, 0)], len: len * records, left_step: m, right_step: n, unit: len };
+                outer_sum((m, n), operands, runs, &mut cut, n, false);
+                assert_eq!(cut, expected, "{len} pairs");
+            }
+        }
     }
 }

@@ -151,15 +151,30 @@ fn add_body<const FMA: bool>(y: &mut [f32], x: &[f32]) {
 }
 
 multiversion! {
-    /// `y += x`, in double precision.
-    pub(crate) fn add_wide(y: &mut [f64], x: &[f32]) = add_wide_body
+    /// `y += x`, with `x` rounded to a multiple of `step`, a power of two; 0 stands for no rounding.
+    pub(crate) fn add_rounded(y: &mut [f64], x: &[f32], step: f64) = add_rounded_body
 }
 
 #[inline(always)]
-fn add_wide_body<const FMA: bool>(y: &mut [f64], x: &[f32]) {
-    for (y, x) in y.iter_mut().zip(x) {
-        *y += f64::from(*x);
+fn add_rounded_body<const FMA: bool>(y: &mut [f64], x: &[f32], step: f64) {
+    if step > 0.0 {
+        let per_step = 1.0 / step;
+        for (y, x) in y.iter_mut().zip(x) {
+            *y += whole(f64::from(*x) * per_step) * step;
+        }
+    } else {
+        for (y, x) in y.iter_mut().zip(x) {
+            *y += f64::from(*x);
+        }
     }
+}
+
+/// The nearest whole number, for numbers below 2^51.
+#[inline(always)]
+fn whole(x: f64) -> f64 {
+    // A double of this size has no digits behind the point.
+    const LARGE: f64 = 1.5 * (1_u64 << 52) as f64;
+    (x + LARGE) - LARGE
 }
 
 multiversion! {
@@ -211,6 +226,29 @@ pub(crate) mod tests {
                 ((state >> 40) as f32) / (1u64 << 23) as f32 - 1.0
             })
             .collect()
+    }
+
+    #[test]
+    fn sums_on_a_lattice_are_exact_in_any_order() {
+        let step = 2f64.powi(-30);
+        let parts: Vec<Vec<f32>> = (0..50).map(|seed| numbers(33, seed)).collect();
+        let sum = |order: &mut dyn Iterator<Item = &Vec<f32>>| {
+            let mut sum = vec![0.0; 33];
+            order.for_each(|part| add_rounded(&mut sum, part, step));
+            sum
+        };
+        let forward = sum(&mut parts.iter());
+        assert_eq!(forward, sum(&mut parts.iter().rev()));
+        assert!(forward.iter().all(|value| (value / step).fract() == 0.0));
+        let truth: f64 = parts.iter().map(|part| f64::from(part[7])).sum();
+        assert!((forward[7] - truth).abs() <= 25.0 * step);
+        // Without a step nothing is rounded.
+        let mut sum = [0.5];
+        add_rounded(&mut sum, &[1e-20], 0.0);
+        add_rounded(&mut sum, &[-0.5], 0.0);
+        assert_eq!(sum, [0.0]);
+        add_rounded(&mut sum, &[1e-20], 0.0);
+        assert_eq!(sum, [f64::from(1e-20_f32)]);
     }
 
     #[test]

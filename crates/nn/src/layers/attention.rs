@@ -99,12 +99,13 @@ impl Operation for Attention {
                     math::softmax_gradient(&p[..length], ds, self.scale());
                 }
                 // dV = P^T dO and dK = dS^T Q are sums of outer products over the queries; dQ = dS K.
+                let unit = length;
                 let starts = [(0, h * head)];
-                let runs = Runs { starts: &starts, len: length, left_step: row, right_step: y_stride };
-                outer_sum((length, head), p, dy, runs, &mut dx[v..], x_stride, false);
+                let runs = Runs { starts: &starts, len: length, left_step: row, right_step: y_stride, unit };
+                outer_sum((length, head), &[(p, dy)], runs, &mut dx[v..], x_stride, false);
                 let starts = [(0, q)];
-                let runs = Runs { starts: &starts, len: length, left_step: row, right_step: x_stride };
-                outer_sum((length, head), ds, x, runs, &mut dx[k..], x_stride, false);
+                let runs = Runs { starts: &starts, len: length, left_step: row, right_step: x_stride, unit };
+                outer_sum((length, head), &[(ds, x)], runs, &mut dx[k..], x_stride, false);
                 memory.packed.fill_rows(length, head, &x[k..], x_stride);
                 let out = Rows::Every { count: length, stride: x_stride };
                 product(ds, table, &all, &memory.packed, &mut dx[q..], out, Store::default());

@@ -3,7 +3,7 @@
 use super::{Flow, Memory, Operation, Parameter, Pass, Room, Scratch, Term};
 use crate::gradients::{direct, gram_is_cheaper, norm_of_outer};
 use crate::init::Init;
-use crate::kernels::{Matrix, Packed, Runs, Segment, Starts, Store, outer_sum, product, vector};
+use crate::kernels::{Matrix, Packed, Runs, Segment, Starts, Store, WIDTH, outer_sum, product, vector};
 use crate::shape::{Image, Place};
 
 /// Records whose positions are worked on in one product, so that small images fill the kernel's tiles.
@@ -195,10 +195,11 @@ impl Conv2d {
         if self.by_gram() { 0 } else { self.len().next_multiple_of(16) }
     }
 
-    /// Adds the gradients of `records` records from `first` on to `sum`, or replaces it by them.
+    /// Adds the gradients of `records` records from `first` on, each summed over all terms by itself, to `sum`, or replaces it by
+    /// them.
     fn add_gradient(
         &self,
-        (x, dy): (&[f32], &[f32]),
+        terms: &[(&[f32], &[f32])],
         first: usize,
         records: usize,
         sum: &mut [f32],
@@ -227,9 +228,10 @@ impl Conv2d {
                         len: self.output.width,
                         left_step: self.stride * self.input.channels,
                         right_step: self.output.channels,
+                        unit: self.output.pixels(),
                     };
                     let place = ((group * self.kernel + row) * columns + column) * width * outputs;
-                    outer_sum((width, outputs), x, dy, runs, &mut sum[place..], outputs, accumulate);
+                    outer_sum((width, outputs), terms, runs, &mut sum[place..], outputs, accumulate);
                 }
             }
         }
@@ -391,9 +393,8 @@ impl Operation for Conv2d {
         for (record, out) in out.iter_mut().enumerate() {
             let gradient = &mut room.kept[0][record * kept..][..self.len()];
             gradient[self.weights()..].fill(0.0);
-            for (index, term) in terms.iter().enumerate() {
-                self.add_gradient((term.x, term.dy), record, 1, gradient, index > 0);
-            }
+            let factors: Vec<_> = terms.iter().map(|term| (term.x, term.dy)).collect();
+            self.add_gradient(&factors, record, 1, gradient, false);
             self.add_bias_gradient(terms[terms.len() - 1].dy, record, gradient);
             *out += vector::squared_norm(gradient);
         }
@@ -435,26 +436,31 @@ impl Operation for Conv2d {
                 Some(_) => {}
             }
         }
-        for term in terms {
-            let Some(weights) = weights else {
-                // Few enough records at a time that they stay in the nearest cache while all taps pass over them.
-                let some = (128 / self.output.pixels()).max(1);
-                for first in (0..records).step_by(some) {
-                    self.add_gradient((term.x, term.dy), first, some.min(records - first), sum, true);
-                }
-                continue;
-            };
-            let record = self.output.record();
-            room.scratch.first.reserve(records * record);
-            for (index, weight) in weights.iter().take(records).enumerate() {
-                let place = index * record..(index + 1) * record;
-                vector::scaled(&mut room.scratch.first[place.clone()], *weight, &term.dy[place]);
+        let Some(weights) = weights else {
+            let factors: Vec<_> = terms.iter().map(|term| (term.x, term.dy)).collect();
+            // Few enough records at a time that they stay in the nearest cache while all taps pass over them.
+            let some = (128 / self.output.pixels()).max(1);
+            for first in (0..records).step_by(some) {
+                self.add_gradient(&factors, first, some.min(records - first), sum, true);
             }
-            self.add_gradient((term.x, &room.scratch.first), 0, records, sum, true);
+            return;
+        };
+        let size = self.output.record();
+        // A whole line is read at the last pixel.
+        let part = records * size + WIDTH;
+        room.scratch.first.reserve(terms.len() * part);
+        let mut scaled = room.scratch.first.chunks_exact_mut(part);
+        let mut factors = Vec::with_capacity(terms.len());
+        for (term, scaled) in terms.iter().zip(&mut scaled) {
+            for ((own, dy), weight) in scaled.chunks_exact_mut(size).zip(term.dy.chunks(size)).zip(weights) {
+                vector::scaled(own, *weight, dy);
+            }
+            factors.push((term.x, &*scaled));
         }
+        self.add_gradient(&factors, 0, records, sum, true);
     }
 
-    fn finish(&self, sum: &mut [f32]) {
+    fn finish(&self, sum: &mut [f64]) {
         let (k, inputs, outputs, taps) =
             (self.kernel, self.group_inputs(), self.group_outputs(), self.taps());
         let own = sum[..self.weights()].to_vec();

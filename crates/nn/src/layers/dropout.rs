@@ -1,14 +1,40 @@
 //! Sets values to zero at random in training; each record has its own mask.
 
+use rand_chacha::{
+    ChaCha8Rng,
+    rand_core::{Rng, SeedableRng},
+};
+
 use super::{Pass, Pointwise};
 use crate::kernels::math;
 
 /// Keeps a value with probability `1 - rate` and scales it by `1 / (1 - rate)`; does nothing outside of training.
 ///
-/// The mask is a function of the seed, the record's place in the batch and the value's place in the record, so that it
-/// does not depend on how the batch is cut into chunks, and is the same at both points of a difference.
+/// The mask is a function of the key of the pass, the layer, the record's slot in the data set and the value's place in the record. So it does not
+/// depend on which other records are chosen or on how the batch is cut, and is the same at both points of a difference.
 pub(crate) struct Dropout {
     pub(crate) rate: f32,
+}
+
+/// Where the masks of a layer come from: one stream of ChaCha for each record.
+#[derive(Clone, Copy)]
+pub(crate) struct Masks<'a> {
+    pub(crate) key: [u8; 32],
+    /// The number of the layer in the network.
+    pub(crate) layer: usize,
+    /// The slot of each record of the chunk.
+    pub(crate) slots: &'a [usize],
+}
+
+impl Masks<'_> {
+    /// The stream for a record of the chunk.
+    fn stream(&self, record: usize) -> ChaCha8Rng {
+        let mut stream = ChaCha8Rng::from_seed(self.key);
+        stream.set_stream(self.slots[record] as u64);
+        // A stream has 2^68 words: 2^40 for each layer.
+        stream.set_word_pos((self.layer as u128) << 40);
+        stream
+    }
 }
 
 impl Pointwise for Dropout {
@@ -17,13 +43,13 @@ impl Pointwise for Dropout {
     }
 
     fn forward(&self, pass: &Pass<'_>, y: &mut [f32], mask: &mut [f32]) {
-        let Some(seed) = pass.dropout else { return };
+        let Some(masks) = pass.dropout else { return };
         let record = y.len() / pass.records.max(1);
-        let (kept, threshold) = (1.0 / (1.0 - self.rate), (f64::from(self.rate) * 2f64.powi(64)) as u64);
+        let (kept, threshold) = (1.0 / (1.0 - self.rate), (f64::from(self.rate) * 2f64.powi(32)) as u64);
         for (index, mask) in mask[..y.len()].chunks_mut(record.max(1)).enumerate() {
-            let stream = mix(seed ^ mix((pass.first_record + index) as u64));
-            for (place, mask) in mask.iter_mut().enumerate() {
-                *mask = if mix(stream.wrapping_add(place as u64)) < threshold { 0.0 } else { kept };
+            let mut stream = masks.stream(index);
+            for mask in mask {
+                *mask = if u64::from(stream.next_u32()) < threshold { 0.0 } else { kept };
             }
         }
         math::times(y, mask);
@@ -34,12 +60,4 @@ impl Pointwise for Dropout {
             math::times(dy, mask);
         }
     }
-}
-
-/// A bijection of 64-bit words that looks random (Steele, Lea and Flood, 2014: the finaliser of SplitMix).
-pub(crate) fn mix(word: u64) -> u64 {
-    let word = word.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    word ^ (word >> 31)
 }

@@ -162,7 +162,6 @@ mod tests {
             lengths: &[steps],
             tokens: &[1; 9],
             dropout: None,
-            first_record: 0,
             accumulate: false,
         };
         let (memory, mut kept, mut scratch) =

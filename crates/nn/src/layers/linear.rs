@@ -111,6 +111,10 @@ impl Operation for Linear {
         );
     }
 
+    fn sums_in_groups(&self) -> bool {
+        !self.sequence
+    }
+
     fn squared_norms(&self, terms: &[Term<'_>], room: &mut Room<'_>, out: &mut [f64]) {
         self.gradient.squared_norms(&self.factors(terms), room, out);
     }

@@ -20,7 +20,7 @@ mod sequence;
 pub(crate) use activation::{Gelu, Relu, Tanh, TemperedSigmoid};
 pub(crate) use attention::Attention;
 pub(crate) use conv2d::{Conv2d, Filter, gradient_border};
-pub(crate) use dropout::{Dropout, mix};
+pub(crate) use dropout::{Dropout, Masks};
 pub(crate) use embedding::Embedding;
 pub(crate) use flatten::Flatten;
 pub(crate) use group_norm::GroupNorm;
@@ -64,10 +64,8 @@ pub(crate) struct Pass<'a> {
     pub(crate) lengths: &'a [usize],
     /// The tokens of the records, `steps` each; tokens beyond a record's length are 0.
     pub(crate) tokens: &'a [u32],
-    /// The seed of this layer's dropout masks, if training.
-    pub(crate) dropout: Option<u64>,
-    /// The place of the chunk's first record in the batch.
-    pub(crate) first_record: usize,
+    /// The masks of this layer, if it is a training pass.
+    pub(crate) dropout: Option<Masks<'a>>,
     /// Whether the input's gradient is added to what is there, for layers that can.
     pub(crate) accumulate: bool,
 }
@@ -194,8 +192,14 @@ pub(crate) trait Operation: Send + Sync {
         let _ = (terms, weights, room, sum);
     }
 
+    /// Whether a weighted sum of gradients (not of differences) adds records up in [groups](crate::cut::GROUP) everywhere; otherwise it adds
+    /// them one after another. Either way a record adds one vector, computed by itself, of at most the norm that was reported.
+    fn sums_in_groups(&self) -> bool {
+        false
+    }
+
     /// Turns a sum in the layer's own order into the order of its parameters.
-    fn finish(&self, sum: &mut [f32]) {
+    fn finish(&self, sum: &mut [f64]) {
         let _ = sum;
     }
 }
