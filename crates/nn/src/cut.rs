@@ -93,7 +93,9 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             ((state >> 11) as f64) < share * (1_u64 << 53) as f64
         };
-        for (slots, share, most) in [(1000, 1.0, 7), (1000, 0.3, 7), (777, 0.97, 16), (5000, 0.02, 4), (64, 1.0, 1)] {
+        for (slots, share, most) in
+            [(1000, 1.0, 7), (1000, 0.3, 7), (777, 0.97, 16), (5000, 0.02, 4), (64, 1.0, 1)]
+        {
             let chosen: Vec<usize> = (0..slots).filter(|_| coin(share)).collect();
             let whole = sets(&chosen, slots, most);
             assert!(whole.iter().all(|piece| piece.len() <= most && !piece.is_empty()));

@@ -109,7 +109,11 @@ fn check(case: &Case) {
         let mut squared = 0.0;
         for slice in layout.slices() {
             let truth = &case.gradients[record][&slice.name];
-            close(&format!("{what}: {}", slice.name), sum[slice.range.clone()].iter().map(|g| *g as f32), truth);
+            close(
+                &format!("{what}: {}", slice.name),
+                sum[slice.range.clone()].iter().map(|g| *g as f32),
+                truth,
+            );
             squared += truth.iter().map(|g| g * g).sum::<f64>();
         }
         // Norms from Gram matrices carry an allowance for rounding: they may be a little too large, not too small.

@@ -4,10 +4,11 @@
 ///
 /// The base asks for sums of gradients, each record with a weight of the base's choosing, and never sees a gradient.
 ///
-/// **What is trusted.** That gradients of different records do not depend on each other; that
-/// [`norm`](RecordGradient::norm) is at least the norm of what the record adds with weight 1, but for a few parts in a
-/// million; that a record whose loss or gradient is not finite adds exactly nothing; that sums are zero outside of
-/// [`trainable`](Gradients::trainable) and an empty batch sums to zero.
+/// **What is trusted.** What a record adds to a sum does not depend on other records. [`norm`](RecordGradient::norm) is at least the norm
+/// of what it adds with weight 1, but for a few parts in a million. A record whose loss or gradient is not finite adds exactly
+/// nothing. Sums are zero outside of [`trainable`](Gradients::trainable), and an empty batch sums to zero. Two sums over batches that
+/// differ in one record differ by what that record adds, by [`rounding`](Gradients::rounding) times the bound on it, and by at most six
+/// roundings of a vector to the [step](Sum::step) of the sum.
 pub trait Gradients {
     /// Where gradients are taken: the parameters of a model, a list of numbers.
     type Point: Clone + AsRef<[f32]> + AsMut<[f32]>;
@@ -26,11 +27,16 @@ pub trait Gradients {
     /// The number of layers that can be clipped separately.
     fn layers(&self) -> usize;
 
-    /// Adds up the gradients of the chosen records: each of `sums` becomes a sum of `weight * gradient` with weights of its own,
-    /// whatever it held before. With an anchor, each record's gradient there is subtracted from its gradient first.
+    /// How far two sums over batches that differ in one record can be apart beyond what that record adds, because sums are rounded;
+    /// relative to the bound on what a record adds. `differences` says whether it is for a pass with an anchor.
+    fn rounding(&self, differences: bool) -> f64;
+
+    /// Adds up the gradients of the chosen records, which are in ascending order: each of `sums` becomes a sum of `weight * gradient`
+    /// with weights of its own, whatever it held before. With an anchor, each record's gradient there is subtracted from its gradient
+    /// first.
     ///
-    /// `weigh` is called once for every record whose gradient is finite; without it every weight is 1. `seed` is fresh
-    /// randomness for dropout.
+    /// `weigh` is called once for every record whose gradient is finite; without it every weight is 1. `key` is fresh randomness:
+    /// the dropout mask of a record is a function of the key and the record's place in the data set alone.
     ///
     /// # Errors
     /// As the engine documents.
@@ -40,9 +46,30 @@ pub trait Gradients {
         anchor: Option<&Self::Point>,
         chosen: &[usize],
         weigh: Option<&Weigh<'_>>,
-        seed: u64,
-        sums: &mut [Vec<f32>],
+        key: [u8; 32],
+        sums: &mut [Sum],
     ) -> Result<(), Self::Error>;
+}
+
+/// A sum of gradients on its way from the engine to the base.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Sum {
+    /// All values are multiples of this power of two, so that parts of the sum are added up exactly; 0 if they need not be.
+    pub step: f64,
+    /// The sum.
+    pub values: Vec<f64>,
+}
+
+impl Sum {
+    /// The step of a sum over at most `records` records that add at most `sensitivity` each: 2^30 times finer than that, or as fine as double
+    /// precision is exact for.
+    pub(crate) fn step_for(sensitivity: f64, records: usize) -> f64 {
+        #[expect(clippy::cast_possible_truncation, reason = "the exponent of a positive number")]
+        let exponent = sensitivity.log2().floor() as i32;
+        #[expect(clippy::cast_possible_wrap, reason = "at most 64")]
+        let digits = (usize::BITS - records.leading_zeros()) as i32;
+        2.0_f64.powi(exponent - 30.min(49 - digits))
+    }
 }
 
 /// Chooses the weights of one record.

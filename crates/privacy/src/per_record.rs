@@ -1,7 +1,7 @@
 //! The per-record gradients of a round, and the sums that can be made of them.
 
 use crate::{
-    Bounded, ClipRule, Gradients, NormStatistic, PrivacyError, RecordGradient, Round, Sensitive,
+    Bounded, ClipRule, Gradients, NormStatistic, PrivacyError, RecordGradient, Round, Sensitive, Sum,
     clip::total_norm,
     sensitive::{Brand, Kind},
 };
@@ -23,7 +23,8 @@ impl<'a, 'r, G: Gradients> PerRecord<'a, 'r, G> {
 
     /// The sum of all gradients, each bounded by the rule: a sum, never divided by the size of the batch.
     ///
-    /// **Guarantees.** Adding or removing one record moves it by at most [`ClipRule::sensitivity`].
+    /// **Guarantees.** Adding or removing one record moves it by at most [`ClipRule::sensitivity`], plus what rounding adds to that
+    /// ([`Gradients::rounding`]); [`Bounded::sensitivity`] has both.
     ///
     /// **Edge cases.** An empty batch sums to zero. A record whose gradient is not finite adds nothing.
     ///
@@ -32,15 +33,16 @@ impl<'a, 'r, G: Gradients> PerRecord<'a, 'r, G> {
     pub fn clipped_sum(mut self, rule: &ClipRule) -> Result<Bounded<'r>, PrivacyError> {
         let layers = self.round.layers();
         rule.fits(layers)?;
-        let [sum] = self.pass(Some(&|record: &mut dyn RecordGradient| rule.weigh(record, layers)))?;
-        Ok(bounded(sum, rule.sensitivity(), Kind::Gradients))
+        let weigh = |record: &mut dyn RecordGradient| rule.weigh(record, layers);
+        let ([sum], [moved]) = self.pass([rule], &weigh)?;
+        Ok(bounded(sum.values, moved, Kind::Gradients))
     }
 
     /// The same sum, and in the same pass a statistic of the norms before they are bounded. Each is a release of its own: the
     /// plan has a multiplier for both.
     ///
     /// # Errors
-    /// As [`clipped_sum`](Self::clipped_sum); more records than counts are exact for.
+    /// As [`clipped_sum`](Self::clipped_sum).
     pub fn clipped_sum_and(
         mut self,
         rule: &ClipRule,
@@ -48,14 +50,13 @@ impl<'a, 'r, G: Gradients> PerRecord<'a, 'r, G> {
     ) -> Result<(Bounded<'r>, Bounded<'r>), PrivacyError> {
         let layers = self.round.layers();
         rule.fits(layers)?;
-        statistic.fits(self.round.records())?;
         let counters = statistic.begin();
-        let [sum] = self.pass(Some(&|record: &mut dyn RecordGradient| {
+        let ([sum], [moved]) = self.pass([rule], &|record: &mut dyn RecordGradient| {
             statistic.count(total_norm(record, layers), &counters);
             rule.weigh(record, layers);
-        }))?;
+        })?;
         Ok((
-            bounded(sum, rule.sensitivity(), Kind::Gradients),
+            bounded(sum.values, moved, Kind::Gradients),
             bounded(statistic.end(&counters), statistic.sensitivity(), Kind::Counts),
         ))
     }
@@ -70,11 +71,8 @@ impl<'a, 'r, G: Gradients> PerRecord<'a, 'r, G> {
         rule: &ClipRule,
         residual: &ClipRule,
     ) -> Result<(Bounded<'r>, Bounded<'r>), PrivacyError> {
-        let [sum, left] = self.with_residual(rule, residual)?;
-        Ok((
-            bounded(sum, rule.sensitivity(), Kind::Gradients),
-            bounded(left, residual.sensitivity(), Kind::Gradients),
-        ))
+        let ([sum, left], [moved, left_moved]) = self.with_residual(rule, residual)?;
+        Ok((bounded(sum.values, moved, Kind::Gradients), bounded(left.values, left_moved, Kind::Gradients)))
     }
 
     /// Banded error feedback: the clipped sum plus the mean of the residual sums of the last `W` steps, which stay hidden in the
@@ -89,9 +87,9 @@ impl<'a, 'r, G: Gradients> PerRecord<'a, 'r, G> {
     /// # Errors
     /// As [`clipped_sum`](Self::clipped_sum); a plan of another kind; other rules than before.
     pub fn banded_sum(mut self, rule: &ClipRule, residual: &ClipRule) -> Result<Bounded<'r>, PrivacyError> {
-        let [sum, left] = self.with_residual(rule, residual)?;
-        let (kind, sensitivity) = self.round.feed_band(rule, residual, left)?;
-        Ok(bounded(sum, sensitivity, kind))
+        let ([mut sum, left], moved) = self.with_residual(rule, residual)?;
+        let (kind, sensitivity) = self.round.feed_band((rule, residual), moved, &mut sum.values, &left)?;
+        Ok(bounded(sum.values, sensitivity, kind))
     }
 
     /// Error feedback as DiceSGD was published: `y = sum_i clip(g_i, C_1) + clip(e, F)`, and the hidden error becomes
@@ -105,40 +103,61 @@ impl<'a, 'r, G: Gradients> PerRecord<'a, 'r, G> {
     pub fn fed_back_sum(mut self, rule: &ClipRule, feedback: &ClipRule) -> Result<Bounded<'r>, PrivacyError> {
         let layers = self.round.layers();
         rule.fits(layers)?;
-        let [sum, plain] = self.pass(Some(&|record: &mut dyn RecordGradient| {
+        // The plain sum is rounded like the clipped one; it stays in the memory.
+        let ([mut sum, plain], [moved, _]) = self.pass([rule; 2], &|record: &mut dyn RecordGradient| {
             rule.weigh(record, layers);
             (0..layers).for_each(|layer| record.weigh(1, layer, 1.0));
-        }))?;
-        let kind = self.round.feed_error(rule, feedback, &sum, &plain)?;
-        Ok(bounded(sum, rule.sensitivity(), kind))
+        })?;
+        let kind = self.round.feed_error(rule, feedback, &mut sum.values, &plain.values)?;
+        Ok(bounded(sum.values, moved, kind))
     }
 
     /// The sum of all gradients as they are. No bound is known, so it can only be [disclosed](Round::disclose).
     ///
     /// # Errors
     /// The engine's own.
-    pub fn plain_sum(mut self) -> Result<Sensitive<'r, Vec<f32>>, PrivacyError> {
-        let [value] = self.pass(None)?;
-        Ok(Sensitive { value, brand: Brand::default() })
+    pub fn plain_sum(self) -> Result<Sensitive<'r, Vec<f32>>, PrivacyError> {
+        let mut sums = [Sum::default()];
+        self.round.pass(self.at, self.anchor, None, &mut sums)?;
+        let [sum] = sums;
+        Ok(Sensitive { value: sum.values, brand: Brand::default() }.narrow())
     }
 
-    fn with_residual(&mut self, rule: &ClipRule, residual: &ClipRule) -> Result<[Vec<f32>; 2], PrivacyError> {
+    fn with_residual(
+        &mut self,
+        rule: &ClipRule,
+        residual: &ClipRule,
+    ) -> Result<([Sum; 2], [f64; 2]), PrivacyError> {
         let layers = self.round.layers();
         rule.fits(layers)?;
         residual.fits(layers)?;
-        self.pass(Some(&|record: &mut dyn RecordGradient| rule.weigh_with_residual(residual, record, layers)))
+        self.pass([rule, residual], &|record: &mut dyn RecordGradient| {
+            rule.weigh_with_residual(residual, record, layers);
+        })
     }
 
+    /// Sums that these rules bound, and how far each can move when one record is removed: by what the rule says, by what rounding adds
+    /// while the engine adds up, and by six roundings of a vector to the sum's lattice, each of which moves it by at most
+    /// `step sqrt(d) / 2`.
     fn pass<const SUMS: usize>(
         &mut self,
-        weigh: Option<&crate::Weigh<'_>>,
-    ) -> Result<[Vec<f32>; SUMS], PrivacyError> {
-        let mut sums = [const { Vec::new() }; SUMS];
-        self.round.pass(self.at, self.anchor, weigh, &mut sums)?;
-        Ok(sums)
+        rules: [&ClipRule; SUMS],
+        weigh: &crate::Weigh<'_>,
+    ) -> Result<([Sum; SUMS], [f64; SUMS]), PrivacyError> {
+        let records = self.round.records();
+        let mut sums =
+            rules.map(|rule| Sum { step: Sum::step_for(rule.sensitivity(), records), values: Vec::new() });
+        self.round.pass(self.at, self.anchor, Some(weigh), &mut sums)?;
+        let rounding = self.round.rounding(self.anchor.is_some());
+        #[expect(clippy::cast_precision_loss, reason = "a count")]
+        let moved = std::array::from_fn(|index| {
+            let Sum { step, values } = &sums[index];
+            rules[index].sensitivity() * (1.0 + rounding) + 3.0 * step * (values.len() as f64).sqrt()
+        });
+        Ok((sums, moved))
     }
 }
 
-fn bounded<'r>(value: Vec<f32>, sensitivity: f64, kind: Kind) -> Bounded<'r> {
+fn bounded<'r>(value: Vec<f64>, sensitivity: f64, kind: Kind) -> Bounded<'r> {
     Bounded { value: Sensitive { value, brand: Brand::default() }, sensitivity, kind }
 }

@@ -69,7 +69,7 @@ fn poisson(rate: f64, population: usize, rng: &mut impl Rng, batch: &mut Vec<usi
 ///
 /// The exponent is geometric, the digits behind it are uniform. (Multiples of 2^-53 would be off by 2^-53 in each of the
 /// many probabilities of a gap, and by their sum in the whole.)
-fn uniform(rng: &mut impl Rng) -> f64 {
+pub(crate) fn uniform(rng: &mut impl Rng) -> f64 {
     let mut exponent = 0;
     let mut bits = rng.next_u64();
     while bits == 0 && exponent < 512 {

@@ -12,26 +12,32 @@ pub struct Sensitive<'r, T> {
 /// Ties a value to its round: no two rounds have the same `'r`, and none can be shortened to another.
 pub(crate) type Brand<'r> = PhantomData<fn(&'r ()) -> &'r ()>;
 
+impl<'r> Sensitive<'r, Vec<f64>> {
+    /// The same in single precision.
+    #[expect(clippy::cast_possible_truncation, reason = "rounded")]
+    pub(crate) fn narrow(self) -> Sensitive<'r, Vec<f32>> {
+        Sensitive { value: self.value.into_iter().map(|value| value as f32).collect(), brand: self.brand }
+    }
+}
+
 /// A sum that moves by at most a known distance when one record is removed: this crate has seen to it.
 ///
 /// It belongs to its round `'r`: it can be released in that round, once, and nowhere else.
 #[must_use = "nothing is released before Round::release"]
-pub struct Bounded<'r, T = Vec<f32>> {
-    pub(crate) value: Sensitive<'r, T>,
+pub struct Bounded<'r> {
+    pub(crate) value: Sensitive<'r, Vec<f64>>,
     pub(crate) sensitivity: f64,
     pub(crate) kind: Kind,
 }
 
 /// What a bounded sum adds up.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Kind {
     /// Gradients: a sum over parameters, of which frozen ones bear no noise.
     Gradients,
     /// The same, with what earlier steps left behind. What this step leaves behind is already in the memory, so nothing else
     /// may be released in its place.
     Fed {
-        /// What is fed back; it is added on the noise's lattice and not rounded before.
-        beside: Vec<f64>,
         /// How many releases the sensitivity is for, together.
         releases: u64,
     },
@@ -39,10 +45,10 @@ pub(crate) enum Kind {
     Counts,
 }
 
-impl<'r, T> Bounded<'r, T> {
+impl<'r> Bounded<'r> {
     /// The same sum, about which nothing is known any more: it can only be [disclosed](crate::Round::disclose).
-    pub fn unbounded(self) -> Sensitive<'r, T> {
-        self.value
+    pub fn unbounded(self) -> Sensitive<'r, Vec<f32>> {
+        self.value.narrow()
     }
 
     /// How far it can move when one record is removed. Public: it comes from the rule.

@@ -6,9 +6,6 @@ use sordino_accounting::ClipNorm;
 
 use crate::PrivacyError;
 
-/// The most records whose counts are exact in single precision.
-const MOST_RECORDS: usize = 1 << 24;
-
 /// A count over the gradient norms of a batch. Like a clip rule it is data, not code.
 ///
 /// | statistic | what a record with norm `n` adds | sensitivity |
@@ -54,16 +51,6 @@ impl NormStatistic {
         }
     }
 
-    /// Checks that counts of this many records are exact.
-    pub(crate) fn fits(&self, records: usize) -> Result<(), PrivacyError> {
-        match records <= MOST_RECORDS {
-            true => Ok(()),
-            false => Err(PrivacyError::Rule(format!(
-                "counts are exact for up to {MOST_RECORDS} records, got {records}"
-            ))),
-        }
-    }
-
     /// Counters for a batch.
     pub(crate) fn begin(&self) -> Vec<AtomicU64> {
         let counters = match self.0 {
@@ -89,13 +76,13 @@ impl NormStatistic {
     }
 
     /// What was counted.
-    #[expect(clippy::cast_precision_loss, reason = "at most 2^24")]
-    pub(crate) fn end(&self, counters: &[AtomicU64]) -> Vec<f32> {
-        let counts = counters.iter().map(|counter| counter.load(Ordering::Relaxed) as f32);
+    #[expect(clippy::cast_precision_loss, reason = "exact below 2^53")]
+    pub(crate) fn end(&self, counters: &[AtomicU64]) -> Vec<f64> {
+        let counts = counters.iter().map(|counter| counter.load(Ordering::Relaxed) as f64);
         match self.0 {
             Kind::Histogram { .. } => counts.collect(),
             Kind::Balance { .. } => {
-                let counts: Vec<f32> = counts.collect();
+                let counts: Vec<f64> = counts.collect();
                 vec![0.5 * (counts[0] - counts[1])]
             }
         }
@@ -106,7 +93,7 @@ impl NormStatistic {
 mod tests {
     use super::*;
 
-    fn of(statistic: NormStatistic, norms: &[f64]) -> Vec<f32> {
+    fn of(statistic: NormStatistic, norms: &[f64]) -> Vec<f64> {
         let counters = statistic.begin();
         norms.iter().for_each(|&norm| statistic.count(norm, &counters));
         statistic.end(&counters)
@@ -138,8 +125,8 @@ mod tests {
         {
             for extra in [0.0, 1.5, 2.9, 3.0, 1e18] {
                 let (without, with) = (of(statistic, &[1.0, 2.0]), of(statistic, &[1.0, 2.0, extra]));
-                let moved: f32 = with.iter().zip(&without).map(|(a, b)| (a - b).powi(2)).sum::<f32>().sqrt();
-                assert_eq!(f64::from(moved), statistic.sensitivity());
+                let moved = with.iter().zip(&without).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt();
+                assert_eq!(moved, statistic.sensitivity());
             }
         }
     }

@@ -6,8 +6,8 @@ use rand_chacha::rand_core::Rng;
 use sordino_accounting::Sampling;
 
 use crate::{
-    Account, Bounded, ClipRule, Gradients, PerRecord, PrivacyError, Randomness, Release, Sensitive, Terms,
-    Weigh,
+    Account, Bounded, ClipRule, Gradients, PerRecord, PrivacyError, Randomness, Release, Sensitive, Sum,
+    Terms, Weigh,
     ledger::Ledger,
     memory::{Band, Memory},
     noise::Noise,
@@ -31,8 +31,9 @@ pub struct Vault<G> {
     batch: Vec<usize>,
     /// What was clipped away, to be fed back.
     memory: Memory,
-    /// Memory of an earlier sum: fresh pages cost more than the noise.
+    /// Memory of an earlier release and of earlier sums: fresh pages cost more than the noise.
     spare: Vec<f32>,
+    spare_sums: Vec<Vec<f64>>,
 }
 
 impl<G: Gradients> Vault<G> {
@@ -79,6 +80,7 @@ impl<G: Gradients> Vault<G> {
             batch: Vec::new(),
             memory: Memory::default(),
             spare: Vec::new(),
+            spare_sums: Vec::new(),
         }
     }
 
@@ -88,7 +90,7 @@ impl<G: Gradients> Vault<G> {
         self.steps_per_charge = steps.max(1);
     }
 
-    /// Takes memory that is no longer needed for the next sum.
+    /// Takes memory that is no longer needed for the next release.
     pub fn reuse(&mut self, memory: Vec<f32>) {
         self.spare = memory;
     }
@@ -174,7 +176,7 @@ impl<'r, G: Gradients> Round<'r, G> {
     ///
     /// # Errors
     /// More releases than the plan has for this step.
-    pub fn release(&mut self, sum: Bounded<'r, Vec<f32>>) -> Result<Release<Vec<f32>>, PrivacyError> {
+    pub fn release(&mut self, sum: Bounded<'r>) -> Result<Release<Vec<f32>>, PrivacyError> {
         let planned = self.step.releases.len();
         let Some(multiplier) = self.step.releases.get(self.released) else {
             return Err(PrivacyError::OffPlan { planned });
@@ -186,32 +188,37 @@ impl<'r, G: Gradients> Round<'r, G> {
             ));
         }
         self.released += 1;
-        let Vault { gradients, randomness, .. } = &mut *self.vault;
-        let mut value = sum.value.value;
+        let Vault { gradients, randomness, spare, spare_sums, .. } = &mut *self.vault;
+        let value = sum.value.value;
         let everything = 0..value.len();
         let trainable = if sum.kind == Kind::Counts { vec![everything] } else { gradients.trainable() };
         let dimension = trainable.iter().map(|range| range.len() as u64).sum::<u64>();
         // What is fed back comes on top of what the records of a batch can add up to, and every release is rounded.
-        let (records, releases, beside) = match &sum.kind {
-            Kind::Fed { beside, releases } => (usize::MAX, *releases, &beside[..]),
-            Kind::Gradients | Kind::Counts => (gradients.records(), 1, &[][..]),
+        let (records, releases) = match sum.kind {
+            Kind::Fed { releases } => (usize::MAX, releases),
+            Kind::Gradients | Kind::Counts => (gradients.records(), 1),
         };
         let noise =
             Noise::new(multiplier.get(), sum.sensitivity, records, dimension.saturating_mul(releases));
-        noise.add(&mut value, beside, &trainable, &randomness.streams());
-        Ok(Release::new(value, noise.std))
+        let mut released = std::mem::take(spare);
+        noise.add(&value, &trainable, &randomness.streams(), &mut released);
+        if sum.kind != Kind::Counts {
+            spare_sums.push(value);
+        }
+        Ok(Release::new(released, noise.std))
     }
 
     /// Noise alone, with this standard deviation in each trained coordinate: it tells nothing about any record.
     pub fn noise(&mut self, std: f64) -> Release<Vec<f32>> {
         let Vault { gradients, randomness, .. } = &mut *self.vault;
-        let mut value = vec![0.0; gradients.dimension()];
+        let zeros = vec![0.0; gradients.dimension()];
         if !(std > 0.0) {
-            return Release::new(value, 0.0);
+            return Release::new(vec![0.0; zeros.len()], 0.0);
         }
         let noise = Noise::new(1.0, std, 0, 0);
-        noise.add(&mut value, &[], &gradients.trainable(), &randomness.streams());
-        Release::new(value, noise.std)
+        let mut released = Vec::new();
+        noise.add(&zeros, &gradients.trainable(), &randomness.streams(), &mut released);
+        Release::new(released, noise.std)
     }
 
     /// Lets a value go without noise: the one hole. From here on the run is **not private**, the ledger says so, and no
@@ -236,31 +243,37 @@ impl<'r, G: Gradients> Round<'r, G> {
         self.vault.gradients.layers()
     }
 
+    pub(crate) fn rounding(&self, differences: bool) -> f64 {
+        self.vault.gradients.rounding(differences)
+    }
+
     pub(crate) fn pass(
         &mut self,
         at: &G::Point,
         anchor: Option<&G::Point>,
         weigh: Option<&Weigh<'_>>,
-        sums: &mut [Vec<f32>],
+        sums: &mut [Sum],
     ) -> Result<(), PrivacyError> {
-        let Vault { gradients, randomness, batch, spare, .. } = &mut *self.vault;
-        let seed = randomness.streams().number(0).next_u64();
+        let Vault { gradients, randomness, batch, spare_sums, .. } = &mut *self.vault;
+        let mut key = [0; 32];
+        randomness.streams().number(0).fill_bytes(&mut key);
         for sum in &mut *sums {
-            // What it holds, an earlier release, is overwritten by the pass.
-            *sum = std::mem::take(spare);
-            sum.resize(gradients.dimension(), 0.0);
+            // What it holds, an earlier sum, is overwritten by the pass.
+            sum.values = spare_sums.pop().unwrap_or_default();
+            sum.values.resize(gradients.dimension(), 0.0);
         }
-        let passed = gradients.pass(at, anchor, batch, weigh, seed, sums);
+        let passed = gradients.pass(at, anchor, batch, weigh, key, sums);
         passed.map_err(|error| PrivacyError::Engine(Box::new(error)))
     }
 
-    /// The residuals of the last steps, for a clipped sum of this step; keeps this step's. What is returned is the sum's kind and
-    /// sensitivity.
+    /// Adds the residuals of the last steps to a clipped sum of this step; keeps this step's. `moved` says how far one record moves the
+    /// clipped sum and the residual. What is returned is the sum's kind and sensitivity.
     pub(crate) fn feed_band(
         &mut self,
-        rule: &ClipRule,
-        residual: &ClipRule,
-        left: Vec<f32>,
+        (rule, residual): (&ClipRule, &ClipRule),
+        moved: [f64; 2],
+        sum: &mut [f64],
+        left: &Sum,
     ) -> Result<(Kind, f64), PrivacyError> {
         let wrong = |problem: &str| Err(PrivacyError::Rule(problem.to_owned()));
         let Sampling::Grouped { groups, .. } = self.step.sampling else {
@@ -269,7 +282,7 @@ impl<'r, G: Gradients> Round<'r, G> {
         if self.step.releases.len() != 1 || self.released > 0 || self.fed {
             return wrong("a step with banded feedback has one release");
         }
-        let (records, dimension) = (self.records() as u64, left.len());
+        let (records, dimension) = (self.records() as u64, sum.len());
         if records >= 1 << 32 {
             return wrong("banded feedback is for fewer than 2^32 records");
         }
@@ -278,24 +291,20 @@ impl<'r, G: Gradients> Round<'r, G> {
         };
         // One less than the groups: a residual is forgotten when its records can be sampled again.
         let window = groups - 1;
-        #[expect(
-            clippy::cast_precision_loss,
-            clippy::cast_possible_truncation,
-            reason = "a bound, rounded up"
-        )]
-        let most = (records.div_ceil(groups) as f64 * residual.sensitivity() * 1.0001) as f32;
-        let beside = band.feed(self.step.turn, window, left, most);
+        #[expect(clippy::cast_precision_loss, reason = "a bound, rounded up")]
+        let most = records.div_ceil(groups) as f64 * moved[1] * 1.0001;
+        band.feed(self.step.turn, window, sum, left, most);
         self.fed = true;
-        Ok((Kind::Fed { beside, releases: groups }, Band::sensitivity(rule, residual, window, dimension)))
+        Ok((Kind::Fed { releases: groups }, Band::sensitivity(moved[0], moved[1], window)))
     }
 
-    /// The error of all steps before, for a clipped sum of this step; what is lost of the plain sum becomes the error.
+    /// Adds the error of all steps before to a clipped sum of this step; what is lost of the plain sum becomes the error.
     pub(crate) fn feed_error(
         &mut self,
         rule: &ClipRule,
         feedback: &ClipRule,
-        clipped: &[f32],
-        plain: &[f32],
+        sum: &mut [f64],
+        plain: &[f64],
     ) -> Result<Kind, PrivacyError> {
         let wrong = |problem: &str| Err(PrivacyError::Rule(problem.to_owned()));
         let Sampling::Remembered { reach, .. } = self.step.sampling else {
@@ -309,9 +318,9 @@ impl<'r, G: Gradients> Round<'r, G> {
         if !feedback.is_flat() || !(shift <= reach * sensitivity * (1.0 + 1e-9)) {
             return wrong("the threshold of the fed back error is larger than the plan's reach allows");
         }
-        let beside = self.vault.memory.feed_back(clipped, plain, feedback);
+        self.vault.memory.feed_back(sum, plain, feedback);
         self.fed = true;
-        Ok(Kind::Fed { beside, releases: 1 })
+        Ok(Kind::Fed { releases: 1 })
     }
 }
 

@@ -16,7 +16,7 @@ use sordino_accounting::{ClipNorm, Delta, Epsilon, Sampling, SamplingRate, Steps
 use sordino_algorithms::{Algorithm, Choice, Noise, Setting, registry::ALGORITHMS};
 use sordino_nn::{Engine, Inputs, Loss, NetworkError, Params, Targets, models};
 use sordino_optim::{Optimizer, OptimizerConfig};
-use sordino_privacy::{Gradients, Randomness, Terms, Vault, Weigh};
+use sordino_privacy::{Gradients, Randomness, Sum, Terms, Vault, Weigh};
 use sordino_train::NetworkGradients;
 
 const RECORDS: usize = 60_000;
@@ -49,18 +49,22 @@ impl Gradients for Counting<'_> {
         self.gradients.layers()
     }
 
+    fn rounding(&self, differences: bool) -> f64 {
+        self.gradients.rounding(differences)
+    }
+
     fn pass(
         &mut self,
         at: &Params,
         anchor: Option<&Params>,
         chosen: &[usize],
         weigh: Option<&Weigh<'_>>,
-        seed: u64,
-        sums: &mut [Vec<f32>],
+        key: [u8; 32],
+        sums: &mut [Sum],
     ) -> Result<(), NetworkError> {
         let points = if anchor.is_some() { 2 } else { 1 };
         self.evaluated.set(self.evaluated.get() + points * chosen.len());
-        self.gradients.pass(at, anchor, chosen, weigh, seed, sums)
+        self.gradients.pass(at, anchor, chosen, weigh, key, sums)
     }
 }
 

@@ -14,7 +14,9 @@ use std::{
 use sordino_accounting::{Accountant, ClipNorm, Delta, NoiseMultiplier, Plan, SamplingRate, Steps};
 use sordino_nn::{Engine, Inputs, Loss, Params, Query, RecordNorms, RecordWeights, Targets, models};
 use sordino_optim::{Optimizer, OptimizerConfig};
-use sordino_privacy::{ClipRule, Gradients, PrivacyError, Randomness, Release, Round, Terms, Vault, Weigh};
+use sordino_privacy::{
+    ClipRule, Gradients, PrivacyError, Randomness, Release, Round, Sum, Terms, Vault, Weigh,
+};
 use sordino_train::{NetworkGradients, steps_per_charge};
 
 const RECORDS: usize = 60_000;
@@ -55,14 +57,18 @@ impl Gradients for Nothing {
         1
     }
 
+    fn rounding(&self, _: bool) -> f64 {
+        0.0
+    }
+
     fn pass(
         &mut self,
         _: &[f32; 0],
         _: Option<&[f32; 0]>,
         _: &[usize],
         _: Option<&Weigh<'_>>,
-        _: u64,
-        _: &mut [Vec<f32>],
+        _: [u8; 32],
+        _: &mut [Sum],
     ) -> Result<(), Infallible> {
         Ok(())
     }

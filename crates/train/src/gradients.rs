@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use sordino_nn::{Engine, NetworkError, Params, Query, RecordNorms, RecordWeights, Records};
-use sordino_privacy::{Gradients, RecordGradient, Weigh};
+use sordino_privacy::{Gradients, RecordGradient, Sum, Weigh};
 
 /// Records of a data set with a network to run over them.
 pub struct NetworkGradients<'d> {
@@ -38,28 +38,35 @@ impl Gradients for NetworkGradients<'_> {
         self.engine.network().layers().len()
     }
 
+    fn rounding(&self, differences: bool) -> f64 {
+        self.engine.rounding(differences)
+    }
+
     fn pass(
         &mut self,
         at: &Params,
         anchor: Option<&Params>,
         chosen: &[usize],
         weigh: Option<&Weigh<'_>>,
-        seed: u64,
-        sums: &mut [Vec<f32>],
+        key: [u8; 32],
+        sums: &mut [Sum],
     ) -> Result<(), NetworkError> {
-        let mut query = Query::new(at, &self.records, chosen).with_dropout(seed);
+        let steps: Vec<f64> = sums.iter().map(|sum| sum.step).collect();
+        let mut values: Vec<Vec<f64>> = sums.iter_mut().map(|sum| std::mem::take(&mut sum.values)).collect();
+        let mut query = Query::new(at, &self.records, chosen).with_dropout(key).rounded_to(&steps);
         if let Some(anchor) = anchor {
             query = query.minus(anchor);
         }
         match weigh {
-            None => self.engine.pass(&query, sums)?,
+            None => self.engine.pass(&query, &mut values)?,
             Some(weigh) => {
                 let rule = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| {
                     weigh(&mut Seen { norms, weights });
                 };
-                self.engine.pass(&query.weighed_by(&rule), sums)?
+                self.engine.pass(&query.weighed_by(&rule), &mut values)?
             }
         };
+        sums.iter_mut().zip(values).for_each(|(sum, values)| sum.values = values);
         Ok(())
     }
 }

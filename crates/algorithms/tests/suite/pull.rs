@@ -4,7 +4,7 @@ use std::{convert::Infallible, fs, ops::Range, path::PathBuf};
 
 use sordino_accounting::{ClipNorm, Delta, Epsilon, Plan, Sampling, SamplingRate, Steps, calibrate::Budget};
 use sordino_algorithms::{Algorithm, Choice, Noise, Setting};
-use sordino_privacy::{Gradients, Randomness, RecordGradient, Release, Terms, Vault, Weigh};
+use sordino_privacy::{Gradients, Randomness, RecordGradient, Release, Sum, Terms, Vault, Weigh};
 
 pub(crate) type Point = [f32; 2];
 
@@ -70,16 +70,19 @@ impl Gradients for Pull {
         1
     }
 
+    fn rounding(&self, _: bool) -> f64 {
+        0.0
+    }
+
     fn pass(
         &mut self,
         at: &Point,
         anchor: Option<&Point>,
         chosen: &[usize],
         weigh: Option<&Weigh<'_>>,
-        _: u64,
-        sums: &mut [Vec<f32>],
+        _: [u8; 32],
+        sums: &mut [Sum],
     ) -> Result<(), Infallible> {
-        // In double precision, as the network's engine adds up groups of records.
         let mut totals = vec![[0.0_f64; 2]; sums.len()];
         for record in chosen.iter().filter_map(|&record| self.records[record]) {
             let mut gradient = (self.slope)(&record, at);
@@ -102,8 +105,7 @@ impl Gradients for Pull {
             }
         }
         for (sum, total) in sums.iter_mut().zip(totals) {
-            sum.clear();
-            sum.extend(total.map(|value| value as f32));
+            sum.values = total.to_vec();
         }
         Ok(())
     }

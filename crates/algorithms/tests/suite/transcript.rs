@@ -12,7 +12,7 @@ use std::{
 
 use sordino_accounting::{Epsilon, NoiseMultiplier, calibrate::Budget};
 use sordino_algorithms::{Noise, Setting};
-use sordino_privacy::{Gradients, Randomness, Release, Terms, Vault, Weigh};
+use sordino_privacy::{Gradients, Randomness, Release, Sum, Terms, Vault, Weigh};
 
 use crate::pull::{Point, Pull, Scratch, Slope, choice, cubic, quiet, setting_for};
 
@@ -52,17 +52,21 @@ impl Gradients for Watched {
         self.pull.layers()
     }
 
+    fn rounding(&self, differences: bool) -> f64 {
+        self.pull.rounding(differences)
+    }
+
     fn pass(
         &mut self,
         at: &Point,
         anchor: Option<&Point>,
         chosen: &[usize],
         weigh: Option<&Weigh<'_>>,
-        seed: u64,
-        sums: &mut [Vec<f32>],
+        key: [u8; 32],
+        sums: &mut [Sum],
     ) -> Result<(), Infallible> {
         self.batches.borrow_mut().push(chosen.to_vec());
-        self.pull.pass(at, anchor, chosen, weigh, seed, sums)
+        self.pull.pass(at, anchor, chosen, weigh, key, sums)
     }
 }
 

@@ -100,7 +100,11 @@ impl Factored {
                 let gradient = &mut room.kept[self.site][record * kept..][..self.len()];
                 gradient.fill(0.0);
                 let length = terms[0].length(record);
-                self.add_matrices(terms, Units { first: &[record * rows], rows: length, unit: length }, gradient);
+                self.add_matrices(
+                    terms,
+                    Units { first: &[record * rows], rows: length, unit: length },
+                    gradient,
+                );
                 for &offset in &self.biases {
                     let gradient = &mut gradient[offset - self.offset()..][..self.outputs];
                     self.add_biases(last(terms).record(record), gradient, &[1.0]);

@@ -313,7 +313,8 @@ mod tests {
                     outer_sum((m, n), operands, runs, &mut c, n, false);
                     c
                 };
-                let starts: Vec<_> = (0..records).map(|record| (record * len * m, record * len * n)).collect();
+                let starts: Vec<_> =
+                    (0..records).map(|record| (record * len * m, record * len * n)).collect();
                 let mut expected = sum(&starts[..1]);
                 for start in &starts[1..] {
                     expected.iter_mut().zip(sum(&[*start])).for_each(|(sum, own)| *sum += own);

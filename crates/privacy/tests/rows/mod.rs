@@ -3,7 +3,7 @@
 use std::{convert::Infallible, fs, ops::Range, path::PathBuf};
 
 use sordino_accounting::{Accountant, Delta, NoiseMultiplier, Plan, SamplingRate, Steps};
-use sordino_privacy::{Gradients, RecordGradient, Terms, Weigh};
+use sordino_privacy::{Gradients, RecordGradient, Sum, Terms, Weigh};
 
 /// Record `i` has the gradient `rows[i]` wherever it is taken; an empty row is a record that is absent.
 #[derive(Clone)]
@@ -59,18 +59,22 @@ impl Gradients for Rows {
         1
     }
 
+    fn rounding(&self, _: bool) -> f64 {
+        0.0
+    }
+
     fn pass(
         &mut self,
         _: &[f32; 0],
         anchor: Option<&[f32; 0]>,
         chosen: &[usize],
         weigh: Option<&Weigh<'_>>,
-        _: u64,
-        sums: &mut [Vec<f32>],
+        _: [u8; 32],
+        sums: &mut [Sum],
     ) -> Result<(), Infallible> {
         for sum in &mut *sums {
-            sum.clear();
-            sum.resize(self.dimension, 0.0);
+            sum.values.clear();
+            sum.values.resize(self.dimension, 0.0);
         }
         assert!(anchor.is_none(), "rows are the same everywhere");
         for row in chosen.iter().map(|&record| &self.rows[record]) {
@@ -87,8 +91,8 @@ impl Gradients for Rows {
                 weigh(&mut record);
             }
             for (sum, weight) in sums.iter_mut().zip(record.weights) {
-                for (sum, value) in sum.iter_mut().zip(row) {
-                    *sum += weight * value;
+                for (sum, value) in sum.values.iter_mut().zip(row) {
+                    *sum += f64::from(weight * value);
                 }
             }
         }
