@@ -330,12 +330,12 @@ fn alone_and_together(engine: &mut Engine, records: &Records<'_>, at: &Params, a
         let rule = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| {
             weights.set(0, if norms.place() == place { 0.7 } else { 0.0 });
         };
-        let query = Query::new(at, records, chosen).weighed_by(&rule);
+        let query = Query::new(at, records, chosen).weighed_by(&rule).with_dropout([9; 32]);
         let query = anchor.map_or(query, |anchor| query.minus(anchor));
         let mut sums = [vec![0.0; at.values().len()]];
         let outcome = engine.pass(&query, &mut sums).unwrap();
         let [sum] = sums;
-        (outcome.norms[place].to_bits(), sum)
+        (outcome.norms[place].to_bits(), outcome.non_finite.contains(&place), sum)
     };
     let all: Vec<usize> = (0..records.len()).collect();
     for record in 0..records.len() {
@@ -349,13 +349,30 @@ fn what_a_record_adds_does_not_depend_on_others_of_equal_size() {
     let gram = Description::new(Shape::Image { channels: 16, height: 2, width: 2 })
         .then(Layer::conv2d(64, 1, 1, 0))
         .then(Layer::GlobalAveragePool);
+    let odd = Description::new(Shape::Image { channels: 3, height: 7, width: 5 })
+        .then(Layer::conv2d(5, 3, 1, 1))
+        .then(Layer::Tanh)
+        .then(Layer::AveragePool { kernel: 2, stride: 1 })
+        .then(Layer::Residual {
+            body: vec![Layer::conv2d(5, 3, 1, 1).into(), Layer::Gelu.into()],
+            shortcut: Vec::new(),
+        })
+        .then(Layer::TemperedSigmoid { scale: 2.0, temperature: 1.5, offset: 0.5 })
+        .then(Layer::Dropout { rate: 0.3 })
+        .then(Layer::Flatten)
+        .then(Layer::linear(7))
+        .then(Layer::Tanh);
     let mut all = networks();
-    all.push(image(gram));
+    all.extend([image(gram), image(odd)]);
     for network in all {
         let (size, count) = (network.input().len(), 37);
         let mut engine = Engine::with_workers(network, Loss::cross_entropy(), 2).unwrap();
         let (here, there) = (engine.network().init(1), engine.network().init(2));
-        let values = numbers(count * size, 3);
+        let mut values = numbers(count * size, 3);
+        // Records that are not finite, or nearly so, must not leave traces either.
+        for (record, bad) in [(4, f32::NAN), (9, f32::INFINITY), (10, 3e38), (20, 1e-40), (33, -1e30)] {
+            values[record * size + size / 2] = bad;
+        }
         let classes: Vec<u32> = (0..count as u32).map(|i| i % 3).collect();
         let records = engine.records(Inputs::Dense(&values), Targets::Classes(&classes)).unwrap();
         for anchor in [None, Some(&there)] {
@@ -364,11 +381,11 @@ fn what_a_record_adds_does_not_depend_on_others_of_equal_size() {
     }
 }
 
-/// Lengths on both sides of where gradients are written out.
+/// Sequences so long that gradients are written out, and so short that norms come from Gram matrices.
 #[test]
 fn what_a_record_adds_does_not_depend_on_others_of_other_lengths() {
-    let (steps, width) = (60, 32);
-    let sequence = |layer: Layer| {
+    let width = 32;
+    let sequence = |steps: usize, layer: Layer| {
         let description =
             Description::new(Shape::Sequence { steps, width }).then(Layer::linear(width)).then(layer);
         Network::new(&description.then(Layer::MeanOverSteps).then(Layer::linear(3))).unwrap()
@@ -380,10 +397,12 @@ fn what_a_record_adds_does_not_depend_on_others_of_other_lengths() {
         Layer::Attention { heads: 2 },
         Layer::LayerNorm,
     ];
-    for network in layers.map(sequence) {
+    for (steps, layer) in [60, 20].into_iter().flat_map(|steps| layers.clone().map(|layer| (steps, layer))) {
+        let network = sequence(steps, layer);
         let mut engine = Engine::with_workers(network, Loss::cross_entropy(), 2).unwrap();
         let params = engine.network().init(1);
-        let lengths = [1, 5, 60, 22, 23, 2, 8, 40, 1, 17, 3, 30];
+        let some = [1, 5, 60, 22, 23, 2, 60, 40, 1, 17, 3, 30];
+        let lengths: Vec<usize> = (0..40).map(|record| steps.min(some[record % 12])).collect();
         let starts: Vec<usize> = std::iter::once(0)
             .chain(lengths.iter().scan(0, |end, n| {
                 *end += n;
@@ -407,6 +426,37 @@ fn what_a_record_adds_does_not_depend_on_others_of_other_lengths() {
         let inputs = Inputs::Sequences { values: &values, starts: &starts };
         let records = engine.records(inputs, Targets::Classes(&classes)).unwrap();
         alone_and_together(&mut engine, &records, &params, None);
+    }
+}
+
+#[test]
+fn what_a_record_of_tokens_adds_does_not_depend_on_others() {
+    let sequence = |layer: Layer, last: Layer| {
+        Description::new(Shape::Tokens { steps: 50, vocabulary: 9 })
+            .then(Layer::Embedding { width: 5 })
+            .then(Layer::Positions)
+            .then(Layer::Dropout { rate: 0.2 })
+            .then(layer)
+            .then(last)
+            .then(Layer::linear(3))
+    };
+    for description in [
+        sequence(Layer::Lstm { hidden: 6 }, Layer::LastStep),
+        sequence(Layer::Gru { hidden: 6 }, Layer::LastStep),
+        sequence(Layer::linear(7), Layer::MeanOverSteps),
+    ] {
+        let mut engine =
+            Engine::with_workers(Network::new(&description).unwrap(), Loss::cross_entropy(), 2).unwrap();
+        let (here, there) = (engine.network().init(1), engine.network().init(2));
+        let starts: Vec<usize> =
+            (0..=30).scan(0, |end, i| Some(std::mem::replace(end, *end + 1 + i * 17 % 50))).collect();
+        let tokens: Vec<u32> = (0..starts[30] as u32).map(|i| i * i % 9).collect();
+        let classes: Vec<u32> = (0..30).map(|i| i % 3).collect();
+        let inputs = Inputs::Tokens { tokens: &tokens, starts: &starts };
+        let records = engine.records(inputs, Targets::Classes(&classes)).unwrap();
+        for anchor in [None, Some(&there)] {
+            alone_and_together(&mut engine, &records, &here, anchor);
+        }
     }
 }
 
