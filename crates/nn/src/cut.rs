@@ -52,26 +52,28 @@ pub(crate) fn deal(pieces: Vec<Range<usize>>, workers: usize) -> Vec<Vec<Range<u
 }
 
 /// How far the sums of two batches that differ in one record can be apart, beyond what that record adds, because of rounding to single
-/// precision; relative to the bound on what a record adds. The flags say whether some layers add records up one after another, and whether some
-/// do so in [groups](GROUP).
+/// precision; relative to the bound on what a record adds. Pieces have at most `most` records and are computed in chunks of at most `chunk`. All
+/// layers add records up in [groups](GROUP) within a chunk, or some do so one after another.
 ///
-/// An addition is off by at most `u = 2^-24` of its result. A sum over `n` records, each of norm at most 1, has at most norm `n`, so adding `n` records one
-/// after another is off by at most `u (1 + 2 + ... + n)`. In groups of `g` it is off by `u` times `n (g + 1) / 2` within the groups and
-/// `g (1 + 2 + ... + n / g)` over them. (Layers may be added up in different ways. In each way record `i` takes part in `k_i` additions, and the
-/// bounds are sums of the `k_i`; over layers of one network the larger `k_i` counts, which is at most the sum of both.) By the guarantee
-/// above the two batches differ in pieces with at most `2 most + 1` records each.
-pub(crate) fn rounding(most: usize, sequential: bool, grouped: bool) -> f64 {
+/// An addition is off by at most `u = 2^-24` of its result, and a sum over `n` records, each of norm at most 1, has at most norm `n`. So a sum is
+/// off by `u` times the number of additions that record `i` takes part in, added up over all `i`. One after another these are
+/// `1 + 2 + ... + n`; in `k` groups of at most `g`, at most `n (g + 1) / 2` within the groups and `n k` over them. If parameters of a network are added
+/// up in both ways, the greater number counts for each record: in groups a record takes part in at most `g` additions within its group
+/// and one for each group from there on, so at most `g` more than one after another. By the guarantee above the two batches differ in at most two full
+/// pieces each and one record.
+pub(crate) fn rounding(most: usize, chunk: usize, in_groups: bool) -> f64 {
     const UNIT: f64 = 1.0 / (1 << 24) as f64;
-    let (n, g) = ((most + 1) as f64, GROUP as f64);
-    let groups = (n / g).ceil();
-    let one_by_one = if sequential { n * (n + 1.0) / 2.0 } else { 0.0 };
-    let by_group = if grouped { n * (g + 1.0) / 2.0 + g * groups * (groups + 1.0) / 2.0 } else { 0.0 };
-    // Two pieces, in each of two batches.
-    4.0 * UNIT * (one_by_one + by_group)
+    let (n, group) = ((most + 1) as f64, GROUP.min(chunk) as f64);
+    let groups = ((most + 1).div_ceil(chunk) * chunk.div_ceil(GROUP)) as f64;
+    let one_by_one = n * (n + 1.0) / 2.0;
+    let by_group = n * (group + 1.0) / 2.0 + n * groups;
+    let both = one_by_one + n * group;
+    let additions = if in_groups { by_group.min(both) } else { both };
+    4.0 * UNIT * additions
 }
 
-/// Records with a single row that are added up by themselves, so that rounding errors grow with the number of such groups and not
-/// with that of records.
+/// Records of a chunk that are added up by themselves, so that rounding errors grow with the number of such groups and not with that of
+/// records.
 pub(crate) const GROUP: usize = 32;
 
 #[cfg(test)]
@@ -108,6 +110,34 @@ mod tests {
                 };
                 assert!(only_in(&whole, &others) <= 2 * most + 1);
                 assert!(only_in(&others, &whole) <= 2 * most);
+            }
+        }
+    }
+
+    /// Counts the additions that each record takes part in, for two pieces as large as they can be.
+    #[test]
+    fn the_bound_on_rounding_counts_every_addition() {
+        for (most, chunk) in [(256, 256), (98, 8), (9, 1), (71, 6), (200, 33), (40, 40)] {
+            let mut later = vec![0.0; most];
+            let chunks = most.div_ceil(chunk);
+            let mut groups: Vec<Vec<usize>> = Vec::new();
+            for index in 0..chunks {
+                let records: Vec<usize> = (most * index / chunks..most * (index + 1) / chunks).collect();
+                groups.extend(records.chunks(GROUP).map(<[usize]>::to_vec));
+            }
+            for (number, group) in groups.iter().enumerate() {
+                for (place, record) in group.iter().enumerate() {
+                    later[*record] = ((group.len() - place) + (groups.len() - number)) as f64;
+                }
+            }
+            let in_groups: f64 = later.iter().sum();
+            let both: f64 = later.iter().enumerate().map(|(i, k)| k.max((most - i) as f64)).sum();
+            for (flag, counted) in [(true, in_groups), (false, both)] {
+                let bound = rounding(most, chunk, flag) * f64::from(1 << 24);
+                assert!(
+                    4.0 * counted <= bound && bound <= 12.0 * counted,
+                    "{most} {chunk}: {counted} {bound}"
+                );
             }
         }
     }

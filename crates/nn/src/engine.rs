@@ -116,14 +116,11 @@ impl Engine {
     ///
     /// Below a thousandth for most networks; `differences` says whether it is for [differences](Query::minus).
     pub fn rounding(&self, differences: bool) -> f64 {
-        let mut trained = self.network.nodes.iter().filter(|node| node.layer.is_some());
         let in_groups = |node: &Node| match &node.step {
-            Step::Operation { operation, .. } => operation.sums_in_groups(),
-            _ => false,
+            Step::Operation { operation, .. } => node.layer.is_none() || operation.sums_in_groups(),
+            _ => true,
         };
-        let grouped = !differences && trained.clone().any(in_groups);
-        let sequential = differences || !trained.all(in_groups);
-        cut::rounding(self.piece, sequential, grouped)
+        cut::rounding(self.piece, self.chunk, !differences && self.network.nodes.iter().all(in_groups))
     }
 
     /// Checks inputs against the network.

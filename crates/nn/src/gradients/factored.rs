@@ -75,6 +75,11 @@ impl Factored {
         !gram_is_cheaper(self.most_rows, self.inputs(), self.outputs)
     }
 
+    /// Whether a weighted sum adds records up in [groups](GROUP): single rows and gradients that are written out.
+    pub(crate) fn sums_in_groups(&self) -> bool {
+        self.most_rows == 1 || self.written()
+    }
+
     /// Floats for each record in [`Room::kept`]: its gradient, if that is written out, or the gradient of a bias.
     pub(crate) fn kept(&self) -> usize {
         match (self.written(), self.most_rows > 1 && !self.biases.is_empty()) {
@@ -299,8 +304,9 @@ fn norm_by_gram(
 /// `m (inputs (sum_t |b_t|)^2 + outputs (sum_t |a_t|)^2)`. This is added: a norm that came out too small would break a clip
 /// bound. For `T` positions in directions of their own, it is of the order of `10^-6 T` relative to the squared norm.
 ///
-/// The weighted sum adds the `T` products of a record up in single precision: `T` additions and the scaling of a factor, each off by
-/// at most `u M`. So `(T + 1) u M` is added to the norm, which then bounds what the record adds as it is computed.
+/// The weighted sum adds the `T` products of a record up in single precision: `T` additions, the scaling of a factor, and the products where
+/// they are not fused with the additions, each off by at most `u M`. So `(T + 2) u M` is added to the norm, which then bounds what the
+/// record adds as it is computed.
 ///
 /// Infinite if a row is [too great](GREATEST_FACTOR).
 pub(crate) fn norm_of_outer(parts: &[(Matrix<'_>, Matrix<'_>)], scratch: &mut Scratch) -> f64 {
@@ -335,7 +341,7 @@ pub(crate) fn norm_of_outer(parts: &[(Matrix<'_>, Matrix<'_>)], scratch: &mut Sc
     // At least 0 before it was rounded; a NaN must stay.
     let squared = if total < 0.0 { rounded + underflown } else { total + rounded + underflown };
     let rows = parts.iter().map(|(a, _)| a.count).sum::<usize>();
-    (squared.sqrt() + (rows + 1) as f64 * UNIT * magnitude).powi(2)
+    (squared.sqrt() + (rows + 2) as f64 * UNIT * magnitude).powi(2)
 }
 
 /// A record with a greater factor counts as not finite. Factors are multiplied by weights, one of them alone, in single precision: a great one

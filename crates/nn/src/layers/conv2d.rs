@@ -381,6 +381,10 @@ impl Operation for Conv2d {
         }
     }
 
+    fn sums_in_groups(&self) -> bool {
+        !self.by_gram()
+    }
+
     fn squared_norms(&self, terms: &[Term<'_>], room: &mut Room<'_>, out: &mut [f64]) {
         if self.by_gram() {
             for (record, out) in out.iter_mut().enumerate() {

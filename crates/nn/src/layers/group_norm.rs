@@ -180,6 +180,10 @@ impl Operation for GroupNorm {
         }
     }
 
+    fn sums_in_groups(&self) -> bool {
+        true
+    }
+
     fn squared_norms(&self, terms: &[Term<'_>], _: &mut Room<'_>, out: &mut [f64]) {
         let gradients = &terms[terms.len() - 1].memory.gradients;
         direct::squared_norms(gradients, 2 * self.input.channels, self.gradient(), out);

@@ -168,6 +168,10 @@ impl Operation for Gru {
         );
     }
 
+    fn sums_in_groups(&self) -> bool {
+        self.from_input.sums_in_groups() && self.from_state.sums_in_groups()
+    }
+
     fn squared_norms(&self, terms: &[Term<'_>], room: &mut Room<'_>, out: &mut [f64]) {
         self.from_input.squared_norms(&self.factors(terms, false), room, out);
         self.from_state.squared_norms(&self.factors(terms, true), room, out);

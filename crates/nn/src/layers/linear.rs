@@ -112,7 +112,7 @@ impl Operation for Linear {
     }
 
     fn sums_in_groups(&self) -> bool {
-        !self.sequence
+        self.gradient.sums_in_groups()
     }
 
     fn squared_norms(&self, terms: &[Term<'_>], room: &mut Room<'_>, out: &mut [f64]) {

@@ -189,6 +189,10 @@ impl Operation for Lstm {
         }
     }
 
+    fn sums_in_groups(&self) -> bool {
+        self.gradient.sums_in_groups()
+    }
+
     fn squared_norms(&self, terms: &[Term<'_>], room: &mut Room<'_>, out: &mut [f64]) {
         self.gradient.squared_norms(&self.factors(terms), room, out);
     }
