@@ -53,7 +53,7 @@ impl Experiment {
         let facts = Facts::of(&records);
         let name = match &settings.model {
             Some(name) => name.clone(),
-            None => Model::default_name(&facts)?.to_owned(),
+            None => Model::default_name(&facts).to_owned(),
         };
         let model = Model::choose(&name, settings.hidden.as_deref(), &facts)?;
         let network = name.ends_with(".toml").then(|| fs::read_to_string(&name)).transpose();

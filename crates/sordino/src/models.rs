@@ -46,32 +46,15 @@ enum Kind {
 const NAMES: &str =
     "logistic, linear, mlp, mnist-cnn, lenet5, resnet20, or a TOML file that describes a network";
 
-impl Model {
-    /// The model's name for this data, if none was chosen.
-    pub(crate) fn default_name(facts: &Facts) -> Result<&'static str, Problem> {
-        let shape = facts.input;
-        match shape {
-            Shape::Features(_) if facts.classes.is_empty() => Ok("linear"),
-            Shape::Features(_) => Ok("logistic"),
-            Shape::Image { channels: 1, height: 28, width: 28 } => Ok("mnist-cnn"),
-            Shape::Image { channels: 3, height: 32, width: 32 } => Ok("resnet20"),
-            _ => Err(Problem::refused(
-                format!("no model is known for records of {shape}"),
-                format!("choose one with --model: {NAMES}"),
-            )),
-        }
-    }
-
-    /// Chooses a model by name.
-    pub(crate) fn choose(name: &str, hidden: Option<&[usize]>, facts: &Facts) -> Result<Self, Problem> {
-        let classes = facts.classes.len();
+impl Kind {
+    fn named(name: &str, hidden: Option<&[usize]>) -> Result<Self, Problem> {
         let kind = match name {
-            "logistic" | "linear" => Kind::Linear,
-            "mlp" => Kind::Mlp(hidden.unwrap_or(&[128]).to_vec()),
-            "mnist-cnn" => Kind::MnistCnn,
-            "lenet5" => Kind::LeNet5,
-            "resnet20" => Kind::ResNet20,
-            file if file.ends_with(".toml") => Kind::Described(described(Path::new(file))?),
+            "logistic" | "linear" => Self::Linear,
+            "mlp" => Self::Mlp(hidden.unwrap_or(&[128]).to_vec()),
+            "mnist-cnn" => Self::MnistCnn,
+            "lenet5" => Self::LeNet5,
+            "resnet20" => Self::ResNet20,
+            file if file.ends_with(".toml") => Self::Described(described(Path::new(file))?),
             _ => {
                 return Err(Problem::refused(
                     format!("model must be one of {NAMES}, got {name}"),
@@ -79,33 +62,71 @@ impl Model {
                 ));
             }
         };
-        if hidden.is_some() && !matches!(kind, Kind::Mlp(_)) {
+        if hidden.is_some() && !matches!(kind, Self::Mlp(_)) {
             return Err(Problem::refused(
                 format!("--hidden belongs to --model mlp, the model is {name}"),
                 "leave it out, or describe the network in a TOML file",
             ));
         }
+        Ok(kind)
+    }
+}
+
+impl Model {
+    /// The model's name for this data, if none was chosen: one that fits every shape that is read.
+    pub(crate) fn default_name(facts: &Facts) -> &'static str {
+        match facts.input {
+            Shape::Image { channels: 3, height: 32, width: 32 } => "resnet20",
+            Shape::Image { .. } if models::mnist_cnn_for(facts.input, 1).is_ok() => "mnist-cnn",
+            // An image that is too small for convolutions.
+            Shape::Image { .. } => "mlp",
+            _ if facts.classes.is_empty() => "linear",
+            _ => "logistic",
+        }
+    }
+
+    /// Chooses a model by name.
+    pub(crate) fn choose(name: &str, hidden: Option<&[usize]>, facts: &Facts) -> Result<Self, Problem> {
+        let kind = Kind::named(name, hidden)?;
+        let classes = facts.classes.len();
         let (outputs, loss) = match classes {
             0 => (facts.numbers.len(), Loss::SquaredError),
             2 if kind == Kind::Linear => (1, Loss::Logistic),
             _ => (classes, Loss::cross_entropy()),
         };
         let model = Self { kind, input: facts.input, outputs, loss };
-        let network = model.network()?;
-        let wrong = |problem: String, hint: &str| Err(Problem::refused(problem, hint));
+        let network = model.network().map_err(|error| model.unfit(name, error))?;
         if network.input() != facts.input {
             let problem =
                 format!("{name} reads records of {}, the data has {}", network.input(), facts.input);
-            return wrong(problem, "choose a model for this shape, or describe one in a TOML file");
+            return Err(Problem::refused(problem, "give the network in the TOML file the input of the data"));
         }
         if network.outputs() == 1 && classes == 2 {
             return Ok(Self { loss: Loss::Logistic, ..model });
         }
         if network.outputs() != outputs {
             let problem = format!("{name} has {} outputs, the data needs {outputs}", network.outputs());
-            return wrong(problem, "a class needs an output each; two classes may share one");
+            return Err(Problem::refused(problem, "a class needs an output each; two classes may share one"));
         }
         Ok(model)
+    }
+
+    /// Why a network of this kind cannot be built for this data, and which one can.
+    fn unfit(&self, name: &str, error: NetworkError) -> Problem {
+        let convolutional = matches!(self.kind, Kind::MnistCnn | Kind::LeNet5 | Kind::ResNet20);
+        match self.input {
+            Shape::Image { .. } if convolutional => Problem::refused(
+                format!("{name} does not fit images of {} (channels x height x width): {error}", self.input),
+                "--model mlp reads images of any size; if the channels of an array come last, \
+                 numpy.moveaxis(x, -1, 1) puts them first",
+            ),
+            _ if convolutional => Problem::refused(
+                format!("{name} reads images, the data has records of {} features", self.input),
+                "--model mlp reads any records; an array of images has the shape [n, height, width] or \
+                 [n, channels, height, width]",
+            ),
+            _ => error.into(),
+        }
     }
 
     /// Builds the network.
@@ -127,9 +148,9 @@ impl Model {
             }
             Kind::Linear => models::softmax_regression(features, self.outputs),
             Kind::Mlp(hidden) => models::mlp(features, hidden, self.outputs),
-            Kind::MnistCnn => models::mnist_cnn(),
-            Kind::LeNet5 => models::lenet5(self.outputs),
-            Kind::ResNet20 => models::resnet20(self.outputs),
+            Kind::MnistCnn => models::mnist_cnn_for(self.input, self.outputs),
+            Kind::LeNet5 => models::lenet5_for(self.input, self.outputs),
+            Kind::ResNet20 => models::resnet20_for(self.input, self.outputs),
             Kind::Described(description) => Network::new(description),
         }
     }

@@ -136,7 +136,7 @@ fn bad_input_gets_the_value_the_range_and_a_cure() {
         ("--data nosuch.csv", "No such file"),
         ("--data nosuch", "no such file"),
         ("--model foo", "got foo"),
-        ("--model lenet5", "reads records of 1x28x28, the data has 126"),
+        ("--model lenet5", "lenet5 reads images, the data has records of 126 features"),
         ("--algorithm foo", "one of dp-sgd"),
         ("--optimizer foo", "foo"),
         ("--optimizer adam,beta2=2", "got 2"),
