@@ -3,8 +3,9 @@
 use std::{fs, path::Path};
 
 use serde::{Deserialize, Serialize};
-use sordino_data::{Dataset, Scale};
+use sordino_data::{Dataset, Encoding, Scale};
 use sordino_nn::{Description, Loss, Network, NetworkError, Shape, models};
+use sordino_train::{RunFolder, model_notes};
 
 use crate::problem::Problem;
 
@@ -16,11 +17,34 @@ pub(crate) struct Facts {
     pub(crate) classes: Vec<String>,
     /// How the numbers were scaled; none if a class is predicted.
     pub(crate) numbers: Vec<Scale>,
+    /// How the values of the training records were stored.
+    pub(crate) encoding: Encoding,
+    /// How many rows of the data were held back for testing.
+    pub(crate) held_back: usize,
 }
 
 impl Facts {
-    pub(crate) fn of(data: &Dataset) -> Self {
-        Self { input: data.shape(), classes: data.classes().to_vec(), numbers: data.scales().to_vec() }
+    pub(crate) fn of(data: &Dataset, held_back: usize) -> Self {
+        Self {
+            input: data.shape(),
+            classes: data.classes().to_vec(),
+            numbers: data.scales().to_vec(),
+            encoding: data.encoding(),
+            held_back,
+        }
+    }
+
+    /// What was noted in a run's file of weights.
+    pub(crate) fn read(folder: &RunFolder) -> Result<Self, Problem> {
+        let refused = |problem: &str| {
+            Problem::refused(
+                format!("{}: {problem}", folder.model().display()),
+                "give a folder in which this version of `sordino train` has written a model",
+            )
+        };
+        let notes = model_notes(folder)?;
+        let text = notes.get("facts").ok_or_else(|| refused("does not say what it reads"))?;
+        serde_json::from_str(text).map_err(|error| refused(&error.to_string()))
     }
 }
 
