@@ -68,11 +68,11 @@ impl Conversion {
             Encoding::Floats => {
                 "save the numbers as floats, in the scale of the training records: x.astype(numpy.float32)"
             }
-            Encoding::Text => "give a CSV file or, if the model was trained on one, an SVMLight file",
+            Encoding::Text => "give records in the format of the training records",
         };
         Err(DataError::file(
             file,
-            format!("the values are {stored}; the model was trained on {encoding}"),
+            format!("the values are {stored}; those of the training records are {encoding}"),
             hint,
         ))
     }
@@ -82,7 +82,7 @@ impl Conversion {
         if (self.encoding, self.stored) == (Encoding::Bytes, Encoding::Integers)
             && !(0.0..=255.0).contains(&number)
         {
-            return Err("a whole number of 0 to 255, as in the bytes that the model was trained on");
+            return Err("a whole number of 0 to 255, like the bytes of the training records");
         }
         let divisor = if self.encoding == Encoding::Bytes { 255.0 } else { 1.0 };
         let value = (number / divisor) as f32;

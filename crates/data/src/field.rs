@@ -50,14 +50,8 @@ impl<'a> Vocabulary<'a> {
     }
 
     /// The refusal of an unknown value.
-    pub(crate) fn unknown(&self, predicting: bool) -> Refused {
-        self.refused(match predicting {
-            false => "the vocabulary is public: add the value, or unknown = \"ignore\"",
-            true => {
-                "the model knows no other value; --ignore-unknown reads an unknown category as all zeros, which is none of \
-                 the values"
-            }
-        })
+    pub(crate) fn unknown(&self) -> Refused {
+        self.refused("the vocabulary is public: add the value, or unknown = \"ignore\"")
     }
 
     /// The class of a value; a target is never missing.

@@ -149,20 +149,25 @@ impl Records {
     }
 }
 
-/// Records: `[n, d]` are features, `[n, h, w]` and `[n, c, h, w]` images; `[n, h, w, 1]` are images, too, whose only channel
-/// comes last.
+/// Records: `[n, d]` are features, `[n, h, w]` and `[n, c, h, w]` images, and `[n, h, w, c]` images whose channels come last,
+/// if `c` is 1, 3 or 4, and `h` and `w` are at least 8.
 fn records(file: &str, source: &mut dyn Read, wanted: Option<Encoding>) -> Result<Records, DataError> {
     let header = npy_header::read(file, source)?;
+    let mut channels_last = false;
     let shape = match header.shape[..] {
         [_, features] => Shape::Features(features),
         [_, height, width] => Shape::Image { channels: 1, height, width },
-        [_, height, width, 1] if height > 1 && width > 1 => Shape::Image { channels: 1, height, width },
+        [_, height, width, channels @ (1 | 3 | 4)] if height >= 8 && width >= 8 => {
+            channels_last = true;
+            Shape::Image { channels, height, width }
+        }
         [_, channels, height, width] => Shape::Image { channels, height, width },
         _ => {
             return Err(DataError::file(
                 file,
                 format!("the shape {:?} has {} dimensions", header.shape, header.shape.len()),
-                "permitted are [n, features], [n, height, width] and [n, channels, height, width]",
+                "permitted are [n, features], [n, height, width], [n, channels, height, width] and \
+                 [n, height, width, channels]",
             ));
         }
     };
@@ -192,7 +197,20 @@ fn records(file: &str, source: &mut dyn Read, wanted: Option<Encoding>) -> Resul
         }));
         Ok(())
     })?;
+    if let Shape::Image { channels, .. } = shape
+        && channels_last
+    {
+        values.chunks_exact_mut(shape.len()).for_each(|image| channels_first(image, channels));
+    }
     Ok(Records { shape, encoding: conversion.encoding, values, refused })
+}
+
+/// Moves the last axis of an image to the front.
+fn channels_first(image: &mut [f32], channels: usize) {
+    let before = image.to_vec();
+    for (channel, plane) in image.chunks_exact_mut(before.len() / channels).enumerate() {
+        plane.iter_mut().zip(before[channel..].iter().step_by(channels)).for_each(|(to, from)| *to = *from);
+    }
 }
 
 /// Labels: whole numbers are classes, floats are numbers to predict.

@@ -241,7 +241,7 @@ fn check_table(format: Format, file: &str) -> Result<(), DataError> {
     }
     Err(DataError::file(
         file,
-        "is not a table, but the model was trained on one",
+        "is not a table, but the training records are",
         "give a CSV file (.csv, .tsv, .txt, .data) with the columns of the training records",
     ))
 }

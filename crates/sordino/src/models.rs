@@ -141,13 +141,12 @@ impl Model {
         match self.input {
             Shape::Image { .. } if convolutional => Problem::refused(
                 format!("{name} does not fit images of {} (channels x height x width): {error}", self.input),
-                "--model mlp reads images of any size; if the channels of an array come last, \
-                 numpy.moveaxis(x, -1, 1) puts them first",
+                "--model mlp reads images of any size",
             ),
             _ if convolutional => Problem::refused(
                 format!("{name} reads images, the data has records of {} features", self.input),
-                "--model mlp reads any records; an array of images has the shape [n, height, width] or \
-                 [n, channels, height, width]",
+                "--model mlp reads any records; images are arrays of the shape [n, height, width] or \
+                 [n, channels, height, width], or IDX files",
             ),
             _ => error.into(),
         }

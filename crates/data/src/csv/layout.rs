@@ -19,6 +19,8 @@ pub(super) struct Layout<'a> {
     id: Option<usize>,
     missing: &'a [String],
     ignore_unknown: bool,
+    /// Whether the schema is that of a model, and cannot be changed.
+    predicting: bool,
     /// Features.
     pub(super) width: usize,
 }
@@ -88,6 +90,7 @@ impl<'a> Layout<'a> {
             id,
             missing: &schema.missing,
             ignore_unknown: options.ignore_unknown,
+            predicting: !options.labelled,
             width: starts[schema.columns.len()],
         })
     }
@@ -131,7 +134,7 @@ impl<'a> Layout<'a> {
                         row.unknown.push(field);
                         Ok(())
                     }
-                    Found::Unknown => Err(vocabulary.unknown(matches!(self.labelling(), Labelling::Absent))),
+                    Found::Unknown => Err(vocabulary.unknown()),
                 },
                 Cell::Class(vocabulary) => vocabulary.class(text).map(|class| row.class = Some(class)),
                 Cell::Target(number) => number_of(text, number, &[]).map(|value| row.number = Some(value)),
@@ -175,7 +178,15 @@ impl<'a> Layout<'a> {
 
     fn error<R: BufRead>(&self, rows: &Rows<'_, R>, field: usize, refused: Refused) -> DataError {
         let place = format!("{}, column {} ({})", rows.place(), field + 1, self.names[field]);
-        DataError::value(place, refused.permitted, quoted(&rows.record[field]), refused.hint)
+        let hint = match (&self.cells[field], self.predicting) {
+            (_, false) => refused.hint,
+            (Cell::Category(..), true) => {
+                "the model knows no other value; --ignore-unknown reads an unknown category as all zeros, which is none of \
+                 the values"
+            }
+            (_, true) => "the model was trained with this column as a number: write a number in its place",
+        };
+        DataError::value(place, refused.permitted, quoted(&rows.record[field]), hint)
     }
 }
 
@@ -315,10 +326,16 @@ fn order_by_header(
         };
         match place {
             None if id == Some(field) => order.push(None),
-            None => {
+            None if labelled => {
                 return refuse(
                     "is not in the schema",
                     "describe it, if only as type = \"ignore\"; or set header = false if this line is a record",
+                );
+            }
+            None => {
+                return refuse(
+                    "is not in the schema of the training records",
+                    "remove it, or give it as --id if it identifies the rows",
                 );
             }
             Some(_) if order.contains(&place) => {
