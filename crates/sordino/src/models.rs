@@ -188,3 +188,67 @@ fn described(path: &Path) -> Result<Description, Problem> {
         Problem::refused(format!("{}: {}", path.display(), error.to_string().trim_end()), hint)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(input: Shape, classes: usize) -> Facts {
+        let classes: Vec<String> = (0..classes).map(|class| class.to_string()).collect();
+        let numbers = if classes.is_empty() { vec![Scale::NONE; 2] } else { Vec::new() };
+        Facts { input, classes, numbers, encoding: Encoding::Bytes, held_back: 0 }
+    }
+
+    const IMAGES: [(usize, usize, usize); 7] =
+        [(1, 28, 28), (3, 32, 32), (1, 64, 64), (1, 8, 8), (4, 14, 100), (1, 1, 1), (32, 32, 3)];
+
+    #[test]
+    fn the_default_model_fits_whatever_is_read() {
+        let images = IMAGES.map(|(channels, height, width)| Shape::Image { channels, height, width });
+        for input in images.into_iter().chain([Shape::Features(1), Shape::Features(126)]) {
+            for classes in [0, 2, 3, 10, 100] {
+                let facts = facts(input, classes);
+                let name = Model::default_name(&facts);
+                let model = Model::choose(name, None, &facts);
+                let network =
+                    model.unwrap_or_else(|problem| panic!("{input}, {classes}: {problem}")).network();
+                let outputs = if name == "logistic" && classes == 2 { 1 } else { classes };
+                assert_eq!(network.unwrap().outputs(), if classes == 0 { 2 } else { outputs }, "{input}");
+            }
+        }
+        let name = |shape| Model::default_name(&facts(shape, 10));
+        assert_eq!(name(Shape::Image { channels: 1, height: 28, width: 28 }), "mnist-cnn");
+        assert_eq!(name(Shape::Image { channels: 3, height: 32, width: 32 }), "resnet20");
+    }
+
+    #[test]
+    fn every_model_adapts_to_the_classes_or_names_one_that_does() {
+        for (channels, height, width) in IMAGES {
+            let facts = facts(Shape::Image { channels, height, width }, 2);
+            for name in ["logistic", "linear", "mlp", "mnist-cnn", "lenet5", "resnet20"] {
+                match Model::choose(name, None, &facts) {
+                    Ok(model) => assert_eq!(model.network().unwrap().input(), facts.input),
+                    Err(problem) => {
+                        assert!(height.min(width) < 14, "{name} for {}", facts.input);
+                        assert!(problem.to_string().contains("--model mlp"), "{problem}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_networks_of_the_papers_are_as_they_were() {
+        let network = |name, channels, size| {
+            let facts = facts(Shape::Image { channels, height: size, width: size }, 10);
+            Model::choose(name, None, &facts).unwrap().network().unwrap()
+        };
+        for (network, known) in [
+            (network("mnist-cnn", 1, 28), models::mnist_cnn()),
+            (network("lenet5", 1, 28), models::lenet5(10)),
+            (network("resnet20", 3, 32), models::resnet20(10)),
+        ] {
+            assert_eq!(network.init(7).values(), known.unwrap().init(7).values());
+        }
+    }
+}

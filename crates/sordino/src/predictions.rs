@@ -84,3 +84,26 @@ fn quoted(field: &str) -> String {
         false => field.to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probabilities_keep_their_order_and_sum_to_one() {
+        assert_eq!(probabilities(&[0.0]), [0.5, 0.5]);
+        let wide = probabilities(&[-1000.0, 0.0, 1000.0]);
+        assert_eq!(wide, [0.0, 0.0, 1.0]);
+        let close = probabilities(&[1.0, 1.000_000_1, 0.5]);
+        assert!(close[1] > close[0] && close[0] > close[2]);
+        assert!((close.iter().sum::<f64>() - 1.0).abs() < 1e-15);
+        // The probability of a class that is nearly certain not to be is no 0.
+        assert!(probabilities(&[-40.0])[1] > 0.0 && probabilities(&[40.0])[0] > 0.0);
+    }
+
+    #[test]
+    fn fields_are_quoted_where_they_must_be() {
+        let fields = ["a", "b,c", "say \"x\"", ""].map(str::to_owned);
+        assert_eq!(line(fields.into_iter()), "a,\"b,c\",\"say \"\"x\"\"\",\n");
+    }
+}
