@@ -188,7 +188,7 @@ pub fn held_back(count: usize, test_fraction: f64, seed: u64) -> Result<Vec<usiz
         let hint = "0.2 holds a fifth of the records back for testing, 0 holds none back".to_owned();
         Err(DataError::Setting { what: "test fraction", permitted, got: test_fraction.to_string(), hint })
     };
-    if !(test_fraction >= 0.0 && test_fraction < 1.0) {
+    if !(0.0..1.0).contains(&test_fraction) {
         return refuse("at least 0 and below 1".to_owned());
     }
     if test_fraction == 0.0 {

@@ -22,7 +22,7 @@ use crate::{csv, embedded, idx, npy, svmlight};
 /// | `.svm` `.svmlight` `.libsvm` | SVMLight, LIBSVM | `features`; `classes` unless there are 2 |
 /// | `mushroom`, if there is no such file | [`embedded::mushroom`] | |
 ///
-/// Each may end in `.gz` as well, except `.npz`. Bytes, in IDX and in arrays of `uint8`, are scaled by 1/255, all other
+/// Each may end in `.gz` as well, except `.npz`. Bytes, in IDX and in arrays of `uint8`, are divided by 255, all other
 /// numbers are as they are or as the schema says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Source {

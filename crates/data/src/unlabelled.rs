@@ -19,14 +19,13 @@ impl Reading {
     /// Refuses what would be passed over in silence where no schema describes columns.
     pub(crate) fn check_plain(&self, file: &str) -> Result<(), DataError> {
         let given =
-            [("id", self.id.clone()), ("ignore-unknown", self.ignore_unknown.then(|| "true".to_owned()))];
+            [("--id", self.id.clone()), ("--ignore-unknown", self.ignore_unknown.then(|| "true".to_owned()))];
         match given.into_iter().find_map(|(what, got)| got.map(|got| (what, got))) {
             Some((what, got)) => Err(DataError::Setting {
                 what,
                 permitted: format!("left out for {file}"),
                 got,
-                hint: "it belongs to tables that a schema describes; rows without an id are numbered from 1"
-                    .to_owned(),
+                hint: "--id and --ignore-unknown belong to tables that a schema describes".to_owned(),
             }),
             None => Ok(()),
         }

@@ -46,6 +46,13 @@ pub(crate) fn read(settings: &mut Settings) -> Result<Records, Problem> {
     settings.data = Some(source.path.clone());
     let sets = sordino_data::read(&source)?;
     let apart = match &settings.test_data {
+        // Accuracy is printed without noise: the records that it is measured on have no protection.
+        Some(path) if *path == source.path => {
+            return Err(Problem::refused(
+                format!("test_data is {}, which is the data to train on", path.display()),
+                "test records are public; give other records, or --test-fraction to hold some of the data back",
+            ));
+        }
         Some(path) if sets.test.is_some() => {
             return Err(Problem::refused(
                 format!("test_data is {}, but the data has a test set of its own", path.display()),

@@ -213,9 +213,13 @@ fn a_test_file_of_its_own_is_read_by_the_same_schema() {
         ("--test-fraction 0.1", "test_fraction is 0.1, but there is a test set"),
         ("--split-seed 1", "split_seed is 1"),
         ("--test-data nosuch.csv", "nosuch.csv"),
+        ("--test-data ./train.csv", "which is the data to train on"),
     ] {
-        let data =
-            if flags.contains("nosuch") { data.replace("--test-data test.csv", "") } else { data.to_owned() };
+        let data = if flags.contains("--test-data") {
+            data.replace("--test-data test.csv", "")
+        } else {
+            data.to_owned()
+        };
         let message = place.refusal(&format!("{data} {flags}"));
         assert!(message.contains(part), "{flags}: {message}");
     }
