@@ -87,6 +87,9 @@ fn quoted(field: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use sordino_data::Encoding;
+    use sordino_nn::Shape;
+
     use super::*;
 
     #[test]
@@ -99,6 +102,22 @@ mod tests {
         assert!((close.iter().sum::<f64>() - 1.0).abs() < 1e-15);
         // The probability of a class that is nearly certain not to be is no 0.
         assert!(probabilities(&[-40.0])[1] > 0.0 && probabilities(&[40.0])[0] > 0.0);
+    }
+
+    #[test]
+    fn a_row_without_finite_outputs_has_no_prediction() {
+        let facts = Facts {
+            input: Shape::Features(1),
+            classes: ["a", "b"].map(str::to_owned).to_vec(),
+            numbers: Vec::new(),
+            encoding: Encoding::Text,
+            held_back: 0,
+        };
+        let row = |id: &str, refused| Row { id: id.to_owned(), refused };
+        let mut rows = [row("x", None), row("y", Some(not_finite(2))), row("z", None)];
+        let text = table(&facts, &mut rows, &[f32::NAN, 0.0], 1);
+        assert_eq!(text, "id,prediction,probability_a,probability_b\nx,,,\ny,,,\nz,a,0.5,0.5\n");
+        assert!(rows[0].refused.is_some() && rows[2].refused.is_none());
     }
 
     #[test]
