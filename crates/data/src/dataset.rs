@@ -7,6 +7,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use serde::{Deserialize, Serialize};
 use sordino_nn::{Inputs, Shape, Targets};
 
+use crate::encoding::Encoding;
 use crate::error::DataError;
 
 /// The most values that a data set may have: 8 GiB of them.
@@ -23,6 +24,7 @@ pub(crate) const MOST_CLASSES: usize = 1 << 16;
 /// shapes, no values.
 pub struct Dataset {
     shape: Shape,
+    encoding: Encoding,
     values: Vec<f32>,
     labels: Labels,
 }
@@ -66,13 +68,14 @@ impl Dataset {
     pub(crate) fn new(
         file: &str,
         shape: Shape,
+        encoding: Encoding,
         values: Vec<f32>,
         labels: Labels,
     ) -> Result<Dataset, DataError> {
         if values.is_empty() {
             return Err(empty(file));
         }
-        Ok(Dataset { shape, values, labels })
+        Ok(Dataset { shape, encoding, values, labels })
     }
 
     /// The number of records. Whether it is private depends on the definition of neighbouring data sets.
@@ -88,6 +91,11 @@ impl Dataset {
     /// The shape of a record: features or an image.
     pub fn shape(&self) -> Shape {
         self.shape
+    }
+
+    /// How the values were stored, or how the values of the training records were that these must match.
+    pub fn encoding(&self) -> Encoding {
+        self.encoding
     }
 
     /// What a network reads.
@@ -125,10 +133,8 @@ impl Dataset {
         matches!(self.labels, Labels::Classes { .. })
     }
 
-    /// Splits into a training and a test set; the records of each keep their order.
-    ///
-    /// `round(len * test_fraction)` places are drawn by a uniformly random permutation (ChaCha20, keyed by `seed`), so the
-    /// split depends on the number of records and on the seed only.
+    /// Splits into a training set and, unless `test_fraction` is 0, a test set: the records that [`held_back`] names. The
+    /// records of each keep their order.
     ///
     /// # Guarantees
     ///
@@ -138,29 +144,19 @@ impl Dataset {
     ///
     /// # Errors
     ///
-    /// `test_fraction` must be in (0, 1) and leave at least 1 record in each part.
-    pub fn split(self, test_fraction: f64, seed: u64) -> Result<(Dataset, Dataset), DataError> {
-        let count = self.len();
-        let refuse = |permitted: String| {
-            let hint = "0.2 holds a fifth of the records back for testing".to_owned();
-            Err(DataError::Setting { what: "test fraction", permitted, got: test_fraction.to_string(), hint })
-        };
-        if !(test_fraction > 0.0 && test_fraction < 1.0) {
-            return refuse("in (0, 1)".to_owned());
+    /// Those of [`held_back`].
+    pub fn split(self, test_fraction: f64, seed: u64) -> Result<(Dataset, Option<Dataset>), DataError> {
+        let places = held_back(self.len(), test_fraction, seed)?;
+        if places.is_empty() {
+            return Ok((self, None));
         }
-        let tests = (count as f64 * test_fraction).round() as usize;
-        if tests == 0 || tests >= count {
-            return refuse(format!("large enough for 1 of {count} records and small enough to leave 1"));
-        }
-        let mut held_back = vec![false; count];
-        for place in permutation(count, seed).into_iter().take(tests) {
-            held_back[place] = true;
-        }
-        Ok((self.part(&held_back, false), self.part(&held_back, true)))
+        let mut side = vec![false; self.len()];
+        places.into_iter().for_each(|place| side[place] = true);
+        Ok((self.part(&side, false), Some(self.part(&side, true))))
     }
 
     /// The records whose entry in `side` is `wanted`.
-    fn part(&self, side: &[bool], wanted: bool) -> Dataset {
+    pub(crate) fn part(&self, side: &[bool], wanted: bool) -> Dataset {
         fn keep<T: Copy>(values: &[T], width: usize, side: &[bool], wanted: bool) -> Vec<T> {
             let records = values.chunks_exact(width).zip(side).filter(|&(_, &s)| s == wanted);
             records.flat_map(|(record, _)| record.iter().copied()).collect()
@@ -175,8 +171,37 @@ impl Dataset {
             }
         };
         let values = keep(&self.values, self.shape.len(), side, wanted);
-        Dataset { shape: self.shape, values, labels }
+        Dataset { shape: self.shape, encoding: self.encoding, values, labels }
     }
+}
+
+/// The places, from 0 and in their order, of the records that a split holds back for testing.
+///
+/// `round(count * test_fraction)` places are drawn by a uniformly random permutation (ChaCha20, keyed by `seed`), so the split
+/// depends on the number of records and on the seed only.
+///
+/// # Errors
+///
+/// `test_fraction` must be 0, which holds none back, or below 1 and leave at least 1 record in each part.
+pub fn held_back(count: usize, test_fraction: f64, seed: u64) -> Result<Vec<usize>, DataError> {
+    let refuse = |permitted: String| {
+        let hint = "0.2 holds a fifth of the records back for testing, 0 holds none back".to_owned();
+        Err(DataError::Setting { what: "test fraction", permitted, got: test_fraction.to_string(), hint })
+    };
+    if !(0.0..1.0).contains(&test_fraction) {
+        return refuse("at least 0 and below 1".to_owned());
+    }
+    if test_fraction == 0.0 {
+        return Ok(Vec::new());
+    }
+    let tests = (count as f64 * test_fraction).round() as usize;
+    if tests == 0 || tests >= count {
+        return refuse(format!("large enough for 1 of {count} records and small enough to leave 1, or 0"));
+    }
+    let mut places = permutation(count, seed);
+    places.truncate(tests);
+    places.sort_unstable();
+    Ok(places)
 }
 
 /// The refusal of a file without records.
@@ -269,7 +294,7 @@ mod tests {
             values: (0..count).map(|i| 10.0 * i as f32).collect(),
             scales: vec![Scale::NONE],
         };
-        Dataset::new("test", Shape::Features(2), values, labels).unwrap()
+        Dataset::new("test", Shape::Features(2), Encoding::Floats, values, labels).unwrap()
     }
 
     /// The places of a part's records, checking that a record keeps its values and its target.
@@ -290,8 +315,9 @@ mod tests {
     #[test]
     fn a_split_is_disjoint_and_covers_all() {
         let (train, test) = records(101, 0.0).split(0.25, 7).unwrap();
+        let (train, test) = (places(&train), places(&test.unwrap()));
         assert_eq!((train.len(), test.len()), (76, 25));
-        let (train, test) = (places(&train), places(&test));
+        assert_eq!(held_back(101, 0.25, 7).unwrap(), test);
         assert!(train.is_sorted() && test.is_sorted());
         let mut all = [train, test].concat();
         all.sort_unstable();
@@ -300,7 +326,7 @@ mod tests {
 
     #[test]
     fn a_split_depends_on_the_seed_and_not_on_the_values() {
-        let split = |first, seed| places(&records(101, first).split(0.25, seed).unwrap().1);
+        let split = |first, seed| places(&records(101, first).split(0.25, seed).unwrap().1.unwrap());
         assert_eq!(split(0.0, 7), split(0.0, 7));
         assert_eq!(split(0.0, 7), split(1e6, 7));
         assert_ne!(split(0.0, 7), split(0.0, 8));
@@ -310,7 +336,7 @@ mod tests {
     fn every_place_is_held_back_equally_often() {
         let mut counts = [0_u32; 10];
         for seed in 0..4000 {
-            for place in places(&records(10, 0.0).split(0.3, seed).unwrap().1) {
+            for place in places(&records(10, 0.0).split(0.3, seed).unwrap().1.unwrap()) {
                 counts[place] += 1;
             }
         }
@@ -320,10 +346,13 @@ mod tests {
 
     #[test]
     fn a_fraction_that_leaves_a_part_empty_is_refused() {
-        for fraction in [0.0, 1.0, -0.1, 1.5, f64::NAN, f64::INFINITY] {
+        for fraction in [1.0, -0.1, 1.5, f64::NAN, f64::INFINITY] {
             let error = records(10, 0.0).split(fraction, 0).unwrap_err();
-            assert_eq!(error.to_string(), format!("test fraction must be in (0, 1), got {fraction}"));
+            let expected = format!("test fraction must be at least 0 and below 1, got {fraction}");
+            assert_eq!(error.to_string(), expected);
         }
+        let (train, test) = records(10, 0.0).split(0.0, 0).unwrap();
+        assert!(train.len() == 10 && test.is_none());
         for (count, fraction) in [(10, 0.01), (10, 0.99), (1, 0.5)] {
             let error = records(count, 0.0).split(fraction, 0).unwrap_err().to_string();
             assert!(error.contains(&format!("1 of {count} records")), "{error}");
@@ -338,7 +367,8 @@ mod tests {
 
     #[test]
     fn no_records_and_too_many_values_are_refused() {
-        let error = Dataset::new("a.csv", Shape::Features(2), vec![], Labels::Absent).unwrap_err();
+        let error =
+            Dataset::new("a.csv", Shape::Features(2), Encoding::Text, vec![], Labels::Absent).unwrap_err();
         assert_eq!(error.to_string(), "a.csv: there are no records");
         assert!(check_size(|| "a.csv".to_owned(), MOST_VALUES).is_ok());
         let error = check_size(|| "a.csv".to_owned(), MOST_VALUES + 1).unwrap_err().to_string();

@@ -10,6 +10,14 @@ pub(crate) struct Refused {
     pub(crate) hint: &'static str,
 }
 
+/// What a vocabulary says of a value.
+pub(crate) enum Found {
+    /// Its place.
+    Place(usize),
+    Missing,
+    Unknown,
+}
+
 /// The place of each value of a category.
 pub(crate) struct Vocabulary<'a> {
     category: &'a Category,
@@ -27,14 +35,23 @@ impl<'a> Vocabulary<'a> {
         &self.category.values
     }
 
-    /// The place of a value; none if it is missing, or unknown and ignored.
-    pub(crate) fn place(&self, text: &[u8], missing: &[String]) -> Result<Option<usize>, Refused> {
+    /// Looks a value up.
+    pub(crate) fn find(&self, text: &[u8], missing: &[String]) -> Found {
         match self.places.get(text) {
-            Some(&place) => Ok(Some(place)),
-            None if missing.iter().any(|value| value.as_bytes() == text) => Ok(None),
-            None if self.category.unknown == Unknown::Ignore => Ok(None),
-            None => Err(self.refused("the vocabulary is public: add the value, or unknown = \"ignore\"")),
+            Some(&place) => Found::Place(place),
+            None if missing.iter().any(|value| value.as_bytes() == text) => Found::Missing,
+            None => Found::Unknown,
         }
+    }
+
+    /// Whether the schema reads an unknown value as all zeros.
+    pub(crate) fn ignores_unknown(&self) -> bool {
+        self.category.unknown == Unknown::Ignore
+    }
+
+    /// The refusal of an unknown value.
+    pub(crate) fn unknown(&self) -> Refused {
+        self.refused("the vocabulary is public: add the value, or unknown = \"ignore\"")
     }
 
     /// The class of a value; a target is never missing.

@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use sordino_nn::Shape;
 
 use crate::dataset::{Dataset, Labels, check_classes, check_size, numbered};
+use crate::encoding::{Conversion, Encoding};
 use crate::error::DataError;
 use crate::input::{fill, open, pieces, unreadable};
 use crate::source::Sets;
+use crate::unlabelled::Unlabelled;
 
 /// The number of classes of MNIST and its family.
 const DIGITS: usize = 10;
@@ -16,9 +18,9 @@ const DIGITS: usize = 10;
 /// Reads `train-*` and, if they are there, `t10k-*` of a directory.
 pub(crate) fn read(directory: &Path, classes: Option<usize>) -> Result<Sets, DataError> {
     let classes = check_classes(classes.unwrap_or(DIGITS))?;
-    let train = labelled(directory, "train", classes)?;
+    let train = labelled(directory, "train", classes, None)?;
     let test = match find(directory, "t10k-images-idx3-ubyte") {
-        Some(_) => Some(labelled(directory, "t10k", classes)?),
+        Some(_) => Some(labelled(directory, "t10k", classes, None)?),
         None => None,
     };
     if let Some(test) = &test
@@ -33,21 +35,40 @@ pub(crate) fn read(directory: &Path, classes: Option<usize>) -> Result<Sets, Dat
     Ok(Sets { train, test, schema: None })
 }
 
+/// Reads the test set of a directory, or else its only set, to be like the records that were trained on.
+pub(crate) fn read_test(
+    directory: &Path,
+    classes: Option<usize>,
+    wanted: Encoding,
+) -> Result<Dataset, DataError> {
+    let set = if find(directory, "t10k-images-idx3-ubyte").is_some() { "t10k" } else { "train" };
+    labelled(directory, set, check_classes(classes.unwrap_or(DIGITS))?, Some(wanted))
+}
+
 /// Reads the images of a directory without their labels: those for testing if there are any.
-pub(crate) fn read_unlabelled(directory: &Path) -> Result<Dataset, DataError> {
+pub(crate) fn read_unlabelled(directory: &Path, wanted: Option<Encoding>) -> Result<Unlabelled, DataError> {
     let path = match find(directory, "t10k-images-idx3-ubyte") {
         Some(path) => path,
         None => expect(directory, "train-images-idx3-ubyte")?,
     };
-    let (shape, values) = images(&path.display().to_string(), &mut open(&path)?)?;
-    Dataset::new(&path.display().to_string(), shape, values, Labels::Absent)
+    let file = path.display().to_string();
+    let conversion = Conversion::new(&file, Encoding::Bytes, wanted)?;
+    let (shape, values) = images(&file, &mut open(&path)?, conversion)?;
+    let records = Dataset::new(&file, shape, conversion.encoding, values, Labels::Absent)?;
+    Ok(Unlabelled { part: Some(file), ..Unlabelled::new(records, Vec::new(), None) })
 }
 
-fn labelled(directory: &Path, set: &str, classes: usize) -> Result<Dataset, DataError> {
+fn labelled(
+    directory: &Path,
+    set: &str,
+    classes: usize,
+    wanted: Option<Encoding>,
+) -> Result<Dataset, DataError> {
     let images_path = expect(directory, &format!("{set}-images-idx3-ubyte"))?;
     let labels_path = expect(directory, &format!("{set}-labels-idx1-ubyte"))?;
     let file = images_path.display().to_string();
-    let (shape, values) = images(&file, &mut open(&images_path)?)?;
+    let conversion = Conversion::new(&file, Encoding::Bytes, wanted)?;
+    let (shape, values) = images(&file, &mut open(&images_path)?, conversion)?;
     let labels_file = labels_path.display().to_string();
     let labels = labels(&labels_file, &mut open(&labels_path)?, classes)?;
     let count = values.len() / shape.len();
@@ -58,11 +79,12 @@ fn labelled(directory: &Path, set: &str, classes: usize) -> Result<Dataset, Data
             "every image needs a label; the two files must belong together",
         ));
     }
-    Dataset::new(&file, shape, values, Labels::Classes { classes: labels, names: numbered(classes) })
+    let labels = Labels::Classes { classes: labels, names: numbered(classes) };
+    Dataset::new(&file, shape, conversion.encoding, values, labels)
 }
 
-/// Pixels are scaled by 1/255, a constant.
-fn images(file: &str, source: &mut dyn Read) -> Result<(Shape, Vec<f32>), DataError> {
+/// Pixels are bytes.
+fn images(file: &str, source: &mut dyn Read, conversion: Conversion) -> Result<(Shape, Vec<f32>), DataError> {
     let [count, height, width] = header(file, source, 0x0803, "images")?;
     let shape = Shape::Image { channels: 1, height, width };
     let total = height.checked_mul(width).and_then(|pixels| pixels.checked_mul(count));
@@ -75,9 +97,11 @@ fn images(file: &str, source: &mut dyn Read) -> Result<(Shape, Vec<f32>), DataEr
     }
     let total = total.unwrap_or(usize::MAX);
     check_size(|| format!("{file}, byte 4 ({count} images of {height}x{width})"), total)?;
+    // What each byte becomes.
+    let pixels: [f32; 256] = std::array::from_fn(|byte| conversion.apply(byte as f64).unwrap_or_default());
     let mut values = Vec::new();
     pieces(file, source, 16, total as u64, |bytes| {
-        values.extend(bytes.iter().map(|&pixel| f32::from(pixel) / 255.0));
+        values.extend(bytes.iter().map(|&byte| pixels[usize::from(byte)]));
         Ok(())
     })?;
     Ok((shape, values))

@@ -16,6 +16,7 @@
 mod csv;
 mod dataset;
 pub mod embedded;
+mod encoding;
 mod error;
 mod field;
 mod idx;
@@ -26,8 +27,11 @@ mod npy_header;
 mod schema;
 mod source;
 mod svmlight;
+mod unlabelled;
 
-pub use dataset::{Dataset, Scale};
+pub use dataset::{Dataset, Scale, held_back};
+pub use encoding::Encoding;
 pub use error::DataError;
 pub use schema::Schema;
-pub use source::{Sets, Source, read, read_unlabelled};
+pub use source::{Sets, Source, read, read_test, read_unlabelled};
+pub use unlabelled::{Reading, Row, Unlabelled};

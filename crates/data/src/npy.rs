@@ -9,17 +9,19 @@ use zip::ZipArchive;
 use zip::result::ZipError;
 
 use crate::dataset::{Dataset, Labels, Scale, check_classes, check_size, numbered};
+use crate::encoding::{Conversion, Encoding};
 use crate::error::{DataError, quoted};
 use crate::input::{open, pieces, unreadable};
 use crate::npy_header::{self, Header, Kind};
 use crate::source::Sets;
+use crate::unlabelled::Unlabelled;
 
 /// Reads `x` and `y` and, if they are there, `x_test` and `y_test`.
 pub(crate) fn read_npz(path: &Path, classes: Option<usize>) -> Result<Sets, DataError> {
     let mut archive = Archive::open(path)?;
-    let train = archive.labelled("x", "y", classes)?;
-    let test = match archive.has("x_test") || archive.has("y_test") {
-        true => Some(archive.labelled("x_test", "y_test", classes)?),
+    let train = archive.labelled("x", "y", classes, None)?;
+    let test = match archive.has_test() {
+        true => Some(archive.labelled("x_test", "y_test", classes, Some(train.encoding()))?),
         false => None,
     };
     if let Some(test) = &test
@@ -34,18 +36,30 @@ pub(crate) fn read_npz(path: &Path, classes: Option<usize>) -> Result<Sets, Data
     Ok(Sets { train, test, schema: None })
 }
 
-/// Reads `x` only.
-pub(crate) fn read_npz_unlabelled(path: &Path) -> Result<Dataset, DataError> {
+/// Reads `x_test` and `y_test`, or else `x` and `y`, to be like the records that were trained on.
+pub(crate) fn read_npz_test(
+    path: &Path,
+    classes: Option<usize>,
+    wanted: Encoding,
+) -> Result<Dataset, DataError> {
     let mut archive = Archive::open(path)?;
-    let (shape, values) = archive.array("x", records)?;
-    Dataset::new(&archive.file, shape, values, Labels::Absent)
+    let (x, y) = if archive.has_test() { ("x_test", "y_test") } else { ("x", "y") };
+    archive.labelled(x, y, classes, Some(wanted))
+}
+
+/// Reads `x` only.
+pub(crate) fn read_npz_unlabelled(path: &Path, wanted: Option<Encoding>) -> Result<Unlabelled, DataError> {
+    let mut archive = Archive::open(path)?;
+    let unlabelled =
+        archive.array("x", |place, source| records(place, source, wanted))?.unlabelled(&archive.file)?;
+    let rest = if archive.has_test() { "; x_test is not read" } else { "" };
+    Ok(Unlabelled { part: Some(format!("the array x of {}{rest}", archive.file)), ..unlabelled })
 }
 
 /// Reads an array of records without labels.
-pub(crate) fn read_npy(path: &Path) -> Result<Dataset, DataError> {
+pub(crate) fn read_npy(path: &Path, wanted: Option<Encoding>) -> Result<Unlabelled, DataError> {
     let file = path.display().to_string();
-    let (shape, values) = records(&file, &mut open(path)?)?;
-    Dataset::new(&file, shape, values, Labels::Absent)
+    records(&file, &mut open(path)?, wanted)?.unlabelled(&file)
 }
 
 struct Archive {
@@ -65,6 +79,10 @@ impl Archive {
         self.zip.index_for_name(&format!("{name}.npy")).is_some()
     }
 
+    fn has_test(&self) -> bool {
+        self.has("x_test") || self.has("y_test")
+    }
+
     /// Hands an array to a reader, with its name for errors.
     fn array<T>(
         &mut self,
@@ -81,11 +99,21 @@ impl Archive {
         array_of(&mut self.zip, &self.file, name, read)
     }
 
-    fn labelled(&mut self, x: &str, y: &str, classes: Option<usize>) -> Result<Dataset, DataError> {
-        let (shape, values) = self.array(x, records)?;
+    fn labelled(
+        &mut self,
+        x: &str,
+        y: &str,
+        classes: Option<usize>,
+        wanted: Option<Encoding>,
+    ) -> Result<Dataset, DataError> {
+        let Records { shape, encoding, values, refused } =
+            self.array(x, |place, source| records(place, source, wanted))?;
+        if let Some((_, error)) = refused.into_iter().next() {
+            return Err(error);
+        }
         let count = values.len() / shape.len();
         let labels = self.array(y, |place, source| labels(place, source, classes, count))?;
-        Dataset::new(&self.file, shape, values, labels)
+        Dataset::new(&self.file, shape, encoding, values, labels)
     }
 }
 
@@ -104,19 +132,42 @@ fn damaged(place: &str, error: &ZipError) -> DataError {
     DataError::file(place, error.to_string(), "an NPZ file is a zip; write it again with numpy.savez")
 }
 
-/// Records: `[n, d]` are features, `[n, h, w]` and `[n, c, h, w]` images. Bytes are scaled by 1/255, a constant; all other
-/// numbers are as they are.
-fn records(file: &str, source: &mut dyn Read) -> Result<(Shape, Vec<f32>), DataError> {
+/// The records of an array.
+struct Records {
+    shape: Shape,
+    encoding: Encoding,
+    /// What cannot be read is 0.
+    values: Vec<f32>,
+    /// Records, from 0, with a value that cannot be read, each with the first such value.
+    refused: Vec<(usize, DataError)>,
+}
+
+impl Records {
+    fn unlabelled(self, file: &str) -> Result<Unlabelled, DataError> {
+        let records = Dataset::new(file, self.shape, self.encoding, self.values, Labels::Absent)?;
+        Ok(Unlabelled::new(records, self.refused, None))
+    }
+}
+
+/// Records: `[n, d]` are features, `[n, h, w]` and `[n, c, h, w]` images, and `[n, h, w, c]` images whose channels come last,
+/// if `c` is 1, 3 or 4, and `h` and `w` are at least 8.
+fn records(file: &str, source: &mut dyn Read, wanted: Option<Encoding>) -> Result<Records, DataError> {
     let header = npy_header::read(file, source)?;
+    let mut channels_last = false;
     let shape = match header.shape[..] {
         [_, features] => Shape::Features(features),
         [_, height, width] => Shape::Image { channels: 1, height, width },
+        [_, height, width, channels @ (1 | 3 | 4)] if height >= 8 && width >= 8 => {
+            channels_last = true;
+            Shape::Image { channels, height, width }
+        }
         [_, channels, height, width] => Shape::Image { channels, height, width },
         _ => {
             return Err(DataError::file(
                 file,
                 format!("the shape {:?} has {} dimensions", header.shape, header.shape.len()),
-                "permitted are [n, features], [n, height, width] and [n, channels, height, width]",
+                "permitted are [n, features], [n, height, width], [n, channels, height, width] and \
+                 [n, height, width, channels]",
             ));
         }
     };
@@ -127,14 +178,39 @@ fn records(file: &str, source: &mut dyn Read) -> Result<(Shape, Vec<f32>), DataE
         let problem = format!("the shape {:?} leaves no values in a record", header.shape);
         return Err(DataError::file(file, problem, "every size must be at least 1"));
     }
-    let scale = if (header.dtype.kind, header.dtype.size) == (Kind::Unsigned, 1) { 255.0 } else { 1.0 };
+    let stored = match (header.dtype.kind, header.dtype.size) {
+        (Kind::Unsigned, 1) => Encoding::Bytes,
+        (Kind::Unsigned | Kind::Signed, _) => Encoding::Integers,
+        (Kind::Bool, _) => Encoding::Booleans,
+        (Kind::Float, _) => Encoding::Floats,
+    };
+    let conversion = Conversion::new(file, stored, wanted)?;
     let mut values: Vec<f32> = Vec::new();
+    let mut refused: Vec<(usize, DataError)> = Vec::new();
     numbers(file, source, &header, |at, number| {
-        let value = (number / scale) as f32;
-        values.push(value);
-        if value.is_finite() { Ok(()) } else { Err(not_finite(file, at, shape.len(), number)) }
+        values.push(conversion.apply(number).unwrap_or_else(|permitted| {
+            let record = at / shape.len();
+            if refused.last().is_none_or(|(last, _)| *last != record) {
+                refused.push((record, not_permitted(file, at, shape.len(), permitted, number)));
+            }
+            0.0
+        }));
+        Ok(())
     })?;
-    Ok((shape, values))
+    if let Shape::Image { channels, .. } = shape
+        && channels_last
+    {
+        values.chunks_exact_mut(shape.len()).for_each(|image| channels_first(image, channels));
+    }
+    Ok(Records { shape, encoding: conversion.encoding, values, refused })
+}
+
+/// Moves the last axis of an image to the front.
+fn channels_first(image: &mut [f32], channels: usize) {
+    let before = image.to_vec();
+    for (channel, plane) in image.chunks_exact_mut(before.len() / channels).enumerate() {
+        plane.iter_mut().zip(before[channel..].iter().step_by(channels)).for_each(|(to, from)| *to = *from);
+    }
 }
 
 /// Labels: whole numbers are classes, floats are numbers to predict.
@@ -173,7 +249,9 @@ fn labels(
         let mut values = Vec::new();
         numbers(file, source, &header, |at, number| {
             values.push(number as f32);
-            if (number as f32).is_finite() { Ok(()) } else { Err(not_finite(file, at, width, number)) }
+            let permitted = "a finite number in single precision";
+            let refused = || not_permitted(file, at, width, permitted, number);
+            if (number as f32).is_finite() { Ok(()) } else { Err(refused()) }
         })?;
         return Ok(Labels::Numbers { values, scales: vec![Scale::NONE; width] });
     }
@@ -198,10 +276,10 @@ fn labels(
     Ok(Labels::Classes { classes, names: numbered(declared) })
 }
 
-fn not_finite(file: &str, at: usize, width: usize, number: f64) -> DataError {
+fn not_permitted(file: &str, at: usize, width: usize, permitted: &str, number: f64) -> DataError {
     DataError::value(
         format!("{file}, record {}, value {}", at / width + 1, at % width + 1),
-        "a finite number in single precision",
+        permitted,
         number.to_string(),
         "replace it by a public constant before saving; records and values count from 1",
     )

@@ -366,9 +366,10 @@ impl Draft {
         }
         let mut names = HashSet::new();
         for (place, column) in columns.iter().enumerate() {
-            if column.name().trim_ascii() != column.name() || column.name().is_empty() {
+            // An empty name is that of the first column in a table that pandas has written with its index.
+            if column.name().trim_ascii() != column.name() {
                 let problem = format!("column {} has the name {:?}", place + 1, column.name());
-                return Err((problem, "a name is not empty and has no spaces around it"));
+                return Err((problem, "a name has no spaces around it"));
             }
             if !names.insert(column.name()) {
                 let problem = format!("the name `{}` is used by two columns", column.name());

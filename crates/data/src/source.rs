@@ -1,11 +1,14 @@
 //! Where records come from, and which reader reads them.
 
+use std::io::BufRead;
 use std::path::{Path, PathBuf};
 
 use crate::dataset::Dataset;
+use crate::encoding::{Conversion, Encoding};
 use crate::error::DataError;
 use crate::input::open;
 use crate::schema::Schema;
+use crate::unlabelled::{Reading, Unlabelled};
 use crate::{csv, embedded, idx, npy, svmlight};
 
 /// Where records are, and what is publicly known about them.
@@ -19,7 +22,7 @@ use crate::{csv, embedded, idx, npy, svmlight};
 /// | `.svm` `.svmlight` `.libsvm` | SVMLight, LIBSVM | `features`; `classes` unless there are 2 |
 /// | `mushroom`, if there is no such file | [`embedded::mushroom`] | |
 ///
-/// Each may end in `.gz` as well, except `.npz`. Bytes, in IDX and in arrays of `uint8`, are scaled by 1/255, all other
+/// Each may end in `.gz` as well, except `.npz`. Bytes, in IDX and in arrays of `uint8`, are divided by 255, all other
 /// numbers are as they are or as the schema says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Source {
@@ -46,6 +49,7 @@ pub struct Sets {
     pub schema: Option<Schema>,
 }
 
+#[derive(Clone, Copy)]
 enum Format {
     Idx,
     Csv { delimiter: u8 },
@@ -55,15 +59,15 @@ enum Format {
     Mushroom,
 }
 
-impl Source {
-    fn format(&self) -> Result<Format, DataError> {
-        if self.path.is_dir() {
+impl Format {
+    fn of(path: &Path) -> Result<Format, DataError> {
+        if path.is_dir() {
             return Ok(Format::Idx);
         }
-        if self.path == Path::new("mushroom") && !self.path.exists() {
+        if path == Path::new(embedded::NAME) && !path.exists() {
             return Ok(Format::Mushroom);
         }
-        let name = self.path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
         let name = name.strip_suffix(".gz").unwrap_or(&name);
         match name.rsplit_once('.').map(|(_, extension)| extension) {
             Some("csv" | "txt" | "data") => Ok(Format::Csv { delimiter: b',' }),
@@ -71,13 +75,13 @@ impl Source {
             Some("npz") => Ok(Format::Npz),
             Some("npy") => Ok(Format::Npy),
             Some("svm" | "svmlight" | "libsvm") => Ok(Format::SvmLight),
-            _ if !self.path.exists() => Err(DataError::file(
-                self.file(),
+            _ if !path.exists() => Err(DataError::file(
+                path.display().to_string(),
                 "no such file or directory",
                 "give a file, a directory of IDX files, or mushroom for the data that comes with Sordino",
             )),
             _ => Err(DataError::file(
-                self.file(),
+                path.display().to_string(),
                 "the name does not tell the format",
                 "permitted are .csv, .tsv, .txt and .data (CSV), .npz and .npy, .svm, .svmlight and .libsvm, each but \
                  .npz also with .gz, a directory of IDX files, and the name mushroom",
@@ -85,13 +89,19 @@ impl Source {
         }
     }
 
+    fn is_table(self) -> bool {
+        matches!(self, Format::Csv { .. } | Format::Mushroom)
+    }
+}
+
+impl Source {
     fn file(&self) -> String {
         self.path.display().to_string()
     }
 
     /// Refuses parameters that the format would pass over in silence.
-    fn check(&self, format: &Format) -> Result<(), DataError> {
-        let table = matches!(format, Format::Csv { .. });
+    fn check(&self, format: Format) -> Result<(), DataError> {
+        let table = format.is_table();
         let unused = [
             ("schema", self.schema.as_ref().map(|path| path.display().to_string()), table),
             ("target", self.target.clone(), table),
@@ -112,20 +122,22 @@ impl Source {
         Ok(())
     }
 
-    fn table(&self, delimiter: u8, labelled: bool) -> Result<(Dataset, Schema), DataError> {
-        let options = csv::Options {
-            schema: self.schema.as_deref().map(Schema::read).transpose()?,
-            target: self.target.as_deref(),
-            classes: self.classes,
-            features: self.features,
-            delimiter,
-            labelled,
-        };
-        csv::read(&self.file(), open(&self.path)?, options)
+    /// The text of a table.
+    fn text(&self, format: Format) -> Result<Box<dyn BufRead>, DataError> {
+        if matches!(format, Format::Mushroom) { embedded::records() } else { open(&self.path) }
     }
 
-    fn svmlight(&self, labelled: bool) -> Result<Dataset, DataError> {
-        svmlight::read(&self.file(), open(&self.path)?, self.features, self.classes, labelled)
+    /// How a table is read, but for what only training or only prediction needs.
+    fn options(&self, format: Format) -> Result<csv::Options<'_>, DataError> {
+        let schema = match (&self.schema, format) {
+            (Some(path), _) => Some(Schema::read(path)?),
+            (None, Format::Mushroom) => Some(embedded::schema()?),
+            (None, _) => None,
+        };
+        let delimiter = if let Format::Csv { delimiter } = format { delimiter } else { b',' };
+        let target = self.target.as_deref();
+        let (classes, features) = (self.classes, self.features);
+        Ok(csv::Options { schema, target, classes, features, delimiter, ..csv::Options::default() })
     }
 }
 
@@ -143,24 +155,95 @@ impl Source {
 /// # Ok::<(), sordino_data::DataError>(())
 /// ```
 pub fn read(source: &Source) -> Result<Sets, DataError> {
-    let format = source.format()?;
-    source.check(&format)?;
-    let alone = |train| Sets { train, test: None, schema: None };
+    let format = Format::of(&source.path)?;
+    source.check(format)?;
     match format {
         Format::Idx => idx::read(&source.path, source.classes),
-        Format::Csv { delimiter } => {
-            let (train, schema) = source.table(delimiter, true)?;
+        Format::Csv { .. } | Format::Mushroom => {
+            let options = csv::Options { labelled: true, ..source.options(format)? };
+            let (train, schema) = csv::read(&source.file(), source.text(format)?, options)?;
             Ok(Sets { train, test: None, schema: Some(schema) })
         }
         Format::Npz => npy::read_npz(&source.path, source.classes),
-        Format::Npy => Err(DataError::file(
-            source.file(),
-            "an NPY file has no labels",
-            "put both into an NPZ file: numpy.savez(path, x=..., y=...)",
-        )),
-        Format::SvmLight => source.svmlight(true).map(alone),
-        Format::Mushroom => embedded::read(source.classes, true).map(alone),
+        Format::Npy => Err(without_labels(&source.path)),
+        Format::SvmLight => {
+            let text = open(&source.path)?;
+            let train = svmlight::read(&source.file(), text, source.features, source.classes)?;
+            Ok(Sets { train, test: None, schema: None })
+        }
     }
+}
+
+/// Reads labelled records from another file, to test a model of `sets`, which were read from `source`.
+///
+/// A table is read by the schema of `sets`. Of a directory of IDX files and of an NPZ file it reads the test set, or else the
+/// only set.
+///
+/// # Errors
+///
+/// Those of [`read`]; records or labels that are not like those of `sets`.
+pub fn read_test(path: &Path, source: &Source, sets: &Sets) -> Result<Dataset, DataError> {
+    let format = Format::of(path)?;
+    let (file, train) = (path.display().to_string(), &sets.train);
+    let test = match (format, &sets.schema) {
+        (Format::Npy, _) => return Err(without_labels(path)),
+        (_, Some(schema)) => {
+            let source = Source { path: path.to_owned(), ..Source::default() };
+            let schema = Some(schema.clone());
+            let options = csv::Options { schema, labelled: true, ..csv::Options::default() };
+            check_table(format, &file)?;
+            csv::read(&file, source.text(format)?, options)?.0
+        }
+        (Format::Idx, None) => idx::read_test(path, source.classes, train.encoding())?,
+        (Format::Npz, None) => npy::read_npz_test(path, source.classes, train.encoding())?,
+        (Format::SvmLight, None) => {
+            Conversion::new(&file, Encoding::Text, Some(train.encoding()))?;
+            svmlight::read(&file, open(path)?, source.features, source.classes)?
+        }
+        (Format::Csv { .. } | Format::Mushroom, None) => {
+            return Err(DataError::file(
+                file,
+                format!("is a table, but {} is not", source.file()),
+                "give test records in the format of the training records",
+            ));
+        }
+    };
+    if test.shape() != train.shape() || test.classes() != train.classes() || test.scales() != train.scales() {
+        return Err(DataError::file(
+            file,
+            format!("the test records are {}, the training records {}", described(&test), described(train)),
+            "test records must have the shape and the labels of the training records",
+        ));
+    }
+    Ok(test)
+}
+
+fn described(records: &Dataset) -> String {
+    let labels = match (records.classes().len(), records.scales().len()) {
+        (0, numbers) => format!("{numbers} numbers to predict"),
+        (classes, _) => format!("{classes} classes"),
+    };
+    format!("of shape {} with {labels}", records.shape())
+}
+
+fn without_labels(path: &Path) -> DataError {
+    DataError::file(
+        path.display().to_string(),
+        "an NPY file has no labels",
+        "put both into an NPZ file: numpy.savez(path, x=..., y=...)",
+    )
+}
+
+/// Refuses another format where a schema describes the records.
+fn check_table(format: Format, file: &str) -> Result<(), DataError> {
+    if format.is_table() {
+        return Ok(());
+    }
+    Err(DataError::file(
+        file,
+        "is not a table, but the training records are",
+        "give a CSV file (.csv, .tsv, .txt, .data) with the columns of the training records",
+    ))
 }
 
 /// Reads records without their labels, for prediction.
@@ -168,20 +251,31 @@ pub fn read(source: &Source) -> Result<Sets, DataError> {
 /// Labels need not be there, and are not read where they are: a CSV file may lack the target's column, an NPZ file `y`,
 /// lines of SVMLight their label. A CSV file without schema has no target unless [`Source::target`] names it, or
 /// [`Source::features`] is one less than its columns. Of a directory of IDX files it reads the images for testing, or else
-/// those for training; `x_test` of an NPZ file is not read.
+/// those for training; `x_test` of an NPZ file is not read. [`Unlabelled::part`] says what was read.
 ///
 /// # Errors
 ///
-/// Those of [`read`], but for labels.
-pub fn read_unlabelled(source: &Source) -> Result<Dataset, DataError> {
-    let format = source.format()?;
-    source.check(&format)?;
+/// Those of [`read`], but for labels and for rows of which a value does not fit: they are set aside, with the reason.
+pub fn read_unlabelled(source: &Source, reading: &Reading) -> Result<Unlabelled, DataError> {
+    let (format, file) = (Format::of(&source.path)?, source.file());
+    if source.schema.is_some() {
+        check_table(format, &file)?;
+    }
+    if matches!(format, Format::Csv { .. } | Format::Mushroom | Format::SvmLight) {
+        Conversion::new(&file, Encoding::Text, reading.encoding)?;
+    }
+    let options = source.options(format)?;
+    if options.schema.is_none() {
+        reading.check_plain(&file)?;
+    }
     match format {
-        Format::Idx => idx::read_unlabelled(&source.path),
-        Format::Csv { delimiter } => source.table(delimiter, false).map(|(records, _)| records),
-        Format::Npz => npy::read_npz_unlabelled(&source.path),
-        Format::Npy => npy::read_npy(&source.path),
-        Format::SvmLight => source.svmlight(false),
-        Format::Mushroom => embedded::read(None, false),
+        Format::Idx => idx::read_unlabelled(&source.path, reading.encoding),
+        Format::Csv { .. } | Format::Mushroom => {
+            let (id, ignore_unknown) = (reading.id.as_deref(), reading.ignore_unknown);
+            csv::read_unlabelled(&file, source.text(format)?, csv::Options { id, ignore_unknown, ..options })
+        }
+        Format::Npz => npy::read_npz_unlabelled(&source.path, reading.encoding),
+        Format::Npy => npy::read_npy(&source.path, reading.encoding),
+        Format::SvmLight => svmlight::read_unlabelled(&file, open(&source.path)?, source.features),
     }
 }

@@ -5,69 +5,109 @@ use std::io::{BufRead, Read};
 use sordino_nn::Shape;
 
 use crate::dataset::{Dataset, Labels, MOST_VALUES, check_classes, check_size, numbered};
+use crate::encoding::Encoding;
 use crate::error::{DataError, quoted};
 use crate::input::unreadable;
+use crate::unlabelled::Unlabelled;
 
 /// The longest line that is read.
 const LONGEST: u64 = 1 << 28;
 
-/// Reads records of `features` values; two classes unless more are declared.
+/// Reads records of `features` values with labels; two classes unless more are declared. The first field that does not fit
+/// is an error.
 pub(crate) fn read(
     file: &str,
-    mut source: impl BufRead,
+    source: impl BufRead,
     features: Option<usize>,
     classes: Option<usize>,
-    labelled: bool,
 ) -> Result<Dataset, DataError> {
     let features = check_features(features)?;
     let declared = check_classes(classes.unwrap_or(2))?;
     let mut values: Vec<f32> = Vec::new();
     let mut labels = LabelReader { classes: declared, smallest: None };
     let mut classes = Vec::new();
+    lines(file, source, |place, text| {
+        let mut fields = fields(text);
+        let (_, label) = fields.next().unwrap_or_default();
+        classes.push(labels.class(|| format!("{place}, column 1 (label)"), label)?);
+        record(place, fields, features, &mut values)
+    })?;
+    let labels = Labels::Classes { classes, names: numbered(declared) };
+    Dataset::new(file, Shape::Features(features), Encoding::Text, values, labels)
+}
+
+/// Reads records of `features` values, whether they have labels or not; a line that does not fit is set aside.
+pub(crate) fn read_unlabelled(
+    file: &str,
+    source: impl BufRead,
+    features: Option<usize>,
+) -> Result<Unlabelled, DataError> {
+    let features = check_features(features)?;
+    let mut values: Vec<f32> = Vec::new();
+    let mut refused = Vec::new();
+    lines(file, source, |place, text| {
+        let start = values.len();
+        let fields = fields(text).skip_while(|(column, field)| *column == 0 && !field.contains(&b':'));
+        if let Err(error) = record(place, fields, features, &mut values) {
+            check_size(|| place.to_owned(), start.saturating_add(features))?;
+            refused.push((start / features, error));
+        }
+        Ok(())
+    })?;
+    let records = Dataset::new(file, Shape::Features(features), Encoding::Text, values, Labels::Absent)?;
+    Ok(Unlabelled::new(records, refused, None))
+}
+
+/// Hands on every line that has more than a comment, with its place.
+fn lines(
+    file: &str,
+    mut source: impl BufRead,
+    mut take: impl FnMut(&str, &[u8]) -> Result<(), DataError>,
+) -> Result<(), DataError> {
     let mut line = Vec::new();
     for number in 1_u64.. {
         line.clear();
         let read = (&mut source).take(LONGEST).read_until(b'\n', &mut line);
-        let place = || format!("{file}, line {number}");
+        let place = format!("{file}, line {number}");
         match read.map_err(|error| unreadable(file, &error))? as u64 {
             0 => break,
             LONGEST => {
-                return Err(DataError::file(place(), "the line is too long", "is this the right file?"));
+                return Err(DataError::file(place, "the line is too long", "is this the right file?"));
             }
             _ => {}
         }
         let text = line.split(|&byte| byte == b'#').next().unwrap_or_default();
-        let mut fields =
-            text.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty()).enumerate().peekable();
-        let Some(&(_, first)) = fields.peek() else { continue };
-        if labelled {
-            classes.push(labels.class(|| format!("{}, column 1 (label)", place()), first)?);
-        }
-        if labelled || !first.contains(&b':') {
-            fields.next();
-        }
-        let start = values.len();
-        check_size(place, start.saturating_add(features))?;
-        values.resize(start + features, 0.0);
-        let mut last = 0;
-        for (column, field) in fields {
-            let (index, value) = pair(field, last, features).map_err(|(permitted, hint)| {
-                DataError::value(
-                    format!("{}, column {}", place(), column + 1),
-                    permitted,
-                    quoted(field),
-                    hint,
-                )
-            })?;
-            values[start + index - 1] = value;
-            last = index;
+        if fields(text).next().is_some() {
+            take(&place, text)?;
         }
     }
-    let labels = match labelled {
-        true => Labels::Classes { classes, names: numbered(declared) },
-        false => Labels::Absent,
-    };
-    Dataset::new(file, Shape::Features(features), values, labels)
+    Ok(())
+}
+
+/// The fields of a line, with their places from 0.
+fn fields(text: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
+    text.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty()).enumerate()
+}
+
+/// Appends a record; a bad one is left as far as it was read.
+fn record<'a>(
+    place: &str,
+    fields: impl Iterator<Item = (usize, &'a [u8])>,
+    features: usize,
+    values: &mut Vec<f32>,
+) -> Result<(), DataError> {
+    let start = values.len();
+    check_size(|| place.to_owned(), start.saturating_add(features))?;
+    values.resize(start + features, 0.0);
+    let mut last = 0;
+    for (column, field) in fields {
+        let (index, value) = pair(field, last, features).map_err(|(permitted, hint)| {
+            DataError::value(format!("{place}, column {}", column + 1), permitted, quoted(field), hint)
+        })?;
+        values[start + index - 1] = value;
+        last = index;
+    }
+    Ok(())
 }
 
 fn check_features(features: Option<usize>) -> Result<usize, DataError> {

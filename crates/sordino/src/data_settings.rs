@@ -17,19 +17,52 @@ pub(crate) fn source(settings: &Settings) -> Source {
     }
 }
 
-/// The private records and the public ones, and the schema of a table.
-pub(crate) fn read(settings: &mut Settings) -> Result<(Dataset, Option<Dataset>, Option<String>), Problem> {
+/// The records of a run.
+pub(crate) struct Records {
+    /// The private ones.
+    pub(crate) train: Dataset,
+    /// The public ones.
+    pub(crate) test: Option<Dataset>,
+    /// How many of the data's rows were held back to be those.
+    pub(crate) held_back: usize,
+    /// The schema of a table.
+    pub(crate) schema: Option<String>,
+}
+
+/// Reads the private records and the public ones.
+pub(crate) fn read(settings: &mut Settings) -> Result<Records, Problem> {
     // A run can be resumed from any folder.
     settings.data = settings.data.take().map(|path| path.canonicalize().unwrap_or(path));
+    settings.test_data = settings.test_data.take().map(|path| path.canonicalize().unwrap_or(path));
     let source = source(settings);
-    if source.path.to_str().is_none() {
-        return Err(Problem::refused(
-            format!("the path {} is not UTF-8, so settings cannot name it", source.path.display()),
-            "rename it, or put a link beside it",
-        ));
+    for path in [Some(&source.path), settings.test_data.as_ref()].into_iter().flatten() {
+        if path.to_str().is_none() {
+            return Err(Problem::refused(
+                format!("the path {} is not UTF-8, so settings cannot name it", path.display()),
+                "rename it, or put a link beside it",
+            ));
+        }
     }
     settings.data = Some(source.path.clone());
-    let Sets { train, test, schema } = sordino_data::read(&source)?;
+    let sets = sordino_data::read(&source)?;
+    let apart = match &settings.test_data {
+        // Accuracy is printed without noise: the records that it is measured on have no protection.
+        Some(path) if *path == source.path => {
+            return Err(Problem::refused(
+                format!("test_data is {}, which is the data to train on", path.display()),
+                "test records are public; give other records, or --test-fraction to hold some of the data back",
+            ));
+        }
+        Some(path) if sets.test.is_some() => {
+            return Err(Problem::refused(
+                format!("test_data is {}, but the data has a test set of its own", path.display()),
+                "leave out one of them",
+            ));
+        }
+        Some(path) => Some(sordino_data::read_test(path, &source, &sets)?),
+        None => None,
+    };
+    let Sets { train, test, schema } = sets;
     if schema.is_some() {
         // The schema says it all.
         settings.schema = Some(RunFiles::SCHEMA.into());
@@ -37,21 +70,22 @@ pub(crate) fn read(settings: &mut Settings) -> Result<(Dataset, Option<Dataset>,
     }
     let schema =
         schema.map(|schema| toml::to_string(&schema).expect("a schema of numbers and strings is TOML"));
-    if test.is_some() {
-        return match settings.test_fraction {
-            None => Ok((train, test, schema)),
-            Some(fraction) => Err(Problem::refused(
-                format!("test_fraction is {fraction}, but the data has a test set of its own"),
+    if let Some(test) = test.or(apart) {
+        let split = settings.test_fraction.map(|fraction| format!("test_fraction is {fraction}"));
+        let split = split.or(settings.split_seed.map(|seed| format!("split_seed is {seed}")));
+        return match split {
+            None => Ok(Records { train, test: Some(test), held_back: 0, schema }),
+            Some(given) => Err(Problem::refused(
+                format!("{given}, but there is a test set, so that no records are held back"),
                 "leave it out",
             )),
         };
     }
     let fraction = *settings.test_fraction.get_or_insert(0.2);
-    if fraction == 0.0 {
-        return Ok((train, None, schema));
-    }
-    let (records, test) = train.split(fraction, *settings.split_seed.get_or_insert(0))?;
-    Ok((records, Some(test), schema))
+    let seed = if fraction == 0.0 { 0 } else { *settings.split_seed.get_or_insert(0) };
+    let (train, test) = train.split(fraction, seed)?;
+    let held_back = test.as_ref().map_or(0, Dataset::len);
+    Ok(Records { train, test, held_back, schema })
 }
 
 /// When the data was last changed, as the ledger keeps it: a run must go on with the records it began with, and nothing that is

@@ -10,7 +10,7 @@ use sordino_train::{Learning, Run, RunFolder};
 
 use crate::{
     claim::{Claim, shown},
-    data_settings::{last_changed, read},
+    data_settings::{Records, last_changed, read},
     learning::learning,
     models::{Facts, Model},
     pace::Pace,
@@ -49,11 +49,11 @@ impl Experiment {
         let clip = clip(&mut settings, &algorithm)?;
         let asked = asked(&mut settings, &algorithm)?;
         let learning = learning(&mut settings, &algorithm, clip)?;
-        let (records, test, schema) = read(&mut settings)?;
-        let facts = Facts::of(&records);
+        let Records { train: records, test, held_back, schema } = read(&mut settings)?;
+        let facts = Facts::of(&records, held_back);
         let name = match &settings.model {
             Some(name) => name.clone(),
-            None => Model::default_name(&facts)?.to_owned(),
+            None => Model::default_name(&facts).to_owned(),
         };
         let model = Model::choose(&name, settings.hidden.as_deref(), &facts)?;
         let network = name.ends_with(".toml").then(|| fs::read_to_string(&name)).transpose();

@@ -12,6 +12,7 @@ mod learning;
 mod models;
 mod pace;
 mod plan_arguments;
+mod predictions;
 mod problem;
 mod progress;
 mod protection;

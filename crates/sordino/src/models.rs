@@ -3,8 +3,9 @@
 use std::{fs, path::Path};
 
 use serde::{Deserialize, Serialize};
-use sordino_data::{Dataset, Scale};
+use sordino_data::{Dataset, Encoding, Scale};
 use sordino_nn::{Description, Loss, Network, NetworkError, Shape, models};
+use sordino_train::{RunFolder, model_notes};
 
 use crate::problem::Problem;
 
@@ -16,11 +17,34 @@ pub(crate) struct Facts {
     pub(crate) classes: Vec<String>,
     /// How the numbers were scaled; none if a class is predicted.
     pub(crate) numbers: Vec<Scale>,
+    /// How the values of the training records were stored.
+    pub(crate) encoding: Encoding,
+    /// How many rows of the data were held back for testing.
+    pub(crate) held_back: usize,
 }
 
 impl Facts {
-    pub(crate) fn of(data: &Dataset) -> Self {
-        Self { input: data.shape(), classes: data.classes().to_vec(), numbers: data.scales().to_vec() }
+    pub(crate) fn of(data: &Dataset, held_back: usize) -> Self {
+        Self {
+            input: data.shape(),
+            classes: data.classes().to_vec(),
+            numbers: data.scales().to_vec(),
+            encoding: data.encoding(),
+            held_back,
+        }
+    }
+
+    /// What was noted in a run's file of weights.
+    pub(crate) fn read(folder: &RunFolder) -> Result<Self, Problem> {
+        let refused = |problem: &str| {
+            Problem::refused(
+                format!("{}: {problem}", folder.model().display()),
+                "give a folder in which this version of `sordino train` has written a model",
+            )
+        };
+        let notes = model_notes(folder)?;
+        let text = notes.get("facts").ok_or_else(|| refused("does not say what it reads"))?;
+        serde_json::from_str(text).map_err(|error| refused(&error.to_string()))
     }
 }
 
@@ -46,32 +70,15 @@ enum Kind {
 const NAMES: &str =
     "logistic, linear, mlp, mnist-cnn, lenet5, resnet20, or a TOML file that describes a network";
 
-impl Model {
-    /// The model's name for this data, if none was chosen.
-    pub(crate) fn default_name(facts: &Facts) -> Result<&'static str, Problem> {
-        let shape = facts.input;
-        match shape {
-            Shape::Features(_) if facts.classes.is_empty() => Ok("linear"),
-            Shape::Features(_) => Ok("logistic"),
-            Shape::Image { channels: 1, height: 28, width: 28 } => Ok("mnist-cnn"),
-            Shape::Image { channels: 3, height: 32, width: 32 } => Ok("resnet20"),
-            _ => Err(Problem::refused(
-                format!("no model is known for records of {shape}"),
-                format!("choose one with --model: {NAMES}"),
-            )),
-        }
-    }
-
-    /// Chooses a model by name.
-    pub(crate) fn choose(name: &str, hidden: Option<&[usize]>, facts: &Facts) -> Result<Self, Problem> {
-        let classes = facts.classes.len();
+impl Kind {
+    fn named(name: &str, hidden: Option<&[usize]>) -> Result<Self, Problem> {
         let kind = match name {
-            "logistic" | "linear" => Kind::Linear,
-            "mlp" => Kind::Mlp(hidden.unwrap_or(&[128]).to_vec()),
-            "mnist-cnn" => Kind::MnistCnn,
-            "lenet5" => Kind::LeNet5,
-            "resnet20" => Kind::ResNet20,
-            file if file.ends_with(".toml") => Kind::Described(described(Path::new(file))?),
+            "logistic" | "linear" => Self::Linear,
+            "mlp" => Self::Mlp(hidden.unwrap_or(&[128]).to_vec()),
+            "mnist-cnn" => Self::MnistCnn,
+            "lenet5" => Self::LeNet5,
+            "resnet20" => Self::ResNet20,
+            file if file.ends_with(".toml") => Self::Described(described(Path::new(file))?),
             _ => {
                 return Err(Problem::refused(
                     format!("model must be one of {NAMES}, got {name}"),
@@ -79,33 +86,70 @@ impl Model {
                 ));
             }
         };
-        if hidden.is_some() && !matches!(kind, Kind::Mlp(_)) {
+        if hidden.is_some() && !matches!(kind, Self::Mlp(_)) {
             return Err(Problem::refused(
                 format!("--hidden belongs to --model mlp, the model is {name}"),
                 "leave it out, or describe the network in a TOML file",
             ));
         }
+        Ok(kind)
+    }
+}
+
+impl Model {
+    /// The model's name for this data, if none was chosen: one that fits every shape that is read.
+    pub(crate) fn default_name(facts: &Facts) -> &'static str {
+        match facts.input {
+            Shape::Image { channels: 3, height: 32, width: 32 } => "resnet20",
+            Shape::Image { .. } if models::mnist_cnn_for(facts.input, 1).is_ok() => "mnist-cnn",
+            // An image that is too small for convolutions.
+            Shape::Image { .. } => "mlp",
+            _ if facts.classes.is_empty() => "linear",
+            _ => "logistic",
+        }
+    }
+
+    /// Chooses a model by name.
+    pub(crate) fn choose(name: &str, hidden: Option<&[usize]>, facts: &Facts) -> Result<Self, Problem> {
+        let kind = Kind::named(name, hidden)?;
+        let classes = facts.classes.len();
         let (outputs, loss) = match classes {
             0 => (facts.numbers.len(), Loss::SquaredError),
             2 if kind == Kind::Linear => (1, Loss::Logistic),
             _ => (classes, Loss::cross_entropy()),
         };
         let model = Self { kind, input: facts.input, outputs, loss };
-        let network = model.network()?;
-        let wrong = |problem: String, hint: &str| Err(Problem::refused(problem, hint));
+        let network = model.network().map_err(|error| model.unfit(name, error))?;
         if network.input() != facts.input {
             let problem =
                 format!("{name} reads records of {}, the data has {}", network.input(), facts.input);
-            return wrong(problem, "choose a model for this shape, or describe one in a TOML file");
+            return Err(Problem::refused(problem, "give the network in the TOML file the input of the data"));
         }
         if network.outputs() == 1 && classes == 2 {
             return Ok(Self { loss: Loss::Logistic, ..model });
         }
         if network.outputs() != outputs {
             let problem = format!("{name} has {} outputs, the data needs {outputs}", network.outputs());
-            return wrong(problem, "a class needs an output each; two classes may share one");
+            return Err(Problem::refused(problem, "a class needs an output each; two classes may share one"));
         }
         Ok(model)
+    }
+
+    /// Why a network of this kind cannot be built for this data, and which one can.
+    fn unfit(&self, name: &str, error: NetworkError) -> Problem {
+        let convolutional = matches!(self.kind, Kind::MnistCnn | Kind::LeNet5 | Kind::ResNet20);
+        match self.input {
+            Shape::Image { .. } if convolutional => Problem::refused(
+                format!("{name} does not fit images of {} (channels x height x width): {error}", self.input),
+                "--model mlp reads images of any size",
+            ),
+            _ if convolutional => Problem::refused(
+                format!("{name} reads images, the data has records of {} features", self.input),
+                "--model mlp reads any records; images are arrays of the shape [n, height, width] or \
+                 [n, channels, height, width], or IDX files",
+            ),
+            _ => error.into(),
+        }
     }
 
     /// Builds the network.
@@ -127,9 +171,9 @@ impl Model {
             }
             Kind::Linear => models::softmax_regression(features, self.outputs),
             Kind::Mlp(hidden) => models::mlp(features, hidden, self.outputs),
-            Kind::MnistCnn => models::mnist_cnn(),
-            Kind::LeNet5 => models::lenet5(self.outputs),
-            Kind::ResNet20 => models::resnet20(self.outputs),
+            Kind::MnistCnn => models::mnist_cnn_for(self.input, self.outputs),
+            Kind::LeNet5 => models::lenet5_for(self.input, self.outputs),
+            Kind::ResNet20 => models::resnet20_for(self.input, self.outputs),
             Kind::Described(description) => Network::new(description),
         }
     }
@@ -143,4 +187,68 @@ fn described(path: &Path) -> Result<Description, Problem> {
     toml::from_str(&text).map_err(|error| {
         Problem::refused(format!("{}: {}", path.display(), error.to_string().trim_end()), hint)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(input: Shape, classes: usize) -> Facts {
+        let classes: Vec<String> = (0..classes).map(|class| class.to_string()).collect();
+        let numbers = if classes.is_empty() { vec![Scale::NONE; 2] } else { Vec::new() };
+        Facts { input, classes, numbers, encoding: Encoding::Bytes, held_back: 0 }
+    }
+
+    const IMAGES: [(usize, usize, usize); 7] =
+        [(1, 28, 28), (3, 32, 32), (1, 64, 64), (1, 8, 8), (4, 14, 100), (1, 1, 1), (32, 32, 3)];
+
+    #[test]
+    fn the_default_model_fits_whatever_is_read() {
+        let images = IMAGES.map(|(channels, height, width)| Shape::Image { channels, height, width });
+        for input in images.into_iter().chain([Shape::Features(1), Shape::Features(126)]) {
+            for classes in [0, 2, 3, 10, 100] {
+                let facts = facts(input, classes);
+                let name = Model::default_name(&facts);
+                let model = Model::choose(name, None, &facts);
+                let network =
+                    model.unwrap_or_else(|problem| panic!("{input}, {classes}: {problem}")).network();
+                let outputs = if name == "logistic" && classes == 2 { 1 } else { classes };
+                assert_eq!(network.unwrap().outputs(), if classes == 0 { 2 } else { outputs }, "{input}");
+            }
+        }
+        let name = |shape| Model::default_name(&facts(shape, 10));
+        assert_eq!(name(Shape::Image { channels: 1, height: 28, width: 28 }), "mnist-cnn");
+        assert_eq!(name(Shape::Image { channels: 3, height: 32, width: 32 }), "resnet20");
+    }
+
+    #[test]
+    fn every_model_adapts_to_the_classes_or_names_one_that_does() {
+        for (channels, height, width) in IMAGES {
+            let facts = facts(Shape::Image { channels, height, width }, 2);
+            for name in ["logistic", "linear", "mlp", "mnist-cnn", "lenet5", "resnet20"] {
+                match Model::choose(name, None, &facts) {
+                    Ok(model) => assert_eq!(model.network().unwrap().input(), facts.input),
+                    Err(problem) => {
+                        assert!(height.min(width) < 14, "{name} for {}", facts.input);
+                        assert!(problem.to_string().contains("--model mlp"), "{problem}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_networks_of_the_papers_are_as_they_were() {
+        let network = |name, channels, size| {
+            let facts = facts(Shape::Image { channels, height: size, width: size }, 10);
+            Model::choose(name, None, &facts).unwrap().network().unwrap()
+        };
+        for (network, known) in [
+            (network("mnist-cnn", 1, 28), models::mnist_cnn()),
+            (network("lenet5", 1, 28), models::lenet5(10)),
+            (network("resnet20", 3, 32), models::resnet20(10)),
+        ] {
+            assert_eq!(network.init(7).values(), known.unwrap().init(7).values());
+        }
+    }
 }

@@ -30,6 +30,9 @@ pub(crate) struct Settings {
     /// The public number of features
     #[arg(long, value_name = "N", help_heading = "Data")]
     pub(crate) features: Option<usize>,
+    /// Records to test with, in the format of the data and treated as PUBLIC; in place of holding some of the data back
+    #[arg(long, value_name = "FILE", help_heading = "Data")]
+    pub(crate) test_data: Option<PathBuf>,
     /// Share of the records held back for testing and treated as PUBLIC; 0 for none [default: 0.2, if the data has no test set]
     #[arg(long, value_name = "F", help_heading = "Data", allow_hyphen_values = true)]
     pub(crate) test_fraction: Option<f64>,
@@ -140,11 +143,17 @@ impl Settings {
     /// These settings, and what they leave open from others.
     #[must_use]
     pub(crate) fn or(self, other: Self) -> Self {
+        let own_test_data = self.test_data.is_some();
         let mut settings = fall_back!(self, other:
-            data schema target classes features test_fraction split_seed model hidden algorithm epsilon delta
+            data schema target classes features test_data test_fraction split_seed model hidden algorithm epsilon delta
             noise_multiplier max_grad_norm clipping sampling max_batch_size accountant epochs steps batch_size
             learning_rate optimizer schedule average seed checkpoint_seconds);
         // A flag for the one goes before a key for the other.
+        if own_test_data {
+            (settings.test_fraction, settings.split_seed) = (self.test_fraction, self.split_seed);
+        } else if self.test_fraction.is_some() || self.split_seed.is_some() {
+            settings.test_data = None;
+        }
         if self.steps.is_some() {
             settings.epochs = None;
         } else if self.epochs.is_some() {
@@ -169,8 +178,9 @@ impl Settings {
         let mut settings = Self::read_as_is(path)?;
         let folder = path.parent().unwrap_or(Path::new(""));
         // The data that comes with Sordino is no file.
-        let data = settings.data.as_mut().filter(|data| *data != Path::new("mushroom"));
-        for path in data.into_iter().chain(&mut settings.schema) {
+        let data = [&mut settings.data, &mut settings.test_data].into_iter().flatten();
+        let files = data.filter(|data| *data != Path::new("mushroom"));
+        for path in files.chain(&mut settings.schema) {
             *path = folder.join(&*path);
         }
         if let Some(model) = settings.model.as_mut().filter(|model| model.ends_with(".toml")) {

@@ -1,7 +1,7 @@
-use sordino_data::{DataError, Dataset, Source, read, read_unlabelled};
+use sordino_data::{DataError, Dataset, Source, read};
 use sordino_nn::Shape;
 
-use crate::files::{Directory, classes, gzip, numbers, source, values};
+use crate::files::{Directory, classes, gzip, numbers, source, unlabelled, values};
 
 const SCHEMA: &str = r#"
 target = "income"
@@ -284,16 +284,16 @@ fn prediction_needs_no_target() {
         (&without_header, "60,red,1\n"),
     ] {
         let source = Source { schema: schema.clone(), ..source(directory.write("t.csv", text)) };
-        let table = read_unlabelled(&source).unwrap();
+        let table = unlabelled(&source).unwrap();
         assert_eq!(values(&table), [1.0, 1.0, 0.0]);
         assert!(table.targets().is_none() && !table.is_classification());
     }
     // What is ignored need not be there, what is read must be.
     let path = directory.write("t.csv", "age,colour\n60,red\n");
-    let table = read_unlabelled(&Source { schema: schema.clone(), ..source(path) }).unwrap();
+    let table = unlabelled(&Source { schema: schema.clone(), ..source(path) }).unwrap();
     assert_eq!(values(&table), [1.0, 1.0, 0.0]);
     let source = Source { schema, ..source(directory.write("t.csv", "age,income\n60,1\n")) };
-    let message = directory.message(&read_unlabelled(&source).unwrap_err());
+    let message = directory.message(&unlabelled(&source).unwrap_err());
     assert_eq!(message, "t.csv, line 1: the header has no column `colour`, which the schema describes");
 }
 
@@ -303,7 +303,7 @@ fn prediction_without_schema_goes_by_the_number_of_features() {
     let path = directory.write("t.csv", "a,b,c\n1,2,3\n");
     let table = |features, target: Option<&str>| {
         let target = target.map(str::to_owned);
-        let table = read_unlabelled(&Source { features, target, classes: Some(2), ..source(&path) });
+        let table = unlabelled(&Source { features, target, classes: Some(2), ..source(&path) });
         table.map(|table| values(&table).to_vec())
     };
     assert_eq!(table(None, None).unwrap(), [1.0, 2.0, 3.0]);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use sordino_data::{DataError, Dataset, Source};
+use sordino_data::{DataError, Dataset, Reading, Source, read_unlabelled};
 use sordino_nn::{Inputs, Targets};
 
 /// A directory of its own.
@@ -46,6 +46,15 @@ impl Drop for Directory {
 
 pub(crate) fn source(path: impl Into<PathBuf>) -> Source {
     Source { path: path.into(), ..Source::default() }
+}
+
+/// The records of a file for prediction; or why it, or its first row that cannot be read, was refused.
+pub(crate) fn unlabelled(source: &Source) -> Result<Dataset, DataError> {
+    let unlabelled = read_unlabelled(source, &Reading::default())?;
+    match unlabelled.rows.into_iter().find_map(|row| row.refused) {
+        Some(error) => Err(error),
+        None => Ok(unlabelled.records.unwrap()),
+    }
 }
 
 pub(crate) fn gzip(bytes: impl AsRef<[u8]>) -> Vec<u8> {

@@ -1,7 +1,7 @@
-use sordino_data::{Source, read, read_unlabelled};
+use sordino_data::{Source, read};
 use sordino_nn::Shape;
 
-use crate::files::{Directory, classes, gzip, source, values};
+use crate::files::{Directory, classes, gzip, source, unlabelled, values};
 
 const IMAGES: &str = "train-images-idx3-ubyte";
 const LABELS: &str = "train-labels-idx1-ubyte";
@@ -39,13 +39,13 @@ fn a_directory_has_a_training_and_a_test_set() {
     assert_eq!(values(&sets.train), [0.0, 1.0, 0.2, 0.0, 0.0, 0.4]);
     assert_eq!(classes(&sets.train), [9, 0, 1]);
     assert_eq!(sets.train.classes().len(), 10);
-    assert_eq!(read_unlabelled(&source(directory.path())).unwrap().len(), 3);
+    assert_eq!(unlabelled(&source(directory.path())).unwrap().len(), 3);
 
     directory.write("t10k-images-idx3-ubyte.gz", gzip(file(0x803, &[1, 1, 2], &[255, 0])));
     directory.write("t10k-labels-idx1-ubyte", file(0x801, &[1], &[3]));
     let test = read(&source(directory.path())).unwrap().test.unwrap();
     assert_eq!((values(&test), classes(&test)), (&[1.0, 0.0][..], &[3][..]));
-    assert_eq!(values(&read_unlabelled(&source(directory.path())).unwrap()), [1.0, 0.0]);
+    assert_eq!(values(&unlabelled(&source(directory.path())).unwrap()), [1.0, 0.0]);
 
     directory.write("t10k-images-idx3-ubyte.gz", gzip(file(0x803, &[1, 2, 1], &[255, 0])));
     let error = read(&source(directory.path())).unwrap_err().to_string();

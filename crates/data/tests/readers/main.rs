@@ -6,6 +6,7 @@ mod files;
 mod idx;
 mod never_panics;
 mod npy;
+mod prediction;
 mod schema;
 mod source;
 mod svmlight;

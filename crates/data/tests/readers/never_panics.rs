@@ -2,9 +2,9 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, RngSeed, TestRunner};
-use sordino_data::{Schema, Source, read, read_unlabelled};
+use sordino_data::{Schema, Source, read};
 
-use crate::files::{Directory, gzip, source};
+use crate::files::{Directory, gzip, source, unlabelled};
 use crate::{idx, npy};
 
 const SCHEMA: &str = "target = \"b\"\n[[columns]]\nname = \"a\"\ntype = \"number\"\n[[columns]]\nname = \"b\"\n\
@@ -39,7 +39,7 @@ fn try_everything(directory: &Directory, name: &str, bytes: &[u8]) {
         _ => vec![source(directory.path())],
     };
     for source in sources {
-        for set in [read(&source).map(|sets| sets.train), read_unlabelled(&source)].into_iter().flatten() {
+        for set in [read(&source).map(|sets| sets.train), unlabelled(&source)].into_iter().flatten() {
             assert!(!set.is_empty() && set.len() * set.shape().len() > 0);
         }
     }
@@ -69,10 +69,7 @@ fn good_files_are_read() {
     let directory = directory();
     for name in ["t.npy", "t.npz", "t.svm"] {
         let features = name.contains("svm").then_some(3);
-        assert_eq!(
-            read_unlabelled(&Source { features, ..source(directory.path().join(name)) }).unwrap().len(),
-            2
-        );
+        assert_eq!(unlabelled(&Source { features, ..source(directory.path().join(name)) }).unwrap().len(), 2);
     }
     assert_eq!(read(&source(directory.path())).unwrap().train.len(), 2);
 }

@@ -1,11 +1,11 @@
 use std::io::{Cursor, Write};
 
-use sordino_data::{DataError, Sets, Source, read, read_unlabelled};
+use sordino_data::{DataError, Sets, Source, read};
 use sordino_nn::Shape;
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
-use crate::files::{Directory, classes, gzip, numbers, source, values};
+use crate::files::{Directory, classes, gzip, numbers, source, unlabelled, values};
 
 /// An NPY file.
 pub(crate) fn npy(descr: &str, shape: &str, bytes: &[u8]) -> Vec<u8> {
@@ -79,7 +79,7 @@ fn archives_have_a_training_and_perhaps_a_test_set() {
 fn shapes_tell_features_from_images_and_bytes_are_scaled() {
     let directory = Directory::new();
     let array = |descr, shape, bytes: &[u8]| {
-        read_unlabelled(&source(directory.write("t.npy", npy(descr, shape, bytes)))).unwrap()
+        unlabelled(&source(directory.write("t.npy", npy(descr, shape, bytes)))).unwrap()
     };
     let bytes = [0, 51, 102, 255];
     let image = |channels, height, width| Shape::Image { channels, height, width };
@@ -98,11 +98,11 @@ fn shapes_tell_features_from_images_and_bytes_are_scaled() {
 fn prediction_reads_x_only() {
     let directory = Directory::new();
     let path = directory.write("t.npz", npz(&[("x", x())], zip::CompressionMethod::Stored));
-    let set = read_unlabelled(&source(path)).unwrap();
+    let set = unlabelled(&source(path)).unwrap();
     assert!(set.targets().is_none());
     assert_eq!(values(&set), [1.0, 2.0, 3.0, 4.5]);
     let path = directory.write("t.npy.gz", gzip(x()));
-    assert_eq!(values(&read_unlabelled(&source(&path)).unwrap()), values(&set));
+    assert_eq!(values(&unlabelled(&source(&path)).unwrap()), values(&set));
     let message = directory.message(&read(&source(path)).unwrap_err());
     assert_eq!(message, "t.npy.gz: an NPY file has no labels");
 }
@@ -166,9 +166,8 @@ fn arrays_that_do_not_fit_are_refused() {
 #[test]
 fn damaged_arrays_are_refused() {
     let directory = Directory::new();
-    let array = |bytes: &[u8]| {
-        directory.message(&read_unlabelled(&source(directory.write("t.npy", bytes))).unwrap_err())
-    };
+    let array =
+        |bytes: &[u8]| directory.message(&unlabelled(&source(directory.write("t.npy", bytes))).unwrap_err());
     let whole = x();
     let end = whole.len();
     assert_eq!(

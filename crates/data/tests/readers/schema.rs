@@ -79,10 +79,11 @@ fn vocabularies_list_each_value_once() {
 #[test]
 fn names_differ() {
     assert_eq!(refused(&format!("{COLUMN}{COLUMN}")), "s.toml: the name `a` is used by two columns");
-    assert_eq!(
-        refused("[[columns]]\nname = \"\"\ntype = \"ignore\"\n"),
-        "s.toml: column 1 has the name \"\""
-    );
+    let unnamed = "[[columns]]\nname = \"\"\ntype = \"ignore\"\n";
+    assert!(Schema::parse("s.toml", &format!("{unnamed}{COLUMN}")).is_ok());
+    assert_eq!(refused(&format!("{unnamed}{unnamed}{COLUMN}")), "s.toml: the name `` is used by two columns");
+    let spaced = unnamed.replace("\"\"", "\" \"");
+    assert_eq!(refused(&format!("{spaced}{COLUMN}")), "s.toml: column 1 has the name \" \"");
 }
 
 #[test]

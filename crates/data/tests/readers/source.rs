@@ -1,6 +1,6 @@
-use sordino_data::{Source, read, read_unlabelled};
+use sordino_data::{Source, read};
 
-use crate::files::{Directory, source};
+use crate::files::{Directory, source, unlabelled};
 
 #[test]
 fn the_format_must_be_known() {
@@ -18,7 +18,7 @@ fn files_that_are_not_there_are_named() {
     for name in ["t.csv", "t.npz", "t.npy", "t.svm.gz"] {
         let source =
             Source { features: name.contains("svm").then_some(1), ..source(directory.path().join(name)) };
-        let error = read_unlabelled(&source).unwrap_err();
+        let error = unlabelled(&source).unwrap_err();
         assert!(directory.message(&error).starts_with(&format!("{name}: ")), "{error}");
         assert!(error.hint().contains("is the path right"), "{error}");
     }
@@ -45,7 +45,7 @@ fn mushrooms_are_known_by_name() {
     assert_eq!(read(&source("mushroom")).unwrap().train.len(), 8124);
     let error = read(&Source { classes: Some(3), ..source("mushroom") }).unwrap_err();
     assert!(error.to_string().starts_with("number of classes must be 2 as in the schema"), "{error}");
-    assert!(read_unlabelled(&source("mushroom")).unwrap().targets().is_none());
+    assert!(unlabelled(&source("mushroom")).unwrap().targets().is_none());
 }
 
 #[test]

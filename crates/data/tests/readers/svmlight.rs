@@ -1,7 +1,7 @@
-use sordino_data::{DataError, Dataset, Source, read, read_unlabelled};
+use sordino_data::{DataError, Dataset, Source, read};
 use sordino_nn::Shape;
 
-use crate::files::{Directory, classes, gzip, source, values};
+use crate::files::{Directory, classes, gzip, source, unlabelled, values};
 
 fn lines(
     directory: &Directory,
@@ -85,7 +85,7 @@ fn features_are_declared() {
 fn prediction_needs_no_labels() {
     let directory = Directory::new();
     let path = directory.write("t.svmlight", "1:1 3:2\n7 2:3\nnone 1:4\n");
-    let set = read_unlabelled(&Source { features: Some(3), ..source(path) }).unwrap();
+    let set = unlabelled(&Source { features: Some(3), ..source(path) }).unwrap();
     assert!(set.targets().is_none());
     assert_eq!(values(&set), [1.0, 0.0, 2.0, 0.0, 3.0, 0.0, 4.0, 0.0, 0.0]);
 }

@@ -2,14 +2,22 @@
 
 use crate::{Description, Layer, Network, NetworkError, Shape};
 
-/// LeNet-5 (LeCun et al., 1998) with average pooling and tanh, for images of 1x28x28: 61,706 parameters.
+/// [`lenet5_for`] images of 1x28x28: 61,706 parameters with 10 classes.
 ///
 /// # Errors
 /// If there are fewer than 1 classes.
 pub fn lenet5(classes: usize) -> Result<Network, NetworkError> {
+    lenet5_for(Shape::Image { channels: 1, height: 28, width: 28 }, classes)
+}
+
+/// LeNet-5 (LeCun et al., 1998) with average pooling and tanh.
+///
+/// # Errors
+/// If the input is no image of at least 12x12, or there are no outputs.
+pub fn lenet5_for(input: Shape, outputs: usize) -> Result<Network, NetworkError> {
     let pool = Layer::AveragePool { kernel: 2, stride: 2 };
     Network::new(
-        &Description::new(Shape::Image { channels: 1, height: 28, width: 28 })
+        &Description::new(input)
             .named("conv1", Layer::conv2d(6, 5, 1, 2))
             .then(Layer::Tanh)
             .then(pool.clone())
@@ -21,6 +29,6 @@ pub fn lenet5(classes: usize) -> Result<Network, NetworkError> {
             .then(Layer::Tanh)
             .named("fc2", Layer::linear(84))
             .then(Layer::Tanh)
-            .named("fc3", Layer::linear(classes)),
+            .named("fc3", Layer::linear(outputs)),
     )
 }

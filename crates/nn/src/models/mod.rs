@@ -12,10 +12,10 @@ mod transformer;
 
 pub use embedding_mlp::embedding_mlp;
 pub use gru::gru_classifier;
-pub use lenet5::lenet5;
+pub use lenet5::{lenet5, lenet5_for};
 pub use linear::{linear, softmax_regression};
 pub use lstm::lstm_classifier;
 pub use mlp::mlp;
-pub use mnist_cnn::mnist_cnn;
-pub use resnet20::resnet20;
+pub use mnist_cnn::{mnist_cnn, mnist_cnn_for};
+pub use resnet20::{resnet20, resnet20_for};
 pub use transformer::transformer;

@@ -4,13 +4,21 @@ use crate::{Description, Layer, LayerDescription, Network, NetworkError, Shape};
 
 const GROUPS: usize = 8;
 
-/// ResNet-20 (He et al., 2016) for images of 3x32x32 with GroupNorm in place of BatchNorm, which would mix records, and
-/// projections where the shape changes: 272,474 parameters with 10 classes.
+/// [`resnet20_for`] images of 3x32x32: 272,474 parameters with 10 classes.
 ///
 /// # Errors
 /// If there are fewer than 1 classes.
 pub fn resnet20(classes: usize) -> Result<Network, NetworkError> {
-    let mut description = Description::new(Shape::Image { channels: 3, height: 32, width: 32 })
+    resnet20_for(Shape::Image { channels: 3, height: 32, width: 32 }, classes)
+}
+
+/// ResNet-20 (He et al., 2016) with GroupNorm in place of BatchNorm, which would mix records, and projections where the
+/// shape changes.
+///
+/// # Errors
+/// If the input is no image, or there are no outputs.
+pub fn resnet20_for(input: Shape, outputs: usize) -> Result<Network, NetworkError> {
+    let mut description = Description::new(input)
         .named("conv1", convolution(16, 3, 1))
         .named("norm1", Layer::GroupNorm { groups: GROUPS })
         .then(Layer::Relu);
@@ -21,7 +29,7 @@ pub fn resnet20(classes: usize) -> Result<Network, NetworkError> {
             description = description.named(&name, residual(channels, stride)).then(Layer::Relu);
         }
     }
-    Network::new(&description.then(Layer::GlobalAveragePool).named("fc", Layer::linear(classes)))
+    Network::new(&description.then(Layer::GlobalAveragePool).named("fc", Layer::linear(outputs)))
 }
 
 fn convolution(channels: usize, kernel: usize, stride: usize) -> Layer {

@@ -1,29 +1,45 @@
 //! `sordino predict`: applies a trained model to records.
 
-use std::{fmt::Write as _, io::Write as _, path::PathBuf};
+use std::{
+    collections::BTreeSet,
+    io::{self, Write as _},
+    path::PathBuf,
+    process,
+};
 
 use clap::Args;
-use sordino_data::Source;
+use sordino_data::{Reading, Row, Source, Unlabelled};
 use sordino_nn::{Engine, Params};
 use sordino_privacy::{Account, Standing};
-use sordino_train::{RunFolder, class_of, inspect, model_notes};
+use sordino_train::{RunFolder, inspect};
 
 use crate::{
     data_settings::source,
     models::{Facts, Model},
+    predictions::table,
     problem::Problem,
     run_files::verified_settings,
     settings::Settings,
+    statement::grouped,
 };
+
+/// The exit code if some rows could not be read.
+const INCOMPLETE: i32 = 1;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// The folder of a run
     #[arg(long, value_name = "DIR")]
     run: PathBuf,
-    /// Records to predict, in the format of the run's data; labels are not needed
+    /// Records to predict, in the format of the run's data; labels are not needed. Of an NPZ file the array x is read
     #[arg(long, value_name = "FILE")]
     data: PathBuf,
+    /// The column of a table that identifies its rows, by name or by number from 1 [default: rows are numbered from 1]
+    #[arg(long, value_name = "COLUMN")]
+    id: Option<String>,
+    /// Read a category that the model does not know as none of its values (all zeros), and say how often that happened
+    #[arg(long)]
+    ignore_unknown: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
@@ -31,14 +47,43 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     let account = inspect(&folder)?.account;
     verified_settings(&folder, &account)?;
     let settings = Settings::read(&folder.config())?;
-    let (facts, name) = (facts(&folder)?, settings.model.as_deref().unwrap_or("logistic"));
+    let (facts, name) = (Facts::read(&folder)?, settings.model.as_deref().unwrap_or("logistic"));
     let model = Model::choose(name, settings.hidden.as_deref(), &facts)?;
     let mut engine = Engine::new(model.network()?, model.loss)?;
     let params = Params::load(engine.network().layout().clone(), &folder.model())?;
-    let source = Source { path: arguments.data.clone(), ..source(&settings) };
-    let records = sordino_data::read_unlabelled(&source)?;
-    if records.shape() != facts.input {
-        return Err(Problem::refused(
+    let mut unlabelled = read(arguments, &settings, &facts)?;
+    let outputs = match &unlabelled.records {
+        Some(records) => {
+            let all: Vec<usize> = (0..records.len()).collect();
+            let inputs = engine.unlabelled(records.inputs())?;
+            engine.outputs(&params, &inputs, &all)?
+        }
+        None => Vec::new(),
+    };
+    note_standing(&account)?;
+    note_reading(&unlabelled);
+    let text = table(&facts, &mut unlabelled.rows, &outputs, engine.network().outputs());
+    match refusals(&unlabelled.rows) {
+        None => Ok(text),
+        Some(summary) => {
+            let _ = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
+            let _ = write!(io::stderr(), "{summary}");
+            process::exit(INCOMPLETE)
+        }
+    }
+}
+
+/// Reads records that are like those of the training.
+fn read(arguments: &Arguments, settings: &Settings, facts: &Facts) -> Result<Unlabelled, Problem> {
+    let source = Source { path: arguments.data.clone(), ..source(settings) };
+    let reading = Reading {
+        id: arguments.id.clone(),
+        ignore_unknown: arguments.ignore_unknown,
+        encoding: Some(facts.encoding),
+    };
+    let unlabelled = sordino_data::read_unlabelled(&source, &reading)?;
+    match &unlabelled.records {
+        Some(records) if records.shape() != facts.input => Err(Problem::refused(
             format!(
                 "{} has records of {}, the model reads {}",
                 arguments.data.display(),
@@ -46,20 +91,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
                 facts.input
             ),
             "give records like those that the model was trained on",
-        ));
+        )),
+        _ => Ok(unlabelled),
     }
-    let all: Vec<usize> = (0..records.len()).collect();
-    let inputs = engine.unlabelled(records.inputs())?;
-    let outputs = engine.outputs(&params, &inputs, &all)?;
-    note_standing(&account)?;
-    Ok(table(&facts, &outputs, engine.network().outputs()))
 }
 
-/// Says what whoever uses the predictions should know.
+fn note(text: &str) {
+    let _ = writeln!(io::stderr(), "note: {text}");
+}
+
+/// Says what the user of the predictions should know about the model.
 fn note_standing(account: &Account) -> Result<(), Problem> {
-    let note = |text: &str| {
-        let _ = writeln!(std::io::stderr(), "note: {text}");
-    };
     if let Standing::NotPrivate(why) = account.standing()? {
         note(&format!("this model is NOT PRIVATE: {why}"));
     }
@@ -69,53 +111,27 @@ fn note_standing(account: &Account) -> Result<(), Problem> {
     Ok(())
 }
 
-/// What the model was told about its data.
-fn facts(folder: &RunFolder) -> Result<Facts, Problem> {
-    let refused = |problem: &str| {
-        Problem::refused(
-            format!("{}: {problem}", folder.model().display()),
-            "give a folder in which `sordino train` has written a model",
-        )
-    };
-    let notes = model_notes(folder)?;
-    let text = notes.get("facts").ok_or_else(|| refused("does not say what it reads"))?;
-    serde_json::from_str(text).map_err(|error| refused(&error.to_string()))
-}
-
-/// CSV with a line for each record: the class and its probability, or the numbers.
-fn table(facts: &Facts, outputs: &[f32], width: usize) -> String {
-    let mut text = match facts.numbers.len() {
-        0 => "prediction,probability".to_owned(),
-        1 => "prediction".to_owned(),
-        n => (1..=n).map(|number| format!("prediction_{number}")).collect::<Vec<_>>().join(","),
-    };
-    text.push('\n');
-    for outputs in outputs.chunks_exact(width) {
-        let written = if facts.numbers.is_empty() {
-            let class = class_of(outputs) as usize;
-            writeln!(text, "{},{:.4}", quoted(&facts.classes[class]), probability(outputs, class))
-        } else {
-            let numbers = outputs.iter().zip(&facts.numbers).map(|(z, scale)| scale.undo(*z).to_string());
-            writeln!(text, "{}", numbers.collect::<Vec<_>>().join(","))
-        };
-        written.expect("writing to a string");
+/// Says which records were read, and what was ignored.
+fn note_reading(unlabelled: &Unlabelled) {
+    if let Some(part) = &unlabelled.part {
+        note(&format!("the predictions are for {part}"));
     }
-    text
-}
-
-/// The softmax, or for one output the logistic function.
-fn probability(outputs: &[f32], class: usize) -> f64 {
-    let outputs: Vec<f64> = match outputs {
-        [only] => vec![0.0, f64::from(*only)],
-        _ => outputs.iter().copied().map(f64::from).collect(),
-    };
-    1.0 / outputs.iter().map(|output| (output - outputs[class]).exp()).sum::<f64>()
-}
-
-/// A name as a field of CSV.
-fn quoted(name: &str) -> String {
-    match name.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", name.replace('"', "\"\"")),
-        false => name.to_owned(),
+    let unknown: Vec<String> =
+        unlabelled.unknown.iter().map(|(column, count)| format!("{} in {column}", grouped(*count))).collect();
+    if !unknown.is_empty() {
+        note(&format!("unknown categories were read as none of the known values: {}", unknown.join(", ")));
     }
+}
+
+/// A message for every row that could not be read, their number, and the cures.
+fn refusals(rows: &[Row]) -> Option<String> {
+    let refused: Vec<_> = rows.iter().filter_map(|row| row.refused.as_ref()).collect();
+    if refused.is_empty() {
+        return None;
+    }
+    let messages: String = refused.iter().map(|error| format!("error: {error}\n")).collect();
+    let hints: BTreeSet<&str> = refused.iter().map(|error| error.hint()).collect();
+    let hints: String = hints.into_iter().map(|hint| format!("\nhint: {hint}")).collect();
+    let count = format!("{} of {} rows", grouped(refused.len() as u64), grouped(rows.len() as u64));
+    Some(format!("{messages}error: {count} could not be read; their predictions are empty\n{hints}\n"))
 }

@@ -1,26 +1,50 @@
 //! `sordino show`: what a run was and what it guarantees, after checking its ledger.
 
-use std::path::PathBuf;
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+};
 
 use clap::Args;
+use serde::Serialize;
+use sordino_privacy::Account;
 use sordino_train::{RunFolder, inspect};
 
-use crate::{problem::Problem, report::Report, run_files::verified_settings};
+use crate::{
+    models::Facts, problem::Problem, report::Report, run_files::verified_settings, settings::Settings,
+    statement,
+};
 
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// The folder of a run
     #[arg(value_name = "DIR")]
     run: PathBuf,
+    /// List the rows of the data, from 1, that were held back for testing and are NOT protected, one on a line
+    #[arg(long)]
+    held_back: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+}
+
+/// The rows that were held back, as they appear in JSON.
+#[derive(Serialize)]
+struct HeldBack<'a> {
+    run: &'a Path,
+    /// Rows of the data.
+    rows: usize,
+    /// The numbers, from 1, of those that were held back.
+    held_back: Vec<usize>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     let folder = RunFolder::open(&arguments.run)?;
     let inspection = inspect(&folder)?;
     let settings = verified_settings(&folder, &inspection.account)?;
+    if arguments.held_back {
+        return held_back(&folder, &inspection.account, &settings, arguments.json);
+    }
     let report = Report {
         settings: &settings,
         account: &inspection.account,
@@ -29,4 +53,34 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
         folder: folder.path(),
     };
     if arguments.json { report.json() } else { report.text() }
+}
+
+/// The rows that the public seed held back: they follow from the number of rows, the fraction and the seed.
+fn held_back(
+    folder: &RunFolder,
+    account: &Account,
+    settings: &Settings,
+    json: bool,
+) -> Result<String, Problem> {
+    let tests = Facts::read(folder)?.held_back;
+    let rows = usize::try_from(account.records()).unwrap_or(usize::MAX).saturating_add(tests);
+    let mut held_back = Vec::new();
+    if tests > 0 {
+        let (fraction, seed) = (settings.test_fraction, settings.split_seed);
+        held_back = sordino_data::held_back(rows, fraction.unwrap_or_default(), seed.unwrap_or_default())?;
+        held_back.iter_mut().for_each(|row| *row += 1);
+    }
+    if held_back.len() != tests {
+        return Err(Problem::refused(
+            format!("{} does not agree with config.toml about what was held back", folder.model().display()),
+            "one of them was changed after the run began",
+        ));
+    }
+    if json {
+        return Ok(statement::json(&HeldBack { run: folder.path(), rows, held_back }));
+    }
+    if held_back.is_empty() {
+        let _ = writeln!(std::io::stderr(), "note: no row was held back: all {rows} rows were trained on");
+    }
+    Ok(held_back.iter().map(|row| format!("{row}\n")).collect())
 }

@@ -3,4 +3,5 @@
 
 mod algorithms;
 mod place;
+mod predict;
 mod train;

@@ -136,7 +136,7 @@ fn bad_input_gets_the_value_the_range_and_a_cure() {
         ("--data nosuch.csv", "No such file"),
         ("--data nosuch", "no such file"),
         ("--model foo", "got foo"),
-        ("--model lenet5", "reads records of 1x28x28, the data has 126"),
+        ("--model lenet5", "lenet5 reads images, the data has records of 126 features"),
         ("--algorithm foo", "one of dp-sgd"),
         ("--optimizer foo", "foo"),
         ("--optimizer adam,beta2=2", "got 2"),
@@ -182,7 +182,7 @@ fn own_data_is_trained_on_and_predicted_with() {
     // No labels, columns in another order, from another folder.
     place.write("new.csv", "ward,age\na,95\nb,3\n");
     let predicted = place.text_with_notes("predict --run run --data new.csv");
-    let classes: Vec<&str> = predicted.lines().map(|line| line.split(',').next().unwrap()).collect();
+    let classes: Vec<&str> = predicted.lines().map(|line| line.split(',').nth(1).unwrap()).collect();
     assert_eq!(classes, ["prediction", "yes", "no"]);
     // The run has a schema of its own, and its folder can be moved.
     fs::remove_file(place.0.join("schema.toml")).unwrap();
@@ -219,7 +219,7 @@ fn numbers_are_predicted_in_their_own_scale() {
     assert!(answer["test_mean_squared_error"].as_f64().unwrap() < 0.2, "{answer}");
     place.write("new.csv", "x\n1\n-1\n");
     let predicted = place.text_with_notes("predict --run run --data new.csv");
-    let numbers: Vec<f64> = predicted.lines().skip(1).map(|line| line.parse().unwrap()).collect();
+    let numbers: Vec<f64> = predicted.lines().skip(1).map(|line| line[2..].parse().unwrap()).collect();
     assert!((numbers[0] - 1100.0).abs() < 50.0 && (numbers[1] - 900.0).abs() < 50.0, "{predicted}");
 }
 

@@ -1,0 +1,362 @@
+//! What becomes of each field of a row.
+
+use std::io::BufRead;
+
+use ::csv::ByteRecord;
+
+use super::rows::Rows;
+use super::{Options, name_of, no_such_target};
+use crate::error::{DataError, quoted};
+use crate::field::{Found, Refused, Vocabulary, listed, number_of};
+use crate::schema::{Column, Number, Schema};
+
+/// What becomes of each field of a row.
+pub(super) struct Layout<'a> {
+    cells: Vec<Cell<'a>>,
+    /// The column's name of each field.
+    names: Vec<String>,
+    /// The field that identifies the row.
+    id: Option<usize>,
+    missing: &'a [String],
+    ignore_unknown: bool,
+    /// Whether the schema is that of a model, and cannot be changed.
+    predicting: bool,
+    /// Features.
+    pub(super) width: usize,
+}
+
+enum Cell<'a> {
+    Skip,
+    /// The number, and the place of its feature.
+    Number(&'a Number, usize),
+    /// The vocabulary, and the place of its first feature.
+    Category(Vocabulary<'a>, usize),
+    Class(Vocabulary<'a>),
+    Target(&'a Number),
+}
+
+/// What a row has besides its features.
+#[derive(Default)]
+pub(super) struct Read {
+    pub(super) class: Option<u32>,
+    pub(super) number: Option<f32>,
+    /// Fields with a category that is not listed.
+    pub(super) unknown: Vec<usize>,
+}
+
+/// What rows are labelled with.
+pub(super) enum Labelling<'a> {
+    Absent,
+    Class(&'a [String]),
+    Number(&'a Number),
+}
+
+impl<'a> Layout<'a> {
+    /// `rows` stands at the header, or at the first record if there is none.
+    pub(super) fn new<R: BufRead>(
+        rows: &Rows<'_, R>,
+        schema: &'a Schema,
+        options: &Options<'_>,
+    ) -> Result<Layout<'a>, DataError> {
+        let target = schema.target_place(options.target);
+        if options.labelled {
+            check_target(rows.file, schema, target, options)?;
+        }
+        let id = options.id.map(|name| id_place(rows, schema, name)).transpose()?;
+        let order = match schema.header {
+            true => order_by_header(&rows.place(), schema, &rows.record, target, options.labelled, id)?,
+            false => order_without_header(rows, schema, target, options.labelled, id)?,
+        };
+        let starts = starts(rows.file, schema, target, options.features)?;
+        let cell = |&place: &Option<usize>| match place.map(|place| (place, &schema.columns[place])) {
+            None => Cell::Skip,
+            Some((place, _)) if Some(place) == target && !options.labelled => Cell::Skip,
+            Some((_, Column::Ignore(_))) => Cell::Skip,
+            Some((place, Column::Number(number))) if Some(place) == target => Cell::Target(number),
+            Some((place, Column::Number(number))) => Cell::Number(number, starts[place]),
+            Some((place, Column::Category(category))) if Some(place) == target => {
+                Cell::Class(Vocabulary::new(category))
+            }
+            Some((place, Column::Category(category))) => {
+                Cell::Category(Vocabulary::new(category), starts[place])
+            }
+        };
+        let name = |place: &Option<usize>| {
+            place.map_or_else(|| "id".to_owned(), |place| schema.columns[place].name().to_owned())
+        };
+        Ok(Layout {
+            cells: order.iter().map(cell).collect(),
+            names: order.iter().map(name).collect(),
+            id,
+            missing: &schema.missing,
+            ignore_unknown: options.ignore_unknown,
+            predicting: !options.labelled,
+            width: starts[schema.columns.len()],
+        })
+    }
+
+    /// The number of fields of a row.
+    pub(super) fn fields(&self) -> usize {
+        self.cells.len()
+    }
+
+    pub(super) fn has_id(&self) -> bool {
+        self.id.is_some()
+    }
+
+    /// What identifies the row; nothing, if it ends before.
+    pub(super) fn id<R: BufRead>(&self, rows: &Rows<'_, R>) -> String {
+        name_of(self.id.and_then(|field| rows.record.get(field)).unwrap_or_default())
+    }
+
+    /// Reads the row; `features` are 0 before.
+    pub(super) fn read<R: BufRead>(
+        &self,
+        rows: &Rows<'_, R>,
+        features: &mut [f32],
+    ) -> Result<Read, DataError> {
+        self.check_length(rows)?;
+        let mut row = Read::default();
+        for (field, cell) in self.cells.iter().enumerate() {
+            let text = rows.record[field].trim_ascii();
+            let read = match cell {
+                Cell::Skip => Ok(()),
+                Cell::Number(number, at) => {
+                    number_of(text, number, self.missing).map(|value| features[*at] = value)
+                }
+                Cell::Category(vocabulary, at) => match vocabulary.find(text, self.missing) {
+                    Found::Place(place) => {
+                        features[at + place] = 1.0;
+                        Ok(())
+                    }
+                    Found::Missing => Ok(()),
+                    Found::Unknown if self.ignore_unknown || vocabulary.ignores_unknown() => {
+                        row.unknown.push(field);
+                        Ok(())
+                    }
+                    Found::Unknown => Err(vocabulary.unknown()),
+                },
+                Cell::Class(vocabulary) => vocabulary.class(text).map(|class| row.class = Some(class)),
+                Cell::Target(number) => number_of(text, number, &[]).map(|value| row.number = Some(value)),
+            };
+            read.map_err(|refused| self.error(rows, field, refused))?;
+        }
+        Ok(row)
+    }
+
+    /// What rows are labelled with.
+    pub(super) fn labelling(&self) -> Labelling<'_> {
+        let label = self.cells.iter().find_map(|cell| match cell {
+            Cell::Class(vocabulary) => Some(Labelling::Class(vocabulary.names())),
+            Cell::Target(number) => Some(Labelling::Number(number)),
+            _ => None,
+        });
+        label.unwrap_or(Labelling::Absent)
+    }
+
+    /// The columns' names with their counts, where these are not 0.
+    pub(super) fn named(&self, counts: &[u64]) -> Vec<(String, u64)> {
+        let counts = self.names.iter().zip(counts).filter(|&(_, &count)| count > 0);
+        counts.map(|(name, &count)| (name.clone(), count)).collect()
+    }
+
+    fn check_length<R: BufRead>(&self, rows: &Rows<'_, R>) -> Result<(), DataError> {
+        let (found, expected) = (rows.record.len(), self.cells.len());
+        if found == expected {
+            return Ok(());
+        }
+        let column = match self.names.get(found) {
+            Some(name) => format!("column {} ({name})", found + 1),
+            None => format!("column {}", expected + 1),
+        };
+        Err(DataError::file(
+            format!("{}, {column}", rows.place()),
+            format!("the record has {found} fields, expected {expected}"),
+            "check the delimiter, and quotes around fields that contain it; or the schema describes another table",
+        ))
+    }
+
+    fn error<R: BufRead>(&self, rows: &Rows<'_, R>, field: usize, refused: Refused) -> DataError {
+        let place = format!("{}, column {} ({})", rows.place(), field + 1, self.names[field]);
+        let hint = match (&self.cells[field], self.predicting) {
+            (_, false) => refused.hint,
+            (Cell::Category(..), true) => {
+                "the model knows no other value; --ignore-unknown reads an unknown category as all zeros, which is none of \
+                 the values"
+            }
+            (_, true) => "the model was trained with this column as a number: write a number in its place",
+        };
+        DataError::value(place, refused.permitted, quoted(&rows.record[field]), hint)
+    }
+}
+
+/// Where the features of each column begin, and at the end how many there are.
+fn starts(
+    file: &str,
+    schema: &Schema,
+    target: Option<usize>,
+    features: Option<usize>,
+) -> Result<Vec<usize>, DataError> {
+    let mut starts = vec![0];
+    let mut width = 0;
+    for (place, column) in schema.columns.iter().enumerate() {
+        width += if Some(place) == target { 0 } else { column.width() };
+        starts.push(width);
+    }
+    if width == 0 {
+        let hint = "describe a number or a category besides the target";
+        return Err(DataError::file(file, "no column is a feature", hint));
+    }
+    match features {
+        Some(features) if features != width => Err(DataError::Setting {
+            what: "number of features",
+            permitted: format!("{width} as in the schema, or left out"),
+            got: features.to_string(),
+            hint: "a category becomes one feature for each of its values".to_owned(),
+        }),
+        _ => Ok(starts),
+    }
+}
+
+/// The field of the id, by its name in the header or by its number from 1.
+fn id_place<R: BufRead>(rows: &Rows<'_, R>, schema: &Schema, name: &str) -> Result<usize, DataError> {
+    let named =
+        schema.header.then(|| rows.record.iter().position(|field| field.trim_ascii() == name.as_bytes()));
+    let fields = rows.record.len();
+    let numbered =
+        || name.parse::<usize>().ok().filter(|number| (1..=fields).contains(number)).map(|n| n - 1);
+    named.flatten().or_else(numbered).ok_or_else(|| {
+        let hint = match schema.header {
+            true => {
+                let names: Vec<String> = rows.record.iter().map(name_of).collect();
+                format!("permitted are {}, or their numbers from 1", listed(&names))
+            }
+            false => format!("the table has no header; permitted are the numbers 1 to {fields}"),
+        };
+        DataError::file(rows.file, format!("the id `{name}` is none of the {fields} columns"), hint)
+    })
+}
+
+/// The schema's column of each field of a table without header; none for an id that the schema does not describe.
+fn order_without_header<R: BufRead>(
+    rows: &Rows<'_, R>,
+    schema: &Schema,
+    target: Option<usize>,
+    labelled: bool,
+    id: Option<usize>,
+) -> Result<Vec<Option<usize>>, DataError> {
+    let (fields, columns) = (rows.record.len(), schema.columns.len());
+    let mut order: Vec<Option<usize>> = (0..columns).map(Some).collect();
+    match id {
+        // One field more than described: the id.
+        Some(id) if fields == columns + 1 => order.insert(id, None),
+        Some(id)
+            if fields == columns
+                && target.is_some_and(|target| target != id)
+                && !matches!(schema.columns[id], Column::Ignore(_)) =>
+        {
+            return Err(DataError::file(
+                rows.place(),
+                format!(
+                    "{fields} fields may be all that the schema describes, or an id in column {} and all but the target",
+                    id + 1
+                ),
+                "leave out the id, or add a column for the target, empty if it is not known",
+            ));
+        }
+        // One field fewer than described: the target is what prediction does without.
+        _ if !labelled && target.is_some() && fields + 1 == columns => order.retain(|&place| place != target),
+        _ => {}
+    }
+    Ok(order)
+}
+
+fn check_target(
+    file: &str,
+    schema: &Schema,
+    target: Option<usize>,
+    options: &Options<'_>,
+) -> Result<(), DataError> {
+    let names = || schema.columns.iter().map(|column| column.name().to_owned()).collect::<Vec<_>>();
+    let Some(place) = target else {
+        return Err(match options.target {
+            Some(name) => no_such_target(file, name, &names()),
+            None => DataError::file(
+                file,
+                "neither the schema nor the source names a target",
+                format!("add `target = \"...\"` to the schema: one of {}", listed(&names())),
+            ),
+        });
+    };
+    schema.check_target(place).map_err(|(problem, hint)| DataError::file(file, problem, hint))?;
+    let described = match &schema.columns[place] {
+        Column::Category(category) => category.values.len(),
+        _ => 0,
+    };
+    match options.classes {
+        Some(classes) if classes != described => Err(DataError::Setting {
+            what: "number of classes",
+            permitted: match described {
+                0 => "left out for a target that is a number".to_owned(),
+                _ => format!("{described} as in the schema, or left out"),
+            },
+            got: classes.to_string(),
+            hint: "classes are the `values` of the target, a category".to_owned(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// The schema's column of each field, by the header's names; none for an id that the schema does not describe. Without labels,
+/// the target and what is ignored may be absent.
+fn order_by_header(
+    line: &str,
+    schema: &Schema,
+    header: &ByteRecord,
+    target: Option<usize>,
+    labelled: bool,
+    id: Option<usize>,
+) -> Result<Vec<Option<usize>>, DataError> {
+    let mut order = Vec::new();
+    for (field, name) in header.iter().enumerate() {
+        let place = schema.columns.iter().position(|column| column.name().as_bytes() == name.trim_ascii());
+        let refuse = |problem: &str, hint: &str| {
+            let place = format!("{line}, column {}", field + 1);
+            Err(DataError::file(place, format!("the column {} {problem}", quoted(name.trim_ascii())), hint))
+        };
+        match place {
+            None if id == Some(field) => order.push(None),
+            None if labelled => {
+                return refuse(
+                    "is not in the schema",
+                    "describe it, if only as type = \"ignore\"; or set header = false if this line is a record",
+                );
+            }
+            None => {
+                return refuse(
+                    "is not in the schema of the training records",
+                    "remove it, or give it as --id if it identifies the rows",
+                );
+            }
+            Some(_) if order.contains(&place) => {
+                return refuse("is there twice", "the names of a header must differ");
+            }
+            Some(_) => order.push(place),
+        }
+    }
+    let optional = |place: usize| {
+        !labelled && (Some(place) == target || matches!(schema.columns[place], Column::Ignore(_)))
+    };
+    let absent = (0..schema.columns.len()).find(|&place| !order.contains(&Some(place)) && !optional(place));
+    match absent {
+        Some(place) => Err(DataError::file(
+            line,
+            format!(
+                "the header has no column `{}`, which the schema describes",
+                schema.columns[place].name()
+            ),
+            "is it spelled the same, and is the delimiter right?",
+        )),
+        None => Ok(order),
+    }
+}

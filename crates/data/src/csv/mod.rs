@@ -1,0 +1,141 @@
+//! CSV: a table of text, read by its schema.
+
+mod layout;
+mod plain;
+mod rows;
+
+use std::io::BufRead;
+
+use sordino_nn::Shape;
+
+use self::layout::{Labelling, Layout};
+use self::plain::plain;
+use self::rows::Rows;
+use crate::dataset::{Dataset, Labels, Scale, check_size, empty};
+use crate::encoding::Encoding;
+use crate::error::DataError;
+use crate::field::listed;
+use crate::schema::Schema;
+use crate::unlabelled::Unlabelled;
+
+/// How a table is to be read.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Options<'a> {
+    pub(crate) schema: Option<Schema>,
+    pub(crate) target: Option<&'a str>,
+    pub(crate) classes: Option<usize>,
+    pub(crate) features: Option<usize>,
+    pub(crate) delimiter: u8,
+    /// Whether records have labels that are wanted.
+    pub(crate) labelled: bool,
+    /// The column that identifies rows; only without labels.
+    pub(crate) id: Option<&'a str>,
+    /// Whether a category that is not listed is all zeros, whatever the schema says.
+    pub(crate) ignore_unknown: bool,
+}
+
+/// Reads a table with labels; the first value that does not fit is an error.
+pub(crate) fn read(
+    file: &str,
+    source: impl BufRead,
+    options: Options<'_>,
+) -> Result<(Dataset, Schema), DataError> {
+    let table = Table::read(file, source, options)?;
+    match table.refused.into_iter().next() {
+        Some((_, error)) => Err(error),
+        None => Ok((table.records, table.schema)),
+    }
+}
+
+/// Reads a table without labels; a row that does not fit is set aside.
+pub(crate) fn read_unlabelled(
+    file: &str,
+    source: impl BufRead,
+    options: Options<'_>,
+) -> Result<Unlabelled, DataError> {
+    let Table { records, refused, ids, unknown, .. } = Table::read(file, source, options)?;
+    Ok(Unlabelled { unknown, ..Unlabelled::new(records, refused, ids) })
+}
+
+/// A table as it was read.
+struct Table {
+    /// A record for every row; what could not be read is 0.
+    records: Dataset,
+    /// The rows, from 0, that could not be read. With labels there is at most one, the last that was looked at.
+    refused: Vec<(usize, DataError)>,
+    ids: Option<Vec<String>>,
+    unknown: Vec<(String, u64)>,
+    schema: Schema,
+}
+
+impl Table {
+    fn read(file: &str, source: impl BufRead, mut options: Options<'_>) -> Result<Table, DataError> {
+        let delimiter = options.schema.as_ref().map_or(options.delimiter, Schema::delimiter);
+        let mut rows = Rows::new(file, source, delimiter);
+        if !rows.next()? {
+            return Err(empty(file));
+        }
+        let schema = match options.schema.take() {
+            Some(schema) => schema,
+            None => {
+                let schema = plain(&rows, &options)?;
+                // Found, or found to be absent.
+                options.target = None;
+                schema
+            }
+        };
+        let layout = Layout::new(&rows, &schema, &options)?;
+        if schema.header && !rows.next()? {
+            return Err(empty(file));
+        }
+        let mut values: Vec<f32> = Vec::new();
+        let (mut classes, mut numbers) = (Vec::new(), Vec::new());
+        let mut refused = Vec::new();
+        let mut ids = layout.has_id().then(Vec::new);
+        let mut unknown = vec![0; layout.fields()];
+        for row in 0.. {
+            let start = values.len();
+            check_size(|| rows.place(), start.saturating_add(layout.width))?;
+            values.resize(start + layout.width, 0.0);
+            if let Some(ids) = &mut ids {
+                ids.push(layout.id(&rows));
+            }
+            match layout.read(&rows, &mut values[start..]) {
+                Ok(read) => {
+                    classes.extend(read.class);
+                    numbers.extend(read.number);
+                    read.unknown.into_iter().for_each(|field: usize| unknown[field] += 1);
+                }
+                Err(error) => refused.push((row, error)),
+            }
+            // A bad label or record ends a reading with labels.
+            if options.labelled && !refused.is_empty() || !rows.next()? {
+                break;
+            }
+        }
+        let labels = match layout.labelling() {
+            Labelling::Class(names) => Labels::Classes { classes, names: names.to_vec() },
+            Labelling::Number(number) => {
+                let scale = Scale { center: number.center, scale: number.scale };
+                Labels::Numbers { values: numbers, scales: vec![scale] }
+            }
+            Labelling::Absent => Labels::Absent,
+        };
+        let unknown = layout.named(&unknown);
+        let shape = Shape::Features(layout.width);
+        let records = Dataset::new(file, shape, Encoding::Text, values, labels)?;
+        Ok(Table { records, refused, ids, unknown, schema: schema.with_target(options.target) })
+    }
+}
+
+fn no_such_target(file: &str, name: &str, names: &[String]) -> DataError {
+    DataError::file(
+        file,
+        format!("the target `{name}` is none of the {} columns", names.len()),
+        format!("permitted are {}, or their numbers from 1", listed(names)),
+    )
+}
+
+fn name_of(field: &[u8]) -> String {
+    String::from_utf8_lossy(field.trim_ascii()).into_owned()
+}

@@ -1,0 +1,68 @@
+//! The schema of a table that has none.
+
+use std::io::BufRead;
+
+use super::rows::Rows;
+use super::{Options, name_of, no_such_target};
+use crate::dataset::check_classes;
+use crate::error::DataError;
+use crate::field::parse;
+use crate::schema::Schema;
+
+/// Every column is a number.
+pub(super) fn plain<R: BufRead>(rows: &Rows<'_, R>, options: &Options<'_>) -> Result<Schema, DataError> {
+    let (file, first) = (rows.file, &rows.record);
+    // A first line with a number in it is a record: one with a bad value must not pass as a header.
+    let header = !first.iter().any(|field| parse(field.trim_ascii()).is_some());
+    // A record without any number must not pass as one either.
+    if header && first.iter().any(|field| field.trim_ascii().is_empty() || Schema::counts_as_missing(field)) {
+        return Err(DataError::file(
+            rows.place(),
+            "is neither a header, which names every column, nor a record, which has numbers",
+            "describe the file by a schema; a column without a name has name = \"\" there, and perhaps type = \"ignore\"",
+        ));
+    }
+    let names: Vec<String> = match header {
+        true => first.iter().map(name_of).collect(),
+        false => (1..=first.len()).map(|number| number.to_string()).collect(),
+    };
+    let by_number = |name: &str| name.parse().ok().filter(|number| (1..=names.len()).contains(number));
+    let named = match options.target {
+        None => None,
+        Some(name) => {
+            let place = names.iter().position(|other| other == name);
+            place.or_else(|| by_number(name).map(|number| number - 1))
+        }
+    };
+    let target = match (options.labelled, options.target, named, options.features) {
+        (true, Some(name), None, _) => return Err(no_such_target(file, name, &names)),
+        (true, _, place, _) => Some(place.unwrap_or(names.len() - 1)),
+        (false, _, _, Some(features)) if names.len() == features => None,
+        (false, _, place, Some(features)) if names.len() == features + 1 => {
+            Some(place.unwrap_or(names.len() - 1))
+        }
+        (false, _, place, _) => place,
+    };
+    let features = names.len() - usize::from(target.is_some());
+    if let Some(expected) = options.features
+        && features != expected
+    {
+        return Err(DataError::file(
+            rows.place(),
+            format!("{features} columns are features, expected {expected}"),
+            "every column but the target is a feature; a schema can ignore some",
+        ));
+    }
+    if options.labelled && options.classes.is_none() {
+        return Err(DataError::Setting {
+            what: "number of classes",
+            permitted: "declared for a table without a schema".to_owned(),
+            got: "none".to_owned(),
+            hint: "it is public and never derived from the records; to predict a number, describe the target in a schema \
+                   as type = \"number\""
+                .to_owned(),
+        });
+    }
+    let classes = options.classes.filter(|_| options.labelled).map(check_classes).transpose()?;
+    Schema::numbers(file, header, options.delimiter, &names, target.map(|place| (place, classes)))
+}

@@ -1,0 +1,46 @@
+//! The rows of a file, one at a time.
+
+use std::io::BufRead;
+
+use ::csv::{ByteRecord, Reader, ReaderBuilder};
+
+use crate::error::DataError;
+use crate::input::unreadable;
+use crate::lines::Lines;
+
+/// Stands at a row.
+pub(super) struct Rows<'a, R> {
+    pub(super) file: &'a str,
+    reader: Reader<Lines<R>>,
+    pub(super) record: ByteRecord,
+    /// Where the record begins.
+    line: u64,
+}
+
+impl<'a, R: BufRead> Rows<'a, R> {
+    pub(super) fn new(file: &'a str, source: R, delimiter: u8) -> Rows<'a, R> {
+        let reader = ReaderBuilder::new()
+            .has_headers(false)
+            .flexible(true)
+            .delimiter(delimiter)
+            .from_reader(Lines::new(source));
+        Rows { file, reader, record: ByteRecord::new(), line: 1 }
+    }
+
+    /// Reads the next record; false at the end.
+    pub(super) fn next(&mut self) -> Result<bool, DataError> {
+        let more =
+            self.reader.read_byte_record(&mut self.record).map_err(|error| match error.into_kind() {
+                ::csv::ErrorKind::Io(error) => unreadable(self.file, &error),
+                _ => DataError::file(self.file, "is no CSV", "is this the right file?"),
+            })?;
+        if let Some(position) = self.record.position() {
+            self.line = self.reader.get_mut().line_from(position.byte());
+        }
+        Ok(more)
+    }
+
+    pub(super) fn place(&self) -> String {
+        format!("{}, line {}", self.file, self.line)
+    }
+}

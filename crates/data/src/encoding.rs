@@ -1,0 +1,123 @@
+//! How values are stored in a file, and what becomes of them.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::DataError;
+
+/// How the values of records are stored.
+///
+/// A model that learned from values of one encoding reads the same encoding: bytes are scaled by 1/255, and no file says
+/// whether its floats are pixels of 0 to 255 or of 0 to 1. Only bytes and other whole numbers are converted into each other,
+/// because the same pixels are the same whole numbers in both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Encoding {
+    /// Whole numbers of 0 to 255 (IDX, `uint8`), divided by 255.
+    Bytes,
+    /// Other whole numbers, as they are.
+    Integers,
+    /// 0 and 1, as they are.
+    Booleans,
+    /// Floats, as they are.
+    Floats,
+    /// Text (CSV, SVMLight): numbers as they are or as the schema scales them.
+    Text,
+}
+
+impl fmt::Display for Encoding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Bytes => "bytes (uint8), which are divided by 255",
+            Self::Integers => "whole numbers, which are read as they are",
+            Self::Booleans => "booleans, which are read as 0 and 1",
+            Self::Floats => "floats, which are read as they are",
+            Self::Text => "text (CSV or SVMLight)",
+        })
+    }
+}
+
+/// How stored values become those that a model reads.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Conversion {
+    /// What the model reads.
+    pub(crate) encoding: Encoding,
+    stored: Encoding,
+}
+
+impl Conversion {
+    /// For values that a model is to read as `wanted`; as they are stored if it is not said.
+    pub(crate) fn new(
+        file: &str,
+        stored: Encoding,
+        wanted: Option<Encoding>,
+    ) -> Result<Conversion, DataError> {
+        let encoding = wanted.unwrap_or(stored);
+        let exact = |encoding| matches!(encoding, Encoding::Bytes | Encoding::Integers);
+        if stored == encoding || exact(stored) && exact(encoding) {
+            return Ok(Conversion { encoding, stored });
+        }
+        let hint = match encoding {
+            Encoding::Bytes => {
+                "save the pixels as bytes: x.astype(numpy.uint8) if they are 0 to 255, \
+                 numpy.round(255 * x).astype(numpy.uint8) if they are 0 to 1"
+            }
+            Encoding::Integers => "save the same numbers as integers: x.astype(numpy.int64)",
+            Encoding::Booleans => "save the same values as booleans: x.astype(bool)",
+            Encoding::Floats => {
+                "save the numbers as floats, in the scale of the training records: x.astype(numpy.float32)"
+            }
+            Encoding::Text => "give records in the format of the training records",
+        };
+        Err(DataError::file(
+            file,
+            format!("the values are {stored}; those of the training records are {encoding}"),
+            hint,
+        ))
+    }
+
+    /// The value that the model reads; or what is permitted.
+    pub(crate) fn apply(self, number: f64) -> Result<f32, &'static str> {
+        if (self.encoding, self.stored) == (Encoding::Bytes, Encoding::Integers)
+            && !(0.0..=255.0).contains(&number)
+        {
+            return Err("a whole number of 0 to 255, like the bytes of the training records");
+        }
+        let divisor = if self.encoding == Encoding::Bytes { 255.0 } else { 1.0 };
+        let value = (number / divisor) as f32;
+        if value.is_finite() { Ok(value) } else { Err("a finite number in single precision") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Encoding; 5] =
+        [Encoding::Bytes, Encoding::Integers, Encoding::Booleans, Encoding::Floats, Encoding::Text];
+
+    #[test]
+    fn only_whole_numbers_are_converted() {
+        for stored in ALL {
+            for wanted in ALL {
+                let whole = |encoding| matches!(encoding, Encoding::Bytes | Encoding::Integers);
+                let conversion = Conversion::new("x", stored, Some(wanted));
+                assert_eq!(conversion.is_ok(), stored == wanted || whole(stored) && whole(wanted));
+            }
+        }
+    }
+
+    #[test]
+    fn the_same_pixel_becomes_the_same_value() {
+        let apply = |stored, wanted, number| Conversion::new("x", stored, wanted).unwrap().apply(number);
+        assert_eq!(apply(Encoding::Bytes, None, 51.0), Ok(0.2));
+        assert_eq!(apply(Encoding::Integers, Some(Encoding::Bytes), 51.0), Ok(0.2));
+        assert_eq!(apply(Encoding::Integers, None, 51.0), Ok(51.0));
+        assert_eq!(apply(Encoding::Bytes, Some(Encoding::Integers), 51.0), Ok(51.0));
+        for pixel in [-1.0, 256.0] {
+            assert!(apply(Encoding::Integers, Some(Encoding::Bytes), pixel).is_err());
+        }
+        assert!(apply(Encoding::Floats, None, f64::NAN).is_err());
+    }
+}

@@ -1,0 +1,74 @@
+//! Records to predict: rows that can be read, and rows that cannot.
+
+use crate::dataset::Dataset;
+use crate::encoding::Encoding;
+use crate::error::DataError;
+
+/// How records are read for prediction.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// The column of a table that identifies its rows: its name, or its number from 1. The schema need not describe it.
+    pub id: Option<String>,
+    /// Whether a category that the schema does not list is read as none of its values, which is all zeros.
+    pub ignore_unknown: bool,
+    /// The encoding of the records that the model was trained on; any if it is not said.
+    pub encoding: Option<Encoding>,
+}
+
+impl Reading {
+    /// Refuses what would be passed over in silence where no schema describes columns.
+    pub(crate) fn check_plain(&self, file: &str) -> Result<(), DataError> {
+        let given =
+            [("--id", self.id.clone()), ("--ignore-unknown", self.ignore_unknown.then(|| "true".to_owned()))];
+        match given.into_iter().find_map(|(what, got)| got.map(|got| (what, got))) {
+            Some((what, got)) => Err(DataError::Setting {
+                what,
+                permitted: format!("left out for {file}"),
+                got,
+                hint: "--id and --ignore-unknown belong to tables that a schema describes".to_owned(),
+            }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Records without labels, as they were read.
+#[derive(Debug)]
+pub struct Unlabelled {
+    /// The records of the rows that could be read, in their order; `None` if there is no such row.
+    pub records: Option<Dataset>,
+    /// All rows.
+    pub rows: Vec<Row>,
+    /// Which part of the source was read, if it has several.
+    pub part: Option<String>,
+    /// How often each column had a category that the schema does not list and that was ignored.
+    pub unknown: Vec<(String, u64)>,
+}
+
+/// A row of a file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// What the id's column says (nothing, if the row ends before it), or the row's number from 1.
+    pub id: String,
+    /// Why it cannot be read.
+    pub refused: Option<DataError>,
+}
+
+impl Unlabelled {
+    /// Takes a record for every row, whatever it contains, and leaves out those that were refused.
+    pub(crate) fn new(all: Dataset, refused: Vec<(usize, DataError)>, ids: Option<Vec<String>>) -> Self {
+        let ids = ids.unwrap_or_else(|| (1..=all.len()).map(|number| number.to_string()).collect());
+        let mut rows: Vec<Row> = ids.into_iter().map(|id| Row { id, refused: None }).collect();
+        for (row, error) in refused {
+            // The first error of a row is the one to mend first.
+            rows[row].refused.get_or_insert(error);
+        }
+        let bad: Vec<bool> = rows.iter().map(|row| row.refused.is_some()).collect();
+        let records = match (bad.contains(&true), bad.contains(&false)) {
+            (false, _) => Some(all),
+            (true, true) => Some(all.part(&bad, false)),
+            (true, false) => None,
+        };
+        Self { records, rows, part: None, unknown: Vec::new() }
+    }
+}
