@@ -21,6 +21,9 @@ use crate::{
     statement::rounded_up,
 };
 
+/// The note in the file of the weights that has the number of public test records.
+pub(crate) const TEST_RECORDS: &str = "test_records";
+
 /// A run, ready to start.
 pub(crate) struct Experiment {
     /// All settings, with defaults filled in; paths of what the run keeps copies of are relative to its folder.
@@ -141,7 +144,16 @@ impl Experiment {
             (why, _) => format!("NOT PRIVATE: {}", why.unwrap_or_default()),
         };
         let facts = serde_json::to_string(&self.facts).expect("shapes and names are JSON");
-        HashMap::from([("guarantee".to_owned(), guarantee), ("facts".to_owned(), facts)])
+        HashMap::from([
+            ("guarantee".to_owned(), guarantee),
+            ("facts".to_owned(), facts),
+            (TEST_RECORDS.to_owned(), self.test_records().to_string()),
+        ])
+    }
+
+    /// How many public records the model is measured on.
+    pub(crate) fn test_records(&self) -> u64 {
+        self.test.as_ref().map_or(0, |test| test.len() as u64)
     }
 
     /// What to know before it starts, if what is claimed of it is not what is proved.

@@ -6,7 +6,7 @@ use clap::Args;
 use sordino_data::Source;
 use sordino_nn::{Engine, Params};
 use sordino_privacy::{Account, Standing};
-use sordino_train::{RunFolder, class_of, inspect, model_notes};
+use sordino_train::{Inspection, RunFolder, class_of, inspect, model_notes};
 
 use crate::{
     data_settings::source,
@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     let folder = RunFolder::open(&arguments.run)?;
-    let account = inspect(&folder)?.account;
+    let Inspection { account, weights_covered, .. } = inspect(&folder)?;
     verified_settings(&folder, &account)?;
     let settings = Settings::read(&folder.config())?;
     let (facts, name) = (facts(&folder)?, settings.model.as_deref().unwrap_or("logistic"));
@@ -51,17 +51,20 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     let all: Vec<usize> = (0..records.len()).collect();
     let inputs = engine.unlabelled(records.inputs())?;
     let outputs = engine.outputs(&params, &inputs, &all)?;
-    note_standing(&account)?;
+    note_standing(&account, weights_covered)?;
     Ok(table(&facts, &outputs, engine.network().outputs()))
 }
 
 /// Says what whoever uses the predictions should know.
-fn note_standing(account: &Account) -> Result<(), Problem> {
+fn note_standing(account: &Account, weights_covered: bool) -> Result<(), Problem> {
     let note = |text: &str| {
         let _ = writeln!(std::io::stderr(), "note: {text}");
     };
     if let Standing::NotPrivate(why) = account.standing()? {
         note(&format!("this model is NOT PRIVATE: {why}"));
+    }
+    if !weights_covered {
+        note("an earlier version trained this model; its ledger has no hash to check the weights by");
     }
     if !account.is_closed() {
         note("the run is not finished; these are the predictions of its last checkpoint");

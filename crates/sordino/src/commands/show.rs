@@ -3,9 +3,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use sordino_train::{RunFolder, inspect};
+use sordino_train::{RunFolder, inspect, model_notes};
 
-use crate::{problem::Problem, report::Report, run_files::verified_settings};
+use crate::{
+    data_account::DataAccount, experiment::TEST_RECORDS, problem::Problem, report::Report,
+    run_files::verified_settings,
+};
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -21,12 +24,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     let folder = RunFolder::open(&arguments.run)?;
     let inspection = inspect(&folder)?;
     let settings = verified_settings(&folder, &inspection.account)?;
+    // A run that was killed early has no weights and no notes.
+    let notes = model_notes(&folder).unwrap_or_default();
     let report = Report {
         settings: &settings,
         account: &inspection.account,
         score: inspection.score,
         seconds: inspection.seconds,
         folder: folder.path(),
+        test_records: notes.get(TEST_RECORDS).and_then(|count| count.parse().ok()),
+        weights_covered: inspection.weights_covered,
+        data: DataAccount::of(&folder, &settings),
     };
     if arguments.json { report.json() } else { report.text() }
 }

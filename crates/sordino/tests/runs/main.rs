@@ -4,3 +4,4 @@
 mod algorithms;
 mod place;
 mod train;
+mod trust;
