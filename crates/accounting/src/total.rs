@@ -4,8 +4,7 @@
 //! accountant takes together are priced in parts, whose epsilons and deltas add up.
 //!
 //! *Summed*: epsilons and deltas of all runs add up. This holds even if the settings of a run were chosen because of what an earlier
-//! one released (Rogers, Roth, Ullman and Vadhan, "Privacy Odometers and Filters", 2016, Theorem 3.6), for which composed plans have
-//! no proof.
+//! one released, for which composed plans have no proof (`docs/accounting.md`, "Several runs").
 //!
 //! # Guarantees
 //! Both are for a record that takes part in every run. Where some plans are priced under replace-one and others under zero-out, the total is

@@ -11,7 +11,7 @@ use sordino_train::{Measurement, Observer};
 
 use crate::statement::{grouped, rounded_up};
 
-/// How often the epsilon is renewed over a run: pricing takes some milliseconds.
+/// How often the epsilon is renewed over a run.
 const MILESTONES: u64 = 20;
 
 /// A bar on standard error, or lines now and then if that is no terminal.
@@ -50,18 +50,20 @@ impl Progress {
         if position <= self.priced {
             return;
         }
+        // Not at every step: pricing takes some milliseconds.
         let every = self.steps.div_ceil(MILESTONES).max(1);
         self.priced = position.next_multiple_of(every).max(account.charged()).min(self.steps);
         self.paid = match account.standing_after(self.priced) {
             Ok(Standing::Private(guarantee)) => format!(
-                ", paid ahead to step {}: epsilon {} of {}",
-                grouped(self.priced),
+                ", epsilon {} of {} paid ahead to step {}",
                 rounded_up(guarantee.epsilon.get()),
-                self.whole
+                self.whole,
+                grouped(self.priced)
             ),
             Ok(Standing::NotPrivate(_)) => ", NOT PRIVATE".to_owned(),
             Err(_) => String::new(),
         };
+        self.show();
     }
 }
 
@@ -70,7 +72,6 @@ impl Observer for Progress {
         self.bar.set_position(position);
         if !self.bar.is_hidden() {
             self.price(position, account);
-            self.show();
         } else if position < self.steps
             && let Some(line) = self.log.line("step", position, self.steps, Instant::now())
         {
@@ -104,7 +105,7 @@ impl Observer for Progress {
 /// A bar that counts these.
 pub(crate) fn bar(count: u64, what: &str) -> ProgressBar {
     let bar = ProgressBar::new(count);
-    let template = format!("{{bar:20}} {what} {{pos}}/{{len}}, {{eta}} left{{wide_msg}}");
+    let template = format!("{{bar:10}} {what} {{pos}}/{{len}}, {{eta}} left{{wide_msg}}");
     if let Ok(style) = ProgressStyle::with_template(&template) {
         bar.set_style(style.progress_chars("=> "));
     }

@@ -63,9 +63,8 @@ fn weights_that_were_changed_have_no_guarantee_and_are_not_applied() {
         assert!(message.contains("Nothing is guaranteed for these weights"), "{command}: {message}");
     }
     // Names of classes are noted with the weights. Exchanged, they turn every prediction around.
-    let exchanged =
-        reworded(&file, &[("edible", "......"), ("poisonous", "edible   "), ("......", "edible")]);
-    fs::write(&path, exchanged).unwrap();
+    let words = [(r#"[\"e\",\"p\"]"#, r#"[\"p\",\"e\"]"#)];
+    fs::write(&path, reworded(&file, &words)).unwrap();
     assert!(place.refusal("show run").contains("was changed"));
     fs::write(&path, &file).unwrap();
     assert!(place.text("show run").contains("satisfies"));
