@@ -28,6 +28,7 @@ pub(crate) struct AllRuns {
     /// None if some runs are not private.
     epsilon_of_all: Option<f64>,
     delta_of_all: Option<f64>,
+    relation_of_all: Option<String>,
     /// The algorithms that promise nothing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     not_private: Vec<String>,
@@ -67,8 +68,9 @@ impl AllRuns {
                 format!("What all {} runs cost together is NOT KNOWN: {error}.", grouped(runs))
             }
             Some(Ok(total)) => format!(
-                "{together} satisfy {}-differential privacy for every training record ({}).",
+                "{together} satisfy {}-differential privacy for one training record, relation {} ({}).",
                 pair(total.epsilon, total.delta),
+                total.relation,
                 match total.parts {
                     1 => "their plans priced as one".to_owned(),
                     parts =>
@@ -77,11 +79,11 @@ impl AllRuns {
             ),
         };
         let total = total.and_then(Result::ok);
-        let epsilon_of_all = total.map(|total| total.epsilon.get());
         Ok(Self {
             runs,
-            epsilon_of_all,
+            epsilon_of_all: total.map(|total| total.epsilon.get()),
             delta_of_all: total.map(|total| total.delta.get()),
+            relation_of_all: total.map(|total| total.relation.to_string()),
             not_private,
             text,
         })

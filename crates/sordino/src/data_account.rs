@@ -59,6 +59,7 @@ pub(crate) struct DataAccountRecord {
     delta_of_all: Option<f64>,
     epsilon_of_all_if_fixed_beforehand: Option<f64>,
     delta_of_all_if_fixed_beforehand: Option<f64>,
+    relation_of_all: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     not_private_runs: Vec<String>,
 }
@@ -96,11 +97,18 @@ impl DataAccount {
         let mut text = format!("This data has been used by {count} runs in {folder}: together ");
         match &self.cost {
             Ok(Cost { any, fixed }) => {
-                text += &format!(
-                    "{}, or {} if no run was chosen because of another's result.",
-                    pair(any.epsilon, any.delta),
-                    pair(fixed.epsilon, fixed.delta)
-                );
+                text += &pair(any.epsilon, any.delta);
+                let relation = |run: &Used| run.account.plan().map(sordino_accounting::Plan::relation);
+                if self.runs.iter().any(|run| relation(run) != Some(any.relation)) {
+                    text += &format!(" under {}", any.relation);
+                }
+                if fixed.parts < any.parts {
+                    text += &format!(
+                        ", or {} if no run was chosen because of another's result",
+                        pair(fixed.epsilon, fixed.delta)
+                    );
+                }
+                text += ".";
             }
             Err(NoCost::NotPrivate(names)) => {
                 text +=
@@ -123,6 +131,7 @@ impl DataAccount {
             delta_of_all: any.map(|total| total.delta.get()),
             epsilon_of_all_if_fixed_beforehand: fixed.map(|total| total.epsilon.get()),
             delta_of_all_if_fixed_beforehand: fixed.map(|total| total.delta.get()),
+            relation_of_all: any.map(|total| total.relation.to_string()),
             not_private_runs: match &self.cost {
                 Err(NoCost::NotPrivate(names)) => names.clone(),
                 _ => Vec::new(),

@@ -125,7 +125,6 @@ fn notes_in(path: &Path, bytes: &[u8]) -> Result<HashMap<String, String>, TrainE
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 mod tests {
     use safetensors::{Dtype, tensor::TensorView};
 

@@ -141,6 +141,10 @@ fn runs_on_the_same_data_know_of_each_other() {
     let flags = "train --data other.csv --classes 2 --steps 5 --batch-size 50";
     assert_eq!(place.json(flags)["runs_on_data"], 1);
     assert_eq!(place.json("train --steps 20 --out elsewhere/1")["runs_on_data"], 1);
+    // Runs under other relations are priced apart; what replace-one promises holds under zero-out, too.
+    place.text("train --steps 20 --out mixed/1");
+    let mixed = place.text("train --steps 20 --sampling fixed-size --out mixed/2");
+    assert!(mixed.contains(", 2e-5) under add/remove with public N (zero-out).\n"), "{mixed}");
     // Another split leaves other records unprotected.
     assert!(!third.contains("different records"));
     let split = place.text("train --steps 20 --split-seed 4");
