@@ -54,12 +54,15 @@ impl Progress {
         let every = self.steps.div_ceil(MILESTONES).max(1);
         self.priced = position.next_multiple_of(every).max(account.charged()).min(self.steps);
         self.paid = match account.standing_after(self.priced) {
-            Ok(Standing::Private(guarantee)) => format!(
-                ", epsilon {} of {} paid ahead to step {}",
-                rounded_up(guarantee.epsilon.get()),
-                self.whole,
-                grouped(self.priced)
-            ),
+            Ok(Standing::Private(guarantee)) => {
+                let paid = rounded_up(guarantee.epsilon.get());
+                // A terminal may be narrow.
+                let reach = match self.bar.is_hidden() {
+                    true => format!(" to step {}", grouped(self.priced)),
+                    false => String::new(),
+                };
+                format!(", epsilon {paid} of {} paid ahead{reach}", self.whole)
+            }
             Ok(Standing::NotPrivate(_)) => ", NOT PRIVATE".to_owned(),
             Err(_) => String::new(),
         };
