@@ -35,7 +35,7 @@ def compare(*flags):
     with tempfile.TemporaryDirectory() as folder:
         command = [ROOT / "target/release/sordino", "compare", "--json", *map(str, flags)]
         done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
-        return json.loads(done.stdout)
+        return json.loads(done.stdout)["rows"]
 
 
 def show(title, rows):

@@ -21,6 +21,7 @@ mod quantities;
 pub mod rdp;
 mod schedule;
 mod search;
+pub mod total;
 pub mod tuning;
 
 pub use accountant::{Accountant, Guarantee};

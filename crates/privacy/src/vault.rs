@@ -131,6 +131,15 @@ impl<G: Gradients> Vault<G> {
         self.ledger.account()
     }
 
+    /// Enters the hash of weights into the ledger; they are written after it. Weights are made from releases, so their hash tells
+    /// nothing more.
+    ///
+    /// # Errors
+    /// A ledger that cannot be written.
+    pub fn enter_model(&mut self, hash: &str) -> Result<(), PrivacyError> {
+        self.ledger.enter_model(hash)
+    }
+
     /// How long the last line of the ledger took to reach the disk.
     pub fn sync_time(&self) -> Duration {
         self.ledger.sync_time()

@@ -1,15 +1,94 @@
-//! What a comparison has measured: a row for each algorithm, and their table.
+//! What a comparison has measured: a row for each algorithm, their table, and what all runs cost together.
 
 use serde::Serialize;
+use sordino_accounting::total::{PricedRuns, Total};
 use sordino_privacy::Standing;
 use sordino_train::Ending;
 
 use crate::{
     claim::{Claim, shown},
+    experiment::Experiment,
     problem::Problem,
     settings::Settings,
-    statement::rounded_up,
+    statement::{grouped, pair, rounded_up},
 };
+
+/// Everything that a comparison says.
+#[derive(Debug, Serialize)]
+pub(crate) struct Comparison {
+    #[serde(flatten)]
+    pub(crate) all: AllRuns,
+    pub(crate) rows: Vec<Row>,
+}
+
+/// All runs that began, and what they cost together.
+#[derive(Debug, Serialize)]
+pub(crate) struct AllRuns {
+    runs: u64,
+    /// None if some runs are not private.
+    epsilon_of_all: Option<f64>,
+    delta_of_all: Option<f64>,
+    relation_of_all: Option<String>,
+    /// The algorithms that promise nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    not_private: Vec<String>,
+    #[serde(skip)]
+    text: String,
+}
+
+impl AllRuns {
+    /// Every run that began counts with its whole plan. Plans were fixed before the first one, so they can be composed.
+    pub(crate) fn of<'a>(
+        begun: impl Iterator<Item = (&'a String, &'a Experiment, &'a Vec<Ending>)>,
+    ) -> Result<Self, Problem> {
+        let (mut runs, mut priced, mut not_private) = (0, Vec::new(), Vec::<String>::new());
+        for (name, experiment, endings) in begun.filter(|(.., endings)| !endings.is_empty()) {
+            runs += endings.len() as u64;
+            let mut private = true;
+            for ending in endings {
+                private &= matches!(ending.account.standing_after(0)?, Standing::Private(_));
+            }
+            match (experiment.terms.plan(), experiment.terms.guarantee()) {
+                (Some(plan), Some(&guarantee)) if private => {
+                    priced.push(PricedRuns { plan, guarantee, runs: endings.len() as u64 });
+                }
+                _ if !not_private.contains(name) => not_private.push(name.clone()),
+                _ => {}
+            }
+        }
+        let total = if not_private.is_empty() { Some(Total::composed(&priced)) } else { None };
+        let together = format!("All {} runs together", grouped(runs));
+        let text = match &total {
+            _ if runs == 0 => String::new(),
+            None => format!(
+                "{together} promise NOTHING, because these are not private: {}.",
+                not_private.join(", ")
+            ),
+            Some(Err(error)) => {
+                format!("What all {} runs cost together is NOT KNOWN: {error}.", grouped(runs))
+            }
+            Some(Ok(total)) => format!(
+                "{together} satisfy {}-differential privacy for one training record, relation {} ({}).",
+                pair(total.epsilon, total.delta),
+                total.relation,
+                match total.parts {
+                    1 => "their plans priced as one".to_owned(),
+                    parts =>
+                        format!("not all plans can be priced as one: the sum of {} parts", grouped(parts)),
+                }
+            ),
+        };
+        let total = total.and_then(Result::ok);
+        Ok(Self {
+            runs,
+            epsilon_of_all: total.map(|total| total.epsilon.get()),
+            delta_of_all: total.map(|total| total.delta.get()),
+            relation_of_all: total.map(|total| total.relation.to_string()),
+            not_private,
+            text,
+        })
+    }
+}
 
 /// What was measured of one algorithm with one choice of settings.
 #[derive(Debug, Serialize)]
@@ -88,10 +167,10 @@ pub(crate) fn row(
     })
 }
 
-pub(crate) fn table(rows: &[Row], runs: &str) -> String {
+pub(crate) fn table(Comparison { all, rows }: &Comparison, runs: &str) -> String {
     let width = rows.iter().map(|row| row.algorithm.len()).max().unwrap_or(0).max(9);
     let mut text = format!(
-        "Test accuracy in %, {runs} each. Each run alone has the epsilon beside it; all of them together cost more.\n\n  \
+        "Test accuracy in %, {runs} each. Each run alone has the epsilon beside it.\n\n  \
          {:<width$}    mean  spread   worst  seconds  epsilon\n",
         "algorithm"
     );
@@ -122,9 +201,15 @@ pub(crate) fn table(rows: &[Row], runs: &str) -> String {
     }
     if rows.iter().any(|row| row.best.is_some()) {
         text += &format!(
-            "\nThe best settings of each algorithm, of {} that were tried, by their mean on the test set. No epsilon covers this \
-             choice.\n",
+            "\nThe best settings of each algorithm, of {} that were tried, by their mean on the test set. The epsilon of a row does \
+             not cover this choice; that of all runs together does.\n",
             rows.len()
+        );
+    }
+    if !all.text.is_empty() {
+        text += &format!(
+            "\n{}\nRuns of a comparison are not kept, and `sordino show` does not count them among the runs on this data.\n",
+            all.text
         );
     }
     text

@@ -23,8 +23,6 @@ pub(crate) struct Records {
     pub(crate) train: Dataset,
     /// The public ones.
     pub(crate) test: Option<Dataset>,
-    /// How many of the data's rows were held back to be those.
-    pub(crate) held_back: usize,
     /// The schema of a table.
     pub(crate) schema: Option<String>,
 }
@@ -74,7 +72,7 @@ pub(crate) fn read(settings: &mut Settings) -> Result<Records, Problem> {
         let split = settings.test_fraction.map(|fraction| format!("test_fraction is {fraction}"));
         let split = split.or(settings.split_seed.map(|seed| format!("split_seed is {seed}")));
         return match split {
-            None => Ok(Records { train, test: Some(test), held_back: 0, schema }),
+            None => Ok(Records { train, test: Some(test), schema }),
             Some(given) => Err(Problem::refused(
                 format!("{given}, but there is a test set, so that no records are held back"),
                 "leave it out",
@@ -84,8 +82,7 @@ pub(crate) fn read(settings: &mut Settings) -> Result<Records, Problem> {
     let fraction = *settings.test_fraction.get_or_insert(0.2);
     let seed = if fraction == 0.0 { 0 } else { *settings.split_seed.get_or_insert(0) };
     let (train, test) = train.split(fraction, seed)?;
-    let held_back = test.as_ref().map_or(0, Dataset::len);
-    Ok(Records { train, test, held_back, schema })
+    Ok(Records { train, test, schema })
 }
 
 /// When the data was last changed, as the ledger keeps it: a run must go on with the records it began with, and nothing that is

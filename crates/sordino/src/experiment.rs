@@ -31,7 +31,7 @@ pub(crate) struct Experiment {
     pub(crate) terms: Terms,
     /// Steps between measurements.
     pub(crate) measure_every: u64,
-    facts: Facts,
+    pub(crate) facts: Facts,
     model: Model,
     algorithm: Choice,
     setting: Setting,
@@ -49,8 +49,8 @@ impl Experiment {
         let clip = clip(&mut settings, &algorithm)?;
         let asked = asked(&mut settings, &algorithm)?;
         let learning = learning(&mut settings, &algorithm, clip)?;
-        let Records { train: records, test, held_back, schema } = read(&mut settings)?;
-        let facts = Facts::of(&records, held_back);
+        let Records { train: records, test, schema } = read(&mut settings)?;
+        let facts = Facts::of(&records, test.as_ref().map_or(0, |test| test.len() as u64));
         let name = match &settings.model {
             Some(name) => name.clone(),
             None => Model::default_name(&facts).to_owned(),

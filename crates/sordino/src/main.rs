@@ -5,6 +5,7 @@ mod budget_arguments;
 mod claim;
 mod commands;
 mod comparison;
+mod data_account;
 mod data_settings;
 mod experiment;
 mod interruption;

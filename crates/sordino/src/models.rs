@@ -19,18 +19,18 @@ pub(crate) struct Facts {
     pub(crate) numbers: Vec<Scale>,
     /// How the values of the training records were stored.
     pub(crate) encoding: Encoding,
-    /// How many rows of the data were held back for testing.
-    pub(crate) held_back: usize,
+    /// How many records it is tested on.
+    pub(crate) test_records: u64,
 }
 
 impl Facts {
-    pub(crate) fn of(data: &Dataset, held_back: usize) -> Self {
+    pub(crate) fn of(data: &Dataset, test_records: u64) -> Self {
         Self {
             input: data.shape(),
             classes: data.classes().to_vec(),
             numbers: data.scales().to_vec(),
             encoding: data.encoding(),
-            held_back,
+            test_records,
         }
     }
 
@@ -196,7 +196,7 @@ mod tests {
     fn facts(input: Shape, classes: usize) -> Facts {
         let classes: Vec<String> = (0..classes).map(|class| class.to_string()).collect();
         let numbers = if classes.is_empty() { vec![Scale::NONE; 2] } else { Vec::new() };
-        Facts { input, classes, numbers, encoding: Encoding::Bytes, held_back: 0 }
+        Facts { input, classes, numbers, encoding: Encoding::Bytes, test_records: 0 }
     }
 
     const IMAGES: [(usize, usize, usize); 7] =

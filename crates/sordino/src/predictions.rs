@@ -111,7 +111,7 @@ mod tests {
             classes: ["a", "b"].map(str::to_owned).to_vec(),
             numbers: Vec::new(),
             encoding: Encoding::Text,
-            held_back: 0,
+            test_records: 0,
         };
         let row = |id: &str, refused| Row { id: id.to_owned(), refused };
         let mut rows = [row("x", None), row("y", Some(not_finite(2))), row("z", None)];

@@ -9,9 +9,10 @@ use sordino_train::Score;
 
 use crate::{
     claim::{Claim, shown},
+    data_account::{DataAccount, DataAccountRecord},
     problem::Problem,
     settings::Settings,
-    statement::{grouped, json, noise, protects, rounded_up, rows, sampling, status},
+    statement::{grouped, json, noise, pair, protects, rounded_up, rows, sampling, status},
 };
 
 /// A run as a report shows it.
@@ -21,6 +22,12 @@ pub(crate) struct Report<'a> {
     pub(crate) score: Option<Score>,
     pub(crate) seconds: Option<f64>,
     pub(crate) folder: &'a Path,
+    /// The number of public test records; none if an earlier version did not note it.
+    pub(crate) test_records: Option<u64>,
+    /// Whether the ledger has the hash of the weights.
+    pub(crate) weights_covered: bool,
+    /// All runs on the same data.
+    pub(crate) data: DataAccount,
 }
 
 /// The report as it appears in JSON.
@@ -31,6 +38,9 @@ struct ReportRecord<'a> {
     test_mean_squared_error: Option<f64>,
     /// Test records are public; what is said about them is not noised.
     test_set_protected: bool,
+    test_records: Option<u64>,
+    /// How many of them were taken from the records of the data; 0 if the data has a test set of its own.
+    held_back_records: Option<u64>,
     epsilon: Option<f64>,
     /// Whether there is none because the algorithm has none, whatever its noise.
     epsilon_infinite: bool,
@@ -54,6 +64,9 @@ struct ReportRecord<'a> {
     relation: Option<String>,
     accountant: Option<&'static str>,
     noise_multiplier: Option<f64>,
+    weights_covered: bool,
+    #[serde(flatten)]
+    data: DataAccountRecord,
     run: &'a Path,
 }
 
@@ -72,6 +85,11 @@ impl Report<'_> {
             test_accuracy: self.score.and_then(|score| score.accuracy),
             test_mean_squared_error: self.score.and_then(|score| score.mean_squared_error),
             test_set_protected: false,
+            test_records: self.test_records,
+            held_back_records: match self.settings.test_fraction {
+                Some(_) => self.test_records,
+                None => Some(0),
+            },
             epsilon: guarantee.map(|guarantee| guarantee.epsilon.get()),
             epsilon_infinite: self.account.is_unprotected(),
             claimed_epsilon: self.claim().map(|claim| claim.epsilon),
@@ -88,6 +106,8 @@ impl Report<'_> {
             relation: guarantee.map(|guarantee| guarantee.relation.to_string()),
             accountant: guarantee.map(|guarantee| guarantee.accountant.name()),
             noise_multiplier: self.multiplier(),
+            weights_covered: self.weights_covered,
+            data: self.data.record(),
             run: self.folder,
         }))
     }
@@ -96,15 +116,18 @@ impl Report<'_> {
     pub(crate) fn text(&self) -> Result<String, Problem> {
         let standing = self.account.standing()?;
         let mut lines: Vec<(&str, String)> = Vec::new();
-        let headline = match &standing {
+        let mut head = match &standing {
             Standing::Private(guarantee) => format!(
-                "{} satisfies ({}, {})-differential privacy.",
+                "{} satisfies {}-differential privacy.\n",
                 self.subject(),
-                rounded_up(guarantee.epsilon.get()),
-                guarantee.delta
+                pair(guarantee.epsilon, guarantee.delta)
             ),
-            Standing::NotPrivate(_) => format!("{} is NOT PRIVATE.", self.subject()),
+            Standing::NotPrivate(_) => format!("{} is NOT PRIVATE.\n", self.subject()),
         };
+        let uncovered = self.uncovered().filter(|_| matches!(standing, Standing::Private(_)));
+        for sentence in uncovered.into_iter().chain(self.data.text()) {
+            head += &format!("{sentence}\n");
+        }
         if let Some(accuracy) = self.score.and_then(|score| score.accuracy) {
             lines.push((
                 "accuracy",
@@ -146,8 +169,39 @@ impl Report<'_> {
         if let Some(seconds) = self.seconds {
             lines.push(("seconds", format!("{seconds:.1}")));
         }
+        if !self.weights_covered {
+            lines.push((
+                "weights",
+                "NOT COVERED: an earlier version trained them, and the ledger has no hash to check them by"
+                    .to_owned(),
+            ));
+        }
         lines.push(("run", self.folder.display().to_string()));
-        Ok(format!("{headline}\n\n{}{}", self.warning()?.unwrap_or_default(), rows(&lines)))
+        Ok(format!("{head}\n{}{}", self.warning()?.unwrap_or_default(), rows(&lines)))
+    }
+
+    /// Which records the guarantee does not cover.
+    fn uncovered(&self) -> Option<String> {
+        let own = self.settings.test_fraction.is_none();
+        match self.test_records {
+            Some(0) => None,
+            Some(count) if own => {
+                Some(format!("The {} records of the test set are public and NOT protected.", grouped(count)))
+            }
+            Some(count) => Some(format!(
+                "{} of your {} records were held back for testing and are NOT protected.",
+                grouped(count),
+                grouped(count.saturating_add(self.account.records()))
+            )),
+            // A run of an earlier version.
+            None if own => self.score.map(|_| "The records of the test set are NOT protected.".to_owned()),
+            None => self.settings.test_fraction.filter(|&fraction| fraction > 0.0).map(|fraction| {
+                format!(
+                    "{} % of your records were held back for testing and are NOT protected.",
+                    100.0 * fraction
+                )
+            }),
+        }
     }
 
     fn claim(&self) -> Option<Claim> {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use serde::Serialize;
-use sordino_accounting::{Entry, Guarantee, Plan, Relation, Sampling, pld::GroupSize};
+use sordino_accounting::{Delta, Entry, Epsilon, Guarantee, Plan, Relation, Sampling, pld::GroupSize};
 
 /// The guarantee as it appears in JSON.
 #[derive(Serialize)]
@@ -127,6 +127,11 @@ pub(crate) fn noise(plan: &Plan) -> String {
         format!("multiplier {least}")
     };
     format!("Gaussian, {range} (standard deviation / sensitivity of a step's releases)")
+}
+
+/// Epsilon and delta in brackets.
+pub(crate) fn pair(epsilon: Epsilon, delta: Delta) -> String {
+    format!("({}, {delta})", rounded_up(epsilon.get()))
 }
 
 /// Four decimals or four significant digits, never below the number.

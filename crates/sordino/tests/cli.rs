@@ -127,6 +127,25 @@ fn profile_states_delta_and_curves() {
     assert!(text(&format!("profile {plan}")).contains("-GDP"));
 }
 
+/// What a cap costs and how often groups expose a record are upper bounds: `profile` and `epsilon` state no lower end for them.
+#[test]
+fn profile_and_epsilon_state_a_lower_end_for_the_same_plans() {
+    for (name, entry, reached) in [
+        ("plain", "", true),
+        ("grouped", r#""sampling":"grouped","groups":7,"#, false),
+        ("capped", r#""max_batch_size":90,"population":300,"#, false),
+    ] {
+        let entry = format!("[{{{entry}\"noise_multiplier\":2,\"sample_rate\":0.1,\"steps\":30}}]");
+        let file = plan_file(&format!("reached-{name}"), &entry);
+        let epsilon = json(&format!("epsilon --plan {file} --delta 1e-5"));
+        let delta = json(&format!("profile --plan {file} --epsilon 0.5"));
+        assert_eq!(epsilon["epsilon_lower"].is_f64(), reached, "{name}: {epsilon}");
+        assert_eq!(delta["delta_lower"].is_f64(), reached, "{name}: {delta}");
+        let text = text(&format!("profile --plan {file} --epsilon 0.5"));
+        assert!(text.contains("PROVED") && text.contains("at least") == reached, "{name}: {text}");
+    }
+}
+
 #[test]
 fn groups_cost_more() {
     let one = json(&format!("epsilon {MNIST}"))["epsilon"].as_f64().unwrap();

@@ -4,7 +4,7 @@ use std::{collections::HashMap, fs};
 
 use sordino_privacy::Account;
 
-use crate::{Measurement, RunFolder, Score, TrainError, folder::failed, seal};
+use crate::{Measurement, RunFolder, Score, TrainError, folder::failed, seal, seal::Seals};
 
 /// What a run's folder says, after its ledger was checked.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,15 +15,20 @@ pub struct Inspection {
     pub score: Option<Score>,
     /// The seconds of training up to it.
     pub seconds: Option<f64>,
+    /// Whether the ledger has the hash of the weights. False for runs of earlier versions: whether their weights were changed is
+    /// not known.
+    pub weights_covered: bool,
 }
 
-/// Checks a run's ledger, line by line and against the weights, and reads its last measurement.
+/// Checks a run's ledger, line by line and against the weights, and the weights against the ledger; reads its last measurement.
 ///
 /// # Errors
-/// A ledger that was changed or cut, named.
+/// A ledger that was changed or cut, named; weights that were changed.
 pub fn inspect(folder: &RunFolder) -> Result<Inspection, TrainError> {
+    let seals = Seals::read(folder)?;
     let account = Account::read(&folder.ledger())?;
-    seal::verify(folder, &account)?;
+    seals.check_ledger(folder, &account)?;
+    let weights_covered = seals.check_weights(folder, &account)?;
     if account.is_closed() && !folder.model().is_file() {
         return Err(failed(&folder.model(), &"is missing, although the run is finished"));
     }
@@ -33,6 +38,7 @@ pub fn inspect(folder: &RunFolder) -> Result<Inspection, TrainError> {
         account,
         score: last.as_ref().map(|last| last.score),
         seconds: last.as_ref().map(|last| last.seconds),
+        weights_covered,
     })
 }
 

@@ -19,7 +19,7 @@ use crate::{
     evaluation::Examination,
     folder::{self, failed, write_whole},
     learner::Learner,
-    seal,
+    seal::{self, Seals},
 };
 
 /// A run before it starts: everything about it is decided and public.
@@ -99,8 +99,9 @@ impl<'a> Run<'a> {
     /// As [`TrainError`] has them. What was released before is in the ledger.
     pub fn begin(&self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Ending, TrainError> {
         let pupil = Pupil { learner: self.learner()?, algorithm: self.algorithm.begin(self.setting)? };
-        let vault = Vault::seal(self.gradients()?, self.terms, self.randomness()?, &self.folder.ledger())?;
-        self.save(&pupil, &Progress::default(), vault.account())?;
+        let mut vault =
+            Vault::seal(self.gradients()?, self.terms, self.randomness()?, &self.folder.ledger())?;
+        self.save(&pupil, &Progress::default(), &mut vault)?;
         self.train(vault, pupil, Progress::default(), stop, observer)
     }
 
@@ -111,8 +112,9 @@ impl<'a> Run<'a> {
     pub fn resume(&self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Ending, TrainError> {
         let mut pupil = Pupil { learner: self.learner()?, algorithm: self.algorithm.begin(self.setting)? };
         // The ledger is locked before anything else is looked at.
-        let vault = Vault::resume(self.gradients()?, self.terms, self.randomness()?, &self.folder.ledger())?;
-        seal::verify(self.folder, vault.account())?;
+        let mut vault =
+            Vault::resume(self.gradients()?, self.terms, self.randomness()?, &self.folder.ledger())?;
+        Seals::read(self.folder)?.check_ledger(self.folder, vault.account())?;
         let path = self.folder.checkpoint();
         let mut progress = Progress::default();
         if path.is_file() {
@@ -122,7 +124,7 @@ impl<'a> Run<'a> {
             return Err(failed(&path, &"is missing, so there are no weights to go on with"));
         } else {
             // Killed before its first checkpoint and its first step.
-            self.save(&pupil, &progress, vault.account())?;
+            self.save(&pupil, &progress, &mut vault)?;
         }
         mend_metrics(self.folder)?;
         observer.resumed(progress.step, vault.position());
@@ -174,35 +176,53 @@ impl<'a> Run<'a> {
                 measure(&pupil.learner, position, observer)?;
             }
             if saved.elapsed() >= self.checkpoint_every {
-                self.save(&pupil, &Progress { step: position, seconds: seconds() }, vault.account())?;
+                self.save(&pupil, &Progress { step: position, seconds: seconds() }, &mut vault)?;
                 saved = Instant::now();
             }
         }
         let position = vault.position();
         // Saved before the ledger says that all is done: whatever happens in between, there is a model.
-        self.save(&pupil, &Progress { step: position, seconds: seconds() }, vault.account())?;
+        self.save(&pupil, &Progress { step: position, seconds: seconds() }, &mut vault)?;
         let account = vault.close()?;
         let score = measure(&pupil.learner, position, observer)?;
         let finished = account.is_closed();
         if finished {
             // Once more, with the ledger's last line.
-            self.save_model(&pupil.learner, seal::notes(&account))?;
+            self.save_model(&pupil.learner, &account)?;
             let checkpoint = self.folder.checkpoint();
             fs::remove_file(&checkpoint).map_err(|error| failed(&checkpoint, &error))?;
         }
         Ok(Ending { score, account, finished, seconds: seconds() })
     }
 
-    fn save(&self, pupil: &Pupil<'_>, progress: &Progress, account: &Account) -> Result<(), TrainError> {
-        let mut notes = seal::notes(account);
+    /// Writes a checkpoint and the weights. Their hash stands in the ledger before: a run that is killed in between has the
+    /// weights before these, whose hash stands there, too.
+    fn save(
+        &self,
+        pupil: &Pupil<'_>,
+        progress: &Progress,
+        vault: &mut Vault<NetworkGradients<'a>>,
+    ) -> Result<(), TrainError> {
+        let weights = self.model_file(&pupil.learner, HashMap::new())?;
+        let hash = seal::weights_hash(&weights).map_err(|error| failed(&self.folder.model(), &error))?;
+        vault.enter_model(&hash)?;
+        let mut notes = seal::notes(vault.account());
         notes.extend(progress.notes());
         write_whole(&self.folder.checkpoint(), &pupil.save(notes)?)?;
-        self.save_model(&pupil.learner, seal::notes(account))
+        self.save_model(&pupil.learner, vault.account())
     }
 
-    fn save_model(&self, learner: &Learner, mut notes: HashMap<String, String>) -> Result<(), TrainError> {
+    fn save_model(&self, learner: &Learner, account: &Account) -> Result<(), TrainError> {
+        write_whole(&self.folder.model(), &self.model_file(learner, seal::notes(account))?)
+    }
+
+    fn model_file(
+        &self,
+        learner: &Learner,
+        mut notes: HashMap<String, String>,
+    ) -> Result<Vec<u8>, TrainError> {
         notes.extend(self.notes.clone());
-        write_whole(&self.folder.model(), &learner.best().to_safetensors_noting(notes)?)
+        Ok(learner.best().to_safetensors_noting(notes)?)
     }
 
     fn learner(&self) -> Result<Learner, TrainError> {

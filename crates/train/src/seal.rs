@@ -1,8 +1,12 @@
-//! What weights remember of their ledger, so that a ledger that was cut is found out.
+//! What binds weights and ledger together: weights name the ledger's last line, and the ledger has their hash.
 
-use std::{collections::HashMap, path::Path};
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::{Path, PathBuf},
+};
 
-use safetensors::SafeTensors;
+use safetensors::{SafeTensorError, SafeTensors};
+use sha2::{Digest, Sha256};
 use sordino_privacy::Account;
 
 use crate::{
@@ -10,48 +14,138 @@ use crate::{
     folder::{failed, read},
 };
 
+/// What the notes about the ledger begin with. They change when the ledger grows, so the hash of the weights does not cover them.
+const LEDGER: &str = "ledger_";
+
 /// The notes of a file that is written now: how many lines the ledger has, and the hash of the last.
 pub(crate) fn notes(account: &Account) -> HashMap<String, String> {
     let (lines, hash) = account.seal();
-    HashMap::from([("ledger_lines".to_owned(), lines.to_string()), ("ledger_hash".to_owned(), hash)])
+    HashMap::from([(format!("{LEDGER}lines"), lines.to_string()), (format!("{LEDGER}hash"), hash)])
 }
 
-/// Checks that the ledger has every line that the run's files have seen.
+/// The hash of a safetensors file's weights, and of what is noted with them.
+pub(crate) fn weights_hash(bytes: &[u8]) -> Result<String, SafeTensorError> {
+    let (_, head) = SafeTensors::read_metadata(bytes)?;
+    let notes: BTreeMap<_, _> = head.metadata().iter().flatten().collect();
+    let tensors: BTreeMap<_, _> = SafeTensors::deserialize(bytes)?.tensors().into_iter().collect();
+    let mut hash = Sha256::new();
+    // Every part is preceded by its length, so that no other parts have the same bytes.
+    let mut add = |part: &[u8]| {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    };
+    for (name, note) in notes.into_iter().filter(|(name, _)| !name.starts_with(LEDGER)) {
+        add(name.as_bytes());
+        add(note.as_bytes());
+    }
+    add(b"weights");
+    for (name, tensor) in &tensors {
+        add(name.as_bytes());
+        add(format!("{:?} {:?}", tensor.dtype(), tensor.shape()).as_bytes());
+        add(tensor.data());
+    }
+    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// What the files of a run say: which lines of the ledger they have seen, and the hash of the weights.
 ///
-/// # Errors
-/// The first file that knows of lines which are not there.
-pub(crate) fn verify(folder: &RunFolder, account: &Account) -> Result<(), TrainError> {
-    for path in [folder.model(), folder.checkpoint()] {
-        let Some((lines, hash)) = seen(&path)? else { continue };
-        if !account.has_seal(lines, &hash) {
-            return Err(failed(
-                &folder.ledger(),
-                &format!(
-                    "when {} was written the ledger had {lines} lines, the last with hash {hash}; they are not there: \
-                     it was cut or exchanged",
-                    path.display()
+/// They are read before the ledger, which only grows: of a run that is going on, the ledger then has all that they have seen.
+pub(crate) struct Seals {
+    seen: Vec<(PathBuf, u64, String)>,
+    weights: Option<String>,
+}
+
+impl Seals {
+    pub(crate) fn read(folder: &RunFolder) -> Result<Self, TrainError> {
+        let mut seals = Self { seen: Vec::new(), weights: None };
+        for path in [folder.model(), folder.checkpoint()].into_iter().filter(|path| path.is_file()) {
+            let bytes = read(&path)?;
+            let notes = notes_in(&path, &bytes)?;
+            let lines = notes.get(&format!("{LEDGER}lines")).and_then(|lines| lines.parse().ok());
+            let (Some(lines), Some(hash)) = (lines, notes.get(&format!("{LEDGER}hash"))) else {
+                return Err(failed(&path, &"does not say to which ledger it belongs"));
+            };
+            if path == folder.model() {
+                seals.weights = Some(weights_hash(&bytes).map_err(|error| failed(&path, &error))?);
+            }
+            seals.seen.push((path, lines, hash.clone()));
+        }
+        Ok(seals)
+    }
+
+    /// Checks that the ledger has every line that the files have seen.
+    ///
+    /// # Errors
+    /// The first file that knows of lines which are not there.
+    pub(crate) fn check_ledger(&self, folder: &RunFolder, account: &Account) -> Result<(), TrainError> {
+        let Some((path, lines, hash)) =
+            self.seen.iter().find(|(_, lines, hash)| !account.has_seal(*lines, hash))
+        else {
+            return Ok(());
+        };
+        Err(failed(
+            &folder.ledger(),
+            &format!(
+                "when {} was written the ledger had {lines} lines, the last with hash {hash}; they are not there: it was \
+                 cut or exchanged",
+                path.display()
+            ),
+        ))
+    }
+
+    /// Checks that the weights are those that the run wrote. Returns false if the ledger has no hash to tell, as in runs of earlier
+    /// versions.
+    ///
+    /// # Errors
+    /// Weights, or what is noted with them, that were changed.
+    pub(crate) fn check_weights(&self, folder: &RunFolder, account: &Account) -> Result<bool, TrainError> {
+        let Some(hash) = &self.weights else { return Ok(true) };
+        match account.covers_model(hash) {
+            Some(false) => Err(TrainError::Refused {
+                problem: format!(
+                    "{} was changed after the run wrote it: its weights have the hash {hash}, which is not in the ledger. \
+                     Nothing is guaranteed for these weights",
+                    folder.model().display()
                 ),
-            ));
+                hint: "restore the file from a copy, or train again".to_owned(),
+            }),
+            covered => Ok(covered.is_some()),
         }
     }
-    Ok(())
 }
 
-/// The notes of a file, if there is one.
+/// The notes of a file.
 pub(crate) fn read_notes(path: &Path) -> Result<HashMap<String, String>, TrainError> {
-    let bytes = read(path)?;
-    let (_, head) = SafeTensors::read_metadata(&bytes).map_err(|error| failed(path, &error))?;
+    notes_in(path, &read(path)?)
+}
+
+fn notes_in(path: &Path, bytes: &[u8]) -> Result<HashMap<String, String>, TrainError> {
+    let (_, head) = SafeTensors::read_metadata(bytes).map_err(|error| failed(path, &error))?;
     Ok(head.metadata().clone().unwrap_or_default())
 }
 
-fn seen(path: &Path) -> Result<Option<(u64, String)>, TrainError> {
-    if !path.is_file() {
-        return Ok(None);
+#[cfg(test)]
+mod tests {
+    use safetensors::{Dtype, tensor::TensorView};
+
+    use super::*;
+
+    fn file(values: [f32; 2], shape: [usize; 2], notes: &[(&str, &str)]) -> String {
+        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let view = TensorView::new(Dtype::F32, shape.to_vec(), &bytes).unwrap();
+        let notes = notes.iter().map(|(name, note)| ((*name).to_owned(), (*note).to_owned())).collect();
+        weights_hash(&safetensors::serialize([("weight", view)], Some(notes)).unwrap()).unwrap()
     }
-    let notes = read_notes(path)?;
-    let lines = notes.get("ledger_lines").and_then(|lines| lines.parse().ok());
-    match (lines, notes.get("ledger_hash")) {
-        (Some(lines), Some(hash)) => Ok(Some((lines, hash.clone()))),
-        _ => Err(failed(path, &"does not say to which ledger it belongs")),
+
+    #[test]
+    fn the_hash_covers_weights_shapes_and_notes_but_not_the_ledger() {
+        let notes = [("facts", "x"), ("guarantee", "y"), ("ledger_lines", "3")];
+        let hash = file([1.0, 2.0], [1, 2], &notes);
+        let later = [("ledger_lines", "4"), ("guarantee", "y"), ("facts", "x")];
+        assert_eq!(file([1.0, 2.0], [1, 2], &later), hash);
+        assert_ne!(file([-1.0, -2.0], [1, 2], &notes), hash);
+        assert_ne!(file([1.0, 2.0], [2, 1], &notes), hash);
+        assert_ne!(file([1.0, 2.0], [1, 2], &[("facts", "z"), ("guarantee", "y")]), hash);
+        assert_ne!(file([1.0, 2.0], [1, 2], &[("facts", "x")]), hash);
     }
 }

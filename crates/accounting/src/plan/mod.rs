@@ -266,6 +266,22 @@ impl Plan {
         Self::new(entries)
     }
 
+    /// A plan that costs as much as this many runs of this one, fresh each time.
+    ///
+    /// # Errors
+    /// More steps than a plan may have.
+    pub(crate) fn repeated(&self, runs: u64) -> Result<Self, AccountingError> {
+        let repeat = |entry: &Entry| {
+            // Every run exposes a record as often as the first; a last turn that is cut short does not go on in the next run.
+            let steps = match entry.sampling {
+                Sampling::Grouped { groups, .. } => entry.exposures().saturating_mul(groups),
+                _ => entry.steps.get(),
+            };
+            Ok(Entry { steps: Steps::new(steps.saturating_mul(runs))?, ..entry.clone() })
+        };
+        self.entries.iter().map(repeat).collect()
+    }
+
     /// The relation under which this plan is priced: replace-one as soon as a batch has a fixed size (removing
     /// a record would change the others' chances), zero-out otherwise.
     pub fn relation(&self) -> Relation {

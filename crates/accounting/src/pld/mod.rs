@@ -89,7 +89,8 @@ impl GroupSize {
 ///
 /// # Guarantees
 /// The plan satisfies (`upper`, delta)-DP, and no accountant can prove less than `lower` for the worst-case pairs of
-/// its steps. With capped batches, `lower` is 0: what the cap adds to delta is an upper bound only.
+/// its steps. With capped batches and with groups that take turns, `lower` is 0: what the cap adds to delta, and how
+/// often a record is exposed, are upper bounds only.
 ///
 /// # Errors
 /// Fixed-size batches (use [`rdp`](crate::rdp)); settings whose grid would be too large, such as a noise
@@ -111,11 +112,16 @@ pub fn epsilon_for_group(
     delta: Delta,
 ) -> Result<Bracket<Epsilon>, AccountingError> {
     let steps = WorstCase::of(plan, group)?;
-    plan.with_cap(delta, |bracket: &Bracket<Epsilon>| bracket.upper, |delta| steps.epsilon(delta))
-        .map(|bracket| without_lower_end_if_capped(plan, bracket))
+    let bracket =
+        plan.with_cap(delta, |bracket: &Bracket<Epsilon>| bracket.upper, |delta| steps.epsilon(delta))?;
+    let zero = Epsilon::new(0.0).expect("zero is an epsilon");
+    Ok(if plan.is_reached() { bracket } else { Bracket { lower: zero, ..bracket } })
 }
 
 /// The delta of a plan at epsilon.
+///
+/// # Guarantees
+/// As [`epsilon`]'s: where nothing is known of the lower end, it is 0.
 ///
 /// # Errors
 /// As [`epsilon`].
@@ -137,13 +143,8 @@ pub fn profile(plan: &Plan, epsilons: &[Epsilon]) -> Result<Vec<Bracket<f64>>, A
 }
 
 fn with_cap_cost(plan: &Plan, epsilon: Epsilon, delta: Bracket<f64>) -> Bracket<f64> {
-    let cost = plan.cap_cost(epsilon);
-    if cost > 0.0 { Bracket { lower: 0.0, upper: (delta.upper + cost).min(1.0) } } else { delta }
-}
-
-fn without_lower_end_if_capped(plan: &Plan, bracket: Bracket<Epsilon>) -> Bracket<Epsilon> {
-    let zero = Epsilon::new(0.0).expect("zero is an epsilon");
-    if plan.cap_cost(zero) > 0.0 { Bracket { lower: zero, ..bracket } } else { bracket }
+    let lower = if plan.is_reached() { delta.lower } else { 0.0 };
+    Bracket { lower, upper: (delta.upper + plan.cap_cost(epsilon)).min(1.0) }
 }
 
 /// A plan's steps as pairs: all full-batch releases merged into one Gaussian, equal steps counted.

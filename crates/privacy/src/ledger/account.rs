@@ -34,11 +34,26 @@ impl LedgerHead {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum Event {
-    Charge { from: u64, steps: u64 },
-    Settled { drawn: u64 },
-    Disclosed { why: String },
-    Resumed { at: u64 },
-    Closed { steps: u64 },
+    Charge {
+        from: u64,
+        steps: u64,
+    },
+    Settled {
+        drawn: u64,
+    },
+    Disclosed {
+        why: String,
+    },
+    Resumed {
+        at: u64,
+    },
+    /// The hash of weights that are written next.
+    Model {
+        hash: String,
+    },
+    Closed {
+        steps: u64,
+    },
 }
 
 type Hash = [u8; 32];
@@ -52,6 +67,8 @@ pub struct Account {
     /// The steps charged since the last time when it was certain what had been drawn.
     certain: u64,
     disclosed: Option<String>,
+    /// The hashes of all weights that were written, or were about to be.
+    models: Vec<String>,
     resumed: u64,
     closed: bool,
     torn: Option<u64>,
@@ -67,6 +84,7 @@ impl Account {
             charged: 0,
             certain: 0,
             disclosed: None,
+            models: Vec::new(),
             resumed: 0,
             closed: false,
             torn: None,
@@ -163,6 +181,7 @@ impl Account {
                 self.resumed += 1;
                 self.certain = at;
             }
+            Event::Model { hash } => self.models.push(hash),
             Event::Closed { steps } if steps == self.charged && steps == self.steps() => self.closed = true,
             Event::Resumed { at: steps } | Event::Closed { steps } => {
                 return Err(format!("the run is said to be at step {steps}, charged were {}", self.charged));
@@ -263,6 +282,20 @@ impl Account {
     pub fn has_seal(&self, lines: u64, hash: &str) -> bool {
         let place = usize::try_from(lines).ok().and_then(|lines| lines.checked_sub(1));
         place.and_then(|place| self.hashes.get(place)).is_some_and(|found| hex(found) == hash)
+    }
+
+    /// Whether the run wrote weights with this hash: the last that it entered if it is finished, any of them if it is not, because it
+    /// may have been killed after it entered a hash and before it wrote the weights.
+    ///
+    /// None if no hash was entered: the ledger does not cover any weights.
+    pub fn covers_model(&self, hash: &str) -> Option<bool> {
+        let last = self.models.last()?;
+        Some(if self.closed { last == hash } else { self.models.iter().any(|model| model == hash) })
+    }
+
+    /// Whether the other run was agreed on the same plan and price.
+    pub fn agrees_with(&self, other: &Self) -> bool {
+        self.head.terms.agreed == other.head.terms.agreed
     }
 
     /// What the run guarantees: the price of the whole plan, whenever it stops.

@@ -2,7 +2,8 @@
 //!
 //! A text file with one line for each event, `HASH JSON`, where `HASH = SHA-256(previous hash, JSON)` in hexadecimal. The
 //! first line has the terms; each `charge` pays for steps *before* they are drawn. Lines are synced to disk before anything
-//! they pay for is computed, so after a crash the ledger covers at least what was released.
+//! they pay for is computed, so after a crash the ledger covers at least what was released. A `model` line has the hash of weights
+//! that are written after it, so a file of weights that is on the disk has its line.
 //!
 //! The chain shows accidents and careless edits. Somebody who rewrites the whole file and everything that refers to it is
 //! not detected: there is no secret in it.
@@ -105,6 +106,11 @@ impl Ledger {
             return self.check();
         }
         self.write(Event::Disclosed { why: why.to_owned() })
+    }
+
+    /// Enters the hash of weights that are written next; when this returns, the line is on the disk.
+    pub(crate) fn enter_model(&mut self, hash: &str) -> Result<(), PrivacyError> {
+        self.write(Event::Model { hash: hash.to_owned() })
     }
 
     /// Says that the plan is finished.

@@ -178,6 +178,25 @@ fn no_more_is_charged_than_was_agreed_and_nothing_after_the_end() {
 }
 
 #[test]
+fn weights_are_covered_by_their_hash() {
+    let folder = Folder::new("model");
+    let mut ledger = Ledger::create(&folder.ledger(), &terms(), false).unwrap();
+    assert_eq!(ledger.account().covers_model("a"), None);
+    ledger.enter_model("a").unwrap();
+    ledger.charge(100).unwrap();
+    ledger.enter_model("b").unwrap();
+    drop(ledger);
+    // Killed here, the run may not have written the second.
+    let covered = |hash: &str| Account::read(&folder.ledger()).unwrap().covers_model(hash);
+    assert_eq!(["a", "b", "c"].map(covered), [Some(true), Some(true), Some(false)]);
+    let mut ledger = Ledger::resume(&folder.ledger(), &terms(), false).unwrap();
+    ledger.close().unwrap();
+    assert!(ledger.enter_model("c").is_err());
+    // A finished run has written its last weights.
+    assert_eq!(["a", "b", "c"].map(covered), [Some(false), Some(true), Some(false)]);
+}
+
+#[test]
 fn what_was_disclosed_or_seeded_has_no_epsilon() {
     let folder = Folder::new("hole");
     let mut ledger = Ledger::create(&folder.ledger(), &terms(), false).unwrap();

@@ -11,18 +11,19 @@ use std::{
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
+    time::Instant,
 };
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use sordino_algorithms::registry::{ALGORITHMS, Promise};
 use sordino_train::{Ending, Run, RunFolder, write_whole};
 
 use crate::{
-    comparison::{Row, mark_best, row, table},
+    comparison::{AllRuns, Comparison, Row, mark_best, row, table},
     experiment::Experiment,
     interruption::{STOPPED, listen},
     problem::Problem,
+    progress::{Log, bar},
     protection::{algorithm, drop_idle},
     settings::Settings,
     statement::json,
@@ -45,7 +46,7 @@ pub(crate) struct Arguments {
     /// Write everything that was measured to a JSON file
     #[arg(long, value_name = "FILE", help_heading = "Comparison")]
     out: Option<PathBuf>,
-    /// Print one JSON list
+    /// Print one JSON object
     #[arg(long, help_heading = "Comparison")]
     json: bool,
 }
@@ -106,10 +107,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     }
     if let Some(path) = &arguments.out {
         // Before hours of work.
-        write_whole(path, b"[]")?;
+        write_whole(path, b"{}")?;
     }
     let stop = listen("after the steps that are under way", "and nothing is written");
-    let endings = run_all(&experiments, *repeats, stop)?;
+    let mut endings = run_all(&experiments, *repeats, stop)?;
+    let begun = compared.iter().zip(&experiments).zip(&endings);
+    let all_runs = AllRuns::of(begun.map(|(((name, _), experiment), endings)| (name, experiment, endings)))?;
+    for endings in &mut endings {
+        endings.retain(|ending| ending.finished);
+    }
     let finished: usize = endings.iter().map(Vec::len).sum();
     let mut rows: Vec<Row> = compared
         .into_iter()
@@ -121,12 +127,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     if grid.is_some() {
         mark_best(&mut rows);
     }
+    let comparison = Comparison { all: all_runs, rows };
     if let Some(path) = &arguments.out {
-        write_whole(path, json(&rows).as_bytes())?;
+        write_whole(path, json(&comparison).as_bytes())?;
     }
     let all = experiments.len() * repeats;
-    let runs = if finished == all { format!("{repeats} runs") } else { format!("up to {repeats} runs") };
-    let text = if arguments.json { json(&rows) } else { table(&rows, &runs) };
+    let runs = match *repeats {
+        1 => "1 run".to_owned(),
+        _ if finished == all => format!("{repeats} runs"),
+        _ => format!("up to {repeats} runs"),
+    };
+    let text = if arguments.json { json(&comparison) } else { table(&comparison, &runs) };
     if finished == all {
         return Ok(text);
     }
@@ -162,18 +173,17 @@ fn chosen(text: Option<&str>) -> Vec<String> {
     names
 }
 
-/// Runs every experiment so many times, one on each core at a time; returns the endings of each, of runs that were finished before the
-/// user wanted to stop.
+/// Runs every experiment so many times, one on each core at a time; returns the endings of each, of runs that began before the user
+/// wanted to stop.
 fn run_all(
     experiments: &[Experiment],
     repeats: usize,
     stop: &AtomicBool,
 ) -> Result<Vec<Vec<Ending>>, Problem> {
     let folder = scratch()?;
-    let bar = ProgressBar::new((experiments.len() * repeats) as u64);
-    if let Ok(style) = ProgressStyle::with_template("{bar:20} run {pos}/{len}, {eta} left{wide_msg}") {
-        bar.set_style(style.progress_chars("=> "));
-    }
+    let all = (experiments.len() * repeats) as u64;
+    let bar = bar(all, "run");
+    let log = Mutex::new(Log::new(Instant::now()));
     let next = AtomicUsize::new(0);
     let done: Mutex<HashMap<usize, Result<Ending, Problem>>> = Mutex::new(HashMap::new());
     let work = || {
@@ -185,6 +195,11 @@ fn run_all(
             let failed = ending.is_err();
             done.insert(job, ending);
             bar.inc(1);
+            let mut log = log.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let line = log.line("run", done.len() as u64, all, Instant::now());
+            if let Some(line) = line.filter(|_| bar.is_hidden()) {
+                let _ = writeln!(std::io::stderr(), "{line}");
+            }
             if failed {
                 // One refusal is enough.
                 next.store(usize::MAX / 2, Ordering::Relaxed);
@@ -203,10 +218,7 @@ fn run_all(
     done.sort_by_key(|(job, _)| *job);
     let mut endings = vec![Vec::new(); experiments.len()];
     for (job, ending) in done {
-        let ending = ending?;
-        if ending.finished {
-            endings[job / repeats].push(ending);
-        }
+        endings[job / repeats].push(ending?);
     }
     Ok(endings)
 }

@@ -11,7 +11,7 @@ use clap::Args;
 use sordino_data::{Reading, Row, Source, Unlabelled};
 use sordino_nn::{Engine, Params};
 use sordino_privacy::{Account, Standing};
-use sordino_train::{RunFolder, inspect};
+use sordino_train::{Inspection, RunFolder, inspect};
 
 use crate::{
     data_settings::source,
@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     let folder = RunFolder::open(&arguments.run)?;
-    let account = inspect(&folder)?.account;
+    let Inspection { account, weights_covered, .. } = inspect(&folder)?;
     verified_settings(&folder, &account)?;
     let settings = Settings::read(&folder.config())?;
     let (facts, name) = (Facts::read(&folder)?, settings.model.as_deref().unwrap_or("logistic"));
@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
         }
         None => Vec::new(),
     };
-    note_standing(&account)?;
+    note_standing(&account, weights_covered)?;
     note_reading(&unlabelled);
     let text = table(&facts, &mut unlabelled.rows, &outputs, engine.network().outputs());
     match refusals(&unlabelled.rows) {
@@ -101,9 +101,12 @@ fn note(text: &str) {
 }
 
 /// Says what the user of the predictions should know about the model.
-fn note_standing(account: &Account) -> Result<(), Problem> {
+fn note_standing(account: &Account, weights_covered: bool) -> Result<(), Problem> {
     if let Standing::NotPrivate(why) = account.standing()? {
         note(&format!("this model is NOT PRIVATE: {why}"));
+    }
+    if !weights_covered {
+        note("an earlier version trained this model; its ledger has no hash to check the weights by");
     }
     if !account.is_closed() {
         note("the run is not finished; these are the predictions of its last checkpoint");

@@ -41,7 +41,8 @@ const ROWS: usize = 12;
 struct AtEpsilon {
     epsilon: f64,
     delta: f64,
-    delta_lower: f64,
+    /// None where the plan's price is not known to be reached.
+    delta_lower: Option<f64>,
     accountant: &'static str,
     relation: String,
     proved: bool,
@@ -73,20 +74,24 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     let plan = arguments.plan.plan()?;
     if let Some(epsilon) = arguments.epsilon {
         let bracket = pld::delta(&plan, epsilon)?;
+        // A lower end of 0 says nothing.
+        let lower = Some(bracket.lower).filter(|lower| *lower > 0.0);
         if arguments.json {
             return Ok(json(&AtEpsilon {
                 epsilon: epsilon.get(),
                 delta: bracket.upper,
-                delta_lower: bracket.lower,
+                delta_lower: lower,
                 accountant: "pld",
                 relation: plan.relation().to_string(),
                 proved: true,
             }));
         }
+        let exact = lower.map_or(String::new(), |lower| {
+            format!("; the exact value is at least {}", scientific(lower, f64::floor))
+        });
         return Ok(format!(
-            "At epsilon = {epsilon}, delta is at most {} (PROVED; the exact value is at least {}).\nRelation: {}.\n",
+            "At epsilon = {epsilon}, delta is at most {} (PROVED{exact}).\nRelation: {}.\n",
             scientific(bracket.upper, f64::ceil),
-            scientific(bracket.lower, f64::floor),
             plan.relation()
         ));
     }

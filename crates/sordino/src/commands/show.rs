@@ -11,8 +11,8 @@ use sordino_privacy::Account;
 use sordino_train::{RunFolder, inspect};
 
 use crate::{
-    models::Facts, problem::Problem, report::Report, run_files::verified_settings, settings::Settings,
-    statement,
+    data_account::DataAccount, models::Facts, problem::Problem, report::Report, run_files::verified_settings,
+    settings::Settings, statement,
 };
 
 #[derive(Args)]
@@ -51,6 +51,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
         score: inspection.score,
         seconds: inspection.seconds,
         folder: folder.path(),
+        // A run that was killed early has no weights and no facts.
+        test_records: Facts::read(&folder).ok().map(|facts| facts.test_records),
+        weights_covered: inspection.weights_covered,
+        data: DataAccount::of(&folder, &settings),
     };
     if arguments.json { report.json() } else { report.text() }
 }
@@ -62,15 +66,16 @@ fn held_back(
     settings: &Settings,
     json: bool,
 ) -> Result<String, Problem> {
-    let tests = Facts::read(folder)?.held_back;
-    let rows = usize::try_from(account.records()).unwrap_or(usize::MAX).saturating_add(tests);
+    let tests =
+        settings.test_fraction.map_or(Ok(0), |_| Facts::read(folder).map(|facts| facts.test_records))?;
+    let rows = usize::try_from(account.records().saturating_add(tests)).unwrap_or(usize::MAX);
     let mut held_back = Vec::new();
     if tests > 0 {
         let (fraction, seed) = (settings.test_fraction, settings.split_seed);
         held_back = sordino_data::held_back(rows, fraction.unwrap_or_default(), seed.unwrap_or_default())?;
         held_back.iter_mut().for_each(|row| *row += 1);
     }
-    if held_back.len() != tests {
+    if held_back.len() as u64 != tests {
         return Err(Problem::refused(
             format!("{} does not agree with config.toml about what was held back", folder.model().display()),
             "one of them was changed after the run began",

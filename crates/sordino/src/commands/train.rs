@@ -12,6 +12,7 @@ use sordino_privacy::Account;
 use sordino_train::{Ending, RunFolder, write_whole};
 
 use crate::{
+    data_account::DataAccount,
     data_settings::last_changed,
     experiment::Experiment,
     interruption::{STOPPED, listen},
@@ -55,7 +56,16 @@ pub(crate) fn run(arguments: Arguments) -> Result<String, Problem> {
     });
     progress.finish();
     let Ending { score, account, finished, seconds } = ending?;
-    let report = Report { settings, account: &account, score, seconds: Some(seconds), folder: folder.path() };
+    let report = Report {
+        settings,
+        account: &account,
+        score,
+        seconds: Some(seconds),
+        folder: folder.path(),
+        test_records: Some(experiment.facts.test_records),
+        weights_covered: true,
+        data: DataAccount::of(&folder, settings),
+    };
     let text = if json { report.json()? } else { report.text()? };
     if finished {
         return Ok(text);

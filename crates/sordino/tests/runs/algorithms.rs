@@ -11,6 +11,7 @@ fn every_algorithm_of_the_registry_trains_within_its_budget() {
     let place = Place::new("algorithms");
     let listed: Value = serde_json::from_str(&place.text("algorithms --json")).unwrap();
     let text = place.text("algorithms");
+    assert!(text.starts_with("Which one?\n  When in doubt use dp-sgd"), "{text}");
     for algorithm in listed.as_array().unwrap() {
         let name = algorithm["name"].as_str().unwrap();
         assert!(text.contains(name));
@@ -74,17 +75,24 @@ fn algorithms_are_compared_at_equal_budgets() {
     let place = Place::new("compare");
     let text = place
         .text("compare --algorithms dp-sgd,dynamic,mu_growth=3,none --steps 40 --repeats 3 --out rows.json");
-    assert_eq!(text.lines().count(), 6, "{text}");
+    assert_eq!(text.lines().count(), 9, "{text}");
     assert!(text.contains("dynamic,mu_growth=3") && text.contains("NOT PRIVATE"), "{text}");
-    let rows: Value = serde_json::from_str(&place.read("rows.json")).unwrap();
-    for row in rows.as_array().unwrap() {
+    assert!(
+        text.contains("All 9 runs together promise NOTHING, because these are not private: none."),
+        "{text}"
+    );
+    let found: Value = serde_json::from_str(&place.read("rows.json")).unwrap();
+    assert_eq!((&found["epsilon_of_all"], &found["not_private"]), (&Value::Null, &Value::from(vec!["none"])));
+    for row in found["rows"].as_array().unwrap() {
         assert_eq!(row["test_accuracies"].as_array().unwrap().len(), 3);
         assert!(row["epsilon"].as_f64().is_none_or(|epsilon| epsilon <= 1.0));
     }
     assert!(!place.has("runs"));
     // Settings are for those that have a use for them, and seeds differ from run to run.
     let flags = "compare --algorithms dp-sgd,none --epsilon 2 --max-grad-norm 0.2 --seed 3 --steps 20 --repeats 2 --json";
-    let rows: Value = serde_json::from_str(&place.text(flags)).unwrap();
+    let found: Value = serde_json::from_str(&place.text(flags)).unwrap();
+    assert_eq!(found["not_private"], Value::from(vec!["dp-sgd", "none"]));
+    let rows = &found["rows"];
     let accuracies = rows[0]["test_accuracies"].as_array().unwrap();
     assert_ne!(accuracies[0], accuracies[1]);
     assert_eq!(rows[0]["private"], false);
@@ -97,6 +105,29 @@ fn algorithms_are_compared_at_equal_budgets() {
         let message = place.refusal(&format!("compare {flags}"));
         assert!(message.contains(part), "{flags}: {message}");
     }
+}
+
+/// What all runs of a comparison cost is the price of all their plans as one, where one accountant takes them all.
+#[test]
+fn a_comparison_says_what_all_its_runs_cost_together() {
+    let place = Place::new("total");
+    let found = place.json("compare --algorithms dp-sgd --steps 30 --noise-multiplier 4 --repeats 5");
+    let long =
+        place.json("epsilon --noise-multiplier 4 --sample-rate 0.0393906754885367 --steps 150 --delta 1e-5");
+    assert_eq!(
+        (&found["epsilon_of_all"], &found["delta_of_all"]),
+        (&long["epsilon"], &Value::from(1e-5)),
+        "{found}"
+    );
+    let one = found["rows"][0]["epsilon"].as_f64().unwrap();
+    assert!(found["epsilon_of_all"].as_f64().unwrap() < 5.0 * one);
+    // A memory of all batches is priced by no other accountant: parts add up.
+    let command = "compare --algorithms dp-sgd,dice-published,thresholds=theorem --steps 30 --repeats 2";
+    let found = place.json(command);
+    let published = found["rows"][1]["epsilon"].as_f64().unwrap();
+    assert_eq!(found["delta_of_all"], 3e-5);
+    assert!(found["epsilon_of_all"].as_f64().unwrap() > 2.0 * published, "{found}");
+    assert!(place.text(command).contains("the sum of 3 parts"));
 }
 
 #[cfg(unix)]
@@ -163,9 +194,12 @@ fn the_best_of_a_list_of_settings_is_shown() {
     let text = place
         .text("compare --algorithms dp-sgd,dynamic --tune grid.toml --steps 60 --repeats 2 --out rows.json");
     assert!(text.contains("learning_rate=40") && !text.contains("learning_rate=0.001"), "{text}");
-    assert!(text.contains("No epsilon covers this choice"), "{text}");
-    let rows: Value = serde_json::from_str(&place.read("rows.json")).unwrap();
-    let best: Vec<bool> = rows.as_array().unwrap().iter().map(|row| row["best"].as_bool().unwrap()).collect();
+    assert!(text.contains("that of all runs together does"), "{text}");
+    let found: Value = serde_json::from_str(&place.read("rows.json")).unwrap();
+    // Candidates that lost were trained, too.
+    assert!(text.contains("All 6 runs together satisfy (") && found["runs"] == 6, "{text}");
+    let best: Vec<bool> =
+        found["rows"].as_array().unwrap().iter().map(|row| row["best"].as_bool().unwrap()).collect();
     assert_eq!(best, [false, true, true]);
     place.write("wrong.toml", "learning_rate = 3\n");
     assert!(place.refusal("compare --tune wrong.toml").contains("not a list"));
@@ -189,8 +223,11 @@ fn an_interrupted_comparison_shows_what_it_has() {
         (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert!(said.contains("dp-sgd") && !said.contains("dynamic"), "{said}");
     assert!(noted.contains("of 20000 runs are finished"), "{noted}");
-    let rows: Value = serde_json::from_str(&place.read("rows.json")).unwrap();
+    let found: Value = serde_json::from_str(&place.read("rows.json")).unwrap();
+    let rows = &found["rows"];
     let counted = rows[0]["test_accuracies"].as_array().unwrap().len();
+    // A run that began and was not finished has spent, too.
+    assert!(found["runs"].as_u64().unwrap() >= counted as u64 && found["epsilon_of_all"].is_f64());
     assert!(rows.as_array().unwrap().len() == 1 && (1..10_000).contains(&counted), "{counted}");
     // Nothing is left behind.
     assert_eq!(std::fs::read_dir(&place.0).unwrap().count(), 1);

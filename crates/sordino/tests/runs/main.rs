@@ -5,3 +5,4 @@ mod algorithms;
 mod place;
 mod predict;
 mod train;
+mod trust;
