@@ -81,7 +81,7 @@ pub(crate) fn status(guarantee: &Guarantee) -> String {
         return "APPROXIMATE, NOT A BOUND: the true epsilon is usually larger; use --accountant pld"
             .to_owned();
     }
-    let proved = "PROVED upper bound, for noise and sums in real arithmetic";
+    let proved = "PROVED upper bound, for noise in real arithmetic";
     match guarantee.epsilon_lower {
         Some(lower) if lower.get() > 0.0 => {
             let (low, high) = (lower.get(), guarantee.epsilon.get());

@@ -42,7 +42,7 @@ fn epsilon_reads_like_a_statement() {
   sampling     Poisson sampling at rate 0.004, fresh at each of 15,000 steps
   noise        Gaussian, multiplier 1.1 (standard deviation / sensitivity of a step's releases)
   accountant   pld: privacy loss distributions, composed numerically
-  status       PROVED upper bound, for noise and sums in real arithmetic; the exact value lies in [2.2945, 2.2957]
+  status       PROVED upper bound, for noise in real arithmetic; the exact value lies in [2.2945, 2.2957]
 "
     );
 }
