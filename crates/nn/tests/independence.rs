@@ -1,0 +1,244 @@
+//! What a record adds to a sum depends neither on other records nor on how a batch is cut or who computes it.
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod networks;
+
+use networks::{networks, numbers};
+use sordino_nn::{
+    Description, Engine, Inputs, Layer, Loss, Network, Params, Query, RecordNorms, RecordWeights, Records,
+    Shape, Targets, models,
+};
+
+fn clip(norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>) {
+    weights.set(0, (0.5 / norms.total()).min(1.0) as f32);
+}
+
+/// Each record's norm and what it adds to a sum are the same bit by bit, alone and among all others: if a record that is there or not
+/// changed what others add, it would move a sum by more than its own bound.
+fn alone_and_together(engine: &mut Engine, records: &Records<'_>, at: &Params, anchor: Option<&Params>) {
+    let mut pass = |chosen: &[usize], place: usize| {
+        let rule = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| {
+            weights.set(0, if norms.place() == place { 0.7 } else { 0.0 });
+        };
+        let query = Query::new(at, records, chosen).weighed_by(&rule).with_dropout([9; 32]);
+        let query = anchor.map_or(query, |anchor| query.minus(anchor));
+        let mut sums = [vec![0.0; at.values().len()]];
+        let outcome = engine.pass(&query, &mut sums).unwrap();
+        let [sum] = sums;
+        (outcome.norms[place].to_bits(), outcome.non_finite.contains(&place), sum)
+    };
+    let all: Vec<usize> = (0..records.len()).collect();
+    for record in 0..records.len() {
+        assert_eq!(pass(&all, record), pass(&[record], 0), "record {record}");
+    }
+}
+
+#[test]
+fn what_a_record_adds_does_not_depend_on_others_of_equal_size() {
+    let image = |description: Description| Network::new(&description.then(Layer::linear(3))).unwrap();
+    let gram = Description::new(Shape::Image { channels: 16, height: 2, width: 2 })
+        .then(Layer::conv2d(64, 1, 1, 0))
+        .then(Layer::GlobalAveragePool);
+    let odd = Description::new(Shape::Image { channels: 3, height: 7, width: 5 })
+        .then(Layer::conv2d(5, 3, 1, 1))
+        .then(Layer::Tanh)
+        .then(Layer::AveragePool { kernel: 2, stride: 1 })
+        .then(Layer::Residual {
+            body: vec![Layer::conv2d(5, 3, 1, 1).into(), Layer::Gelu.into()],
+            shortcut: Vec::new(),
+        })
+        .then(Layer::TemperedSigmoid { scale: 2.0, temperature: 1.5, offset: 0.5 })
+        .then(Layer::Dropout { rate: 0.3 })
+        .then(Layer::Flatten)
+        .then(Layer::linear(7))
+        .then(Layer::Tanh);
+    let mut all = networks();
+    all.extend([image(gram), image(odd)]);
+    for network in all {
+        let (size, count) = (network.input().len(), 37);
+        let mut engine = Engine::with_workers(network, Loss::cross_entropy(), 2).unwrap();
+        let (here, there) = (engine.network().init(1), engine.network().init(2));
+        let mut values = numbers(count * size, 3);
+        // Records that are not finite, or nearly so, must not leave traces either.
+        for (record, bad) in [(4, f32::NAN), (9, f32::INFINITY), (10, 3e38), (20, 1e-40), (33, -1e30)] {
+            values[record * size + size / 2] = bad;
+        }
+        let classes: Vec<u32> = (0..count as u32).map(|i| i % 3).collect();
+        let records = engine.records(Inputs::Dense(&values), Targets::Classes(&classes)).unwrap();
+        for anchor in [None, Some(&there)] {
+            alone_and_together(&mut engine, &records, &here, anchor);
+        }
+    }
+}
+
+/// Sequences so long that gradients are written out, and so short that norms come from Gram matrices.
+#[test]
+fn what_a_record_adds_does_not_depend_on_others_of_other_lengths() {
+    let width = 32;
+    let sequence = |steps: usize, layer: Layer| {
+        let description =
+            Description::new(Shape::Sequence { steps, width }).then(Layer::linear(width)).then(layer);
+        Network::new(&description.then(Layer::MeanOverSteps).then(Layer::linear(3))).unwrap()
+    };
+    let layers = [
+        Layer::Tanh,
+        Layer::Lstm { hidden: 16 },
+        Layer::Gru { hidden: 16 },
+        Layer::Attention { heads: 2 },
+        Layer::LayerNorm,
+    ];
+    for (steps, layer) in [60, 20].into_iter().flat_map(|steps| layers.clone().map(|layer| (steps, layer))) {
+        let network = sequence(steps, layer);
+        let mut engine = Engine::with_workers(network, Loss::cross_entropy(), 2).unwrap();
+        let params = engine.network().init(1);
+        let some = [1, 5, 60, 22, 23, 2, 60, 40, 1, 17, 3, 30];
+        let lengths: Vec<usize> = (0..40).map(|record| steps.min(some[record % 12])).collect();
+        let starts: Vec<usize> = std::iter::once(0)
+            .chain(lengths.iter().scan(0, |end, n| {
+                *end += n;
+                Some(*end)
+            }))
+            .collect();
+        let direction = numbers(width, 7);
+        // Positions that nearly cancel.
+        let values: Vec<f32> = numbers(starts[lengths.len()] * width, 8)
+            .iter()
+            .enumerate()
+            .map(|(i, v)| {
+                if i / width % 2 == 0 {
+                    v + 1e3 * direction[i % width]
+                } else {
+                    v - 1e3 * direction[i % width]
+                }
+            })
+            .collect();
+        let classes: Vec<u32> = (0..lengths.len() as u32).map(|i| i % 3).collect();
+        let inputs = Inputs::Sequences { values: &values, starts: &starts };
+        let records = engine.records(inputs, Targets::Classes(&classes)).unwrap();
+        alone_and_together(&mut engine, &records, &params, None);
+    }
+}
+
+#[test]
+fn what_a_record_of_tokens_adds_does_not_depend_on_others() {
+    let sequence = |layer: Layer, last: Layer| {
+        Description::new(Shape::Tokens { steps: 50, vocabulary: 9 })
+            .then(Layer::Embedding { width: 5 })
+            .then(Layer::Positions)
+            .then(Layer::Dropout { rate: 0.2 })
+            .then(layer)
+            .then(last)
+            .then(Layer::linear(3))
+    };
+    for description in [
+        sequence(Layer::Lstm { hidden: 6 }, Layer::LastStep),
+        sequence(Layer::Gru { hidden: 6 }, Layer::LastStep),
+        sequence(Layer::linear(7), Layer::MeanOverSteps),
+    ] {
+        let mut engine =
+            Engine::with_workers(Network::new(&description).unwrap(), Loss::cross_entropy(), 2).unwrap();
+        let (here, there) = (engine.network().init(1), engine.network().init(2));
+        let starts: Vec<usize> =
+            (0..=30).scan(0, |end, i| Some(std::mem::replace(end, *end + 1 + i * 17 % 50))).collect();
+        let tokens: Vec<u32> = (0..starts[30] as u32).map(|i| i * i % 9).collect();
+        let classes: Vec<u32> = (0..30).map(|i| i % 3).collect();
+        let inputs = Inputs::Tokens { tokens: &tokens, starts: &starts };
+        let records = engine.records(inputs, Targets::Classes(&classes)).unwrap();
+        for anchor in [None, Some(&there)] {
+            alone_and_together(&mut engine, &records, &here, anchor);
+        }
+    }
+}
+
+/// What a record gives does not depend on how long the others in its chunk are, whatever the parameters.
+#[test]
+fn a_longer_neighbour_does_not_matter() {
+    let description = Description::new(Shape::Tokens { steps: 3, vocabulary: 4 })
+        .then(Layer::Embedding { width: 4 })
+        .then(Layer::Positions)
+        .then(Layer::linear(6))
+        .then(Layer::MeanOverSteps)
+        .then(Layer::linear(2));
+    let mut engine =
+        Engine::with_workers(Network::new(&description).unwrap(), Loss::cross_entropy(), 1).unwrap();
+    let mut params = engine.network().init(1);
+    params.slice_mut("1.weight").unwrap()[8..].fill(3e38);
+    let inputs = Inputs::Tokens { tokens: &[1, 2, 1, 2, 3], starts: &[0, 2, 5] };
+    let records = engine.records(inputs, Targets::Classes(&[0, 1])).unwrap();
+    let mut sums = [vec![0.0; params.values().len()]];
+    let outcome = engine.pass(&Query::new(&params, &records, &[0, 1]).weighed_by(&clip), &mut sums).unwrap();
+    assert_eq!(outcome.non_finite, [1]);
+}
+
+#[test]
+fn sums_on_a_lattice_do_not_depend_on_the_number_of_workers() {
+    let mut by_workers = Vec::new();
+    let step = [2f64.powi(-31)];
+    for workers in [1, 2, 3, 7] {
+        let mut engine =
+            Engine::with_workers(models::lenet5(10).unwrap(), Loss::cross_entropy(), workers).unwrap();
+        let params = engine.network().init(2);
+        let values = numbers(700 * 784, 4);
+        let classes: Vec<u32> = (0..700).map(|record| record % 10).collect();
+        let records = engine.records(Inputs::Dense(&values), Targets::Classes(&classes)).unwrap();
+        let mut pass = |chosen: &[usize]| {
+            let mut sums = [vec![0.0; params.values().len()]];
+            let query = Query::new(&params, &records, chosen).weighed_by(&clip).rounded_to(&step);
+            let outcome = engine.pass(&query, &mut sums).unwrap();
+            (outcome, sums[0].clone())
+        };
+        let all: Vec<usize> = (0..700).collect();
+        let whole = pass(&all);
+        assert_eq!(whole, pass(&all), "{workers} workers");
+        assert!(whole.1.iter().all(|value| (value / step[0]).fract() == 0.0));
+        let (first, second) = (pass(&all[..330]), pass(&all[330..]));
+        for (index, total) in whole.1.iter().enumerate() {
+            assert!((total - first.1[index] - second.1[index]).abs() < 2e-5);
+        }
+        let norms: Vec<f64> = first.0.norms.iter().chain(&second.0.norms).copied().collect();
+        assert_eq!(whole.0.norms, norms);
+        let (empty, zeros) = pass(&[]);
+        assert!(empty.losses.is_empty() && zeros.iter().all(|value| *value == 0.0));
+        by_workers.push(whole);
+    }
+    assert!(by_workers.iter().all(|sums| *sums == by_workers[0]));
+}
+
+#[test]
+fn dropout_masks_belong_to_records_and_scale_up_the_rest() {
+    let description =
+        Description::new(Shape::Features(400)).then(Layer::Dropout { rate: 0.25 }).then(Layer::linear(1));
+    let mut engine =
+        Engine::with_workers(Network::new(&description).unwrap(), Loss::SquaredError, 2).unwrap();
+    let mut params = engine.network().init(1);
+    params.values_mut().fill(0.0);
+    let values = vec![1.0; 50 * 400];
+    let targets = vec![-0.5; 50];
+    let records =
+        engine.records(Inputs::Dense(&values), Targets::Values { values: &targets, width: 1 }).unwrap();
+    // The gradient of a record is its masked input: one sum for each record shows its mask.
+    let alone = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| weights.set(norms.place(), 1.0);
+    let mut masks = |seed: Option<u8>, chosen: &[usize]| {
+        let mut sums = vec![vec![0.0; 401]; chosen.len()];
+        let query = Query::new(&params, &records, chosen).weighed_by(&alone);
+        engine.pass(&seed.map_or(query, |seed| query.with_dropout([seed; 32])), &mut sums).unwrap();
+        sums
+    };
+    let all: Vec<usize> = (0..50).collect();
+    let first = masks(Some(1), &all);
+    for (record, mask) in first.iter().enumerate() {
+        assert!(mask[..400].iter().all(|value| *value == 0.0 || (value - 4.0 / 3.0).abs() < 1e-6));
+        assert!(first[..record].iter().all(|other| other != mask), "two records share a mask");
+    }
+    let dropped =
+        first.iter().flat_map(|mask| &mask[..400]).filter(|value| **value == 0.0).count() as f64 / 20_000.0;
+    // Six standard deviations: a false alarm in a billion, and the seed is fixed.
+    assert!((dropped - 0.25).abs() < 6.0 * (0.25f64 * 0.75 / 20_000.0).sqrt(), "{dropped}");
+    // Whichever other records are chosen, a record has the same mask.
+    let some: Vec<usize> = all.iter().copied().filter(|slot| slot % 3 != 0).collect();
+    for (mask, slot) in masks(Some(1), &some).iter().zip(&some) {
+        assert_eq!(*mask, first[*slot], "the mask of record {slot} depends on others");
+    }
+    assert_ne!(first, masks(Some(2), &all));
+    assert!(masks(None, &all)[0][..400].iter().all(|value| *value == 1.0));
+}
