@@ -361,3 +361,50 @@ fn extreme_entries_are_dear_or_refused() {
         "[{lower}, {upper}] [{exact_lower}, {exact_upper}]"
     );
 }
+
+/// The central limit theorem for `T` sampled Gaussians: `mu^2 = q^2 T (e^(1/z^2) - 1)`. With a noise multiplier of 1000 its error lies
+/// far below the width of a bracket.
+#[test]
+fn very_many_steps_are_bracketed_and_cost_no_more_work() {
+    for rate in [1.0 - 1e-9, 0.5, 0.01, 1e-4] {
+        for steps in [1_000_000_u64, 1_000_000_000, Steps::MAX] {
+            for d in [1e-5, 1e-12] {
+                #[expect(clippy::cast_precision_loss, reason = "at most 2^40")]
+                let mu = rate * (steps as f64 * 1e-6_f64.exp_m1()).sqrt();
+                let limit = gaussian::epsilon(Mu::new(mu).unwrap(), delta(d)).get();
+                let (lower, upper) = bracket(&dp_sgd(1000.0, rate, steps), d);
+                assert!(
+                    lower <= limit * (1.0 + 1e-4) && limit * (1.0 - 1e-4) <= upper,
+                    "{rate} {steps} {d}: [{lower}, {upper}] {limit}"
+                );
+                assert!(upper <= 1.01 * lower, "{rate} {steps} {d}: [{lower}, {upper}]");
+            }
+        }
+    }
+}
+
+/// Full-batch steps have a closed form, `mu = sqrt(T) / z`. A rate just below 1 is composed step by step and may not differ from it.
+#[test]
+fn a_billion_nearly_full_batches_are_a_gaussian() {
+    for (z, steps) in
+        [(1000.0, 1_000_000_000_u64), (1e5, 1_000_000_000), (1e6, Steps::MAX), (30.0, 1_000_000)]
+    {
+        #[expect(clippy::cast_precision_loss, reason = "at most 2^40")]
+        let exact = gaussian::epsilon(Mu::new((steps as f64).sqrt() / z).unwrap(), delta(1e-6)).get();
+        let (lower, upper) = bracket(&dp_sgd(z, 1.0 - 1e-12, steps), 1e-6);
+        assert!(lower <= exact * (1.0 + 1e-9) && exact * (1.0 - 1e-9) <= upper, "[{lower}, {upper}] {exact}");
+        assert!(upper <= 1.01 * lower, "[{lower}, {upper}]");
+    }
+}
+
+/// Many steps beside a few of another kind: more than either, and less than Renyi's bound.
+#[test]
+fn a_billion_steps_may_have_company() {
+    let many = entry(2000.0, 0.02, 1_000_000_000);
+    let both = bracket(&Plan::new(vec![many.clone(), entry(2.0, 0.1, 50)]), 1e-6);
+    let (alone, others) =
+        (bracket(&Plan::new(vec![many.clone()]), 1e-6), bracket(&dp_sgd(2.0, 0.1, 50), 1e-6));
+    assert!(both.1 >= alone.0.max(others.0) && both.0 <= alone.1 + others.1, "{both:?} {alone:?} {others:?}");
+    let renyi = rdp::epsilon(&Plan::new(vec![many, entry(2.0, 0.1, 50)]), delta(1e-6)).unwrap().get();
+    assert!(both.1 <= 1.002 * renyi, "{both:?} {renyi}");
+}

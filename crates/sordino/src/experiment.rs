@@ -12,6 +12,7 @@ use crate::{
     claim::{Claim, shown},
     data_settings::{Records, last_changed, read},
     learning::learning,
+    memory::Footprint,
     models::{Facts, Model},
     pace::Pace,
     problem::Problem,
@@ -36,6 +37,7 @@ pub(crate) struct Experiment {
     algorithm: Choice,
     setting: Setting,
     learning: Learning,
+    pub(crate) footprint: Footprint,
     checkpoint_every: Duration,
 }
 
@@ -44,6 +46,7 @@ impl Experiment {
     ///
     /// A run that goes on keeps the plan it began with.
     pub(crate) fn prepare(mut settings: Settings, known: Option<&Plan>) -> Result<Self, Problem> {
+        settings.check()?;
         let algorithm = algorithm(&mut settings)?;
         refuse_idle(&settings, &algorithm)?;
         let clip = clip(&mut settings, &algorithm)?;
@@ -63,6 +66,8 @@ impl Experiment {
         let files = RunFiles { schema, network };
         let pace = Pace::new(&mut settings, records.len())?;
         let network = model.network()?;
+        let footprint = Footprint::new(network.layout().len(), &learning, &algorithm);
+        footprint.check(1)?;
         let mut setting = Setting {
             sampling: sampling(&mut settings, &pace, records.len(), &algorithm)?,
             steps: pace.steps,
@@ -94,6 +99,7 @@ impl Experiment {
             terms,
             setting,
             learning,
+            footprint,
             measure_every: pace.epoch.max(pace.steps.get() / 20).max(1),
             checkpoint_every,
             settings,

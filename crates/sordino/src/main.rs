@@ -10,6 +10,7 @@ mod data_settings;
 mod experiment;
 mod interruption;
 mod learning;
+mod memory;
 mod models;
 mod pace;
 mod plan_arguments;

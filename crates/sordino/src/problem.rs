@@ -38,6 +38,18 @@ impl Problem {
         }
     }
 
+    /// The same problem, with this cure if the disk is full.
+    #[must_use]
+    pub(crate) fn or_on_a_full_disk(self, cure: impl FnOnce() -> String) -> Self {
+        // ENOSPC and EDQUOT, as the standard library shows them.
+        let full =
+            |message: &str| ["(os error 28)", "(os error 122)"].iter().any(|code| message.contains(code));
+        match self {
+            Self::Refused { message, .. } if full(&message) => Self::Refused { message, hint: cure() },
+            other => other,
+        }
+    }
+
     /// The same problem, of this one among several.
     pub(crate) fn about(self, name: &str) -> Self {
         match self {
@@ -105,5 +117,21 @@ impl fmt::Display for Problem {
             Self::Usage(error) => error.fmt(f),
             Self::Refused { message, hint } => write!(f, "error: {message}\n\nhint: {hint}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_has_a_cure_of_its_own() {
+        let problem = |code| {
+            let message = format!("runs/1/ledger: {}", io::Error::from_raw_os_error(code));
+            Problem::refused(message, "other").or_on_a_full_disk(|| "free some space".to_owned()).to_string()
+        };
+        assert!(problem(28).ends_with("hint: free some space"));
+        assert!(problem(122).ends_with("hint: free some space"));
+        assert!(problem(13).ends_with("hint: other"));
     }
 }

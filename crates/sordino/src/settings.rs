@@ -59,7 +59,7 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "Z", help_heading = "Privacy", allow_hyphen_values = true)]
     pub(crate) noise_multiplier: Option<NoiseMultiplier>,
     /// The norm to which each record's gradient is clipped, or where that begins [default: 0.1; 1 if it adapts]
-    #[arg(long, value_name = "C", help_heading = "Privacy", allow_hyphen_values = true)]
+    #[arg(long, alias = "clip", value_name = "C", help_heading = "Privacy", allow_hyphen_values = true)]
     pub(crate) max_grad_norm: Option<ClipNorm>,
     /// Clip the whole gradient, or each layer to its share [default: flat]
     #[arg(long, value_name = "RULE", help_heading = "Privacy")]
@@ -165,6 +165,29 @@ impl Settings {
     /// Whether nothing is set.
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Refuses whole numbers that a TOML file cannot hold.
+    pub(crate) fn check(&self) -> Result<(), Problem> {
+        let count = |value: Option<usize>| value.map(|value| value as u64);
+        let widest = self.hidden.as_ref().and_then(|hidden| hidden.iter().max().copied());
+        let numbers = [
+            ("classes", count(self.classes)),
+            ("features", count(self.features)),
+            ("split_seed", self.split_seed),
+            ("hidden", count(widest)),
+            ("max_batch_size", self.max_batch_size),
+            ("batch_size", self.batch_size),
+            ("seed", self.seed),
+        ];
+        match numbers.into_iter().find(|(_, value)| value.is_some_and(|value| i64::try_from(value).is_err()))
+        {
+            None => Ok(()),
+            Some((name, value)) => Err(Problem::refused(
+                format!("{name} must be at most {}, got {}", i64::MAX, value.unwrap_or_default()),
+                "choose a smaller number",
+            )),
+        }
     }
 
     /// The names of those that are set.

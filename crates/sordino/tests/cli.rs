@@ -106,14 +106,15 @@ fn noise_meets_its_target() {
 
 #[test]
 fn schedule_shows_what_the_limit_theorem_hides() {
-    let arguments = "schedule --epsilon 1.2 --delta 1.6667e-6 --sample-rate 0.004166667 --steps 1000 --rho-mu 4 --rho-c 2 --clip 1";
+    let arguments = "schedule --epsilon 1.2 --delta 1.6667e-6 --sample-rate 0.004166667 --steps 1000 --rho-mu 4 --rho-c 2 --max-grad-norm 1";
     let answer = json(arguments);
     let number = |key: &str| answer[key].as_f64().unwrap();
     assert!(
         number("mu_0") < number("mu_0_clt") && number("epsilon") <= 1.2 && number("epsilon_of_clt") > 1.25,
         "{answer}"
     );
-    let answer = text(arguments);
+    // The old name is understood.
+    let answer = text(&arguments.replace("--max-grad-norm", "--clip"));
     assert!(answer.contains("APPROXIMATE, NOT A BOUND") && answer.contains("PROVED"), "{answer}");
 }
 
@@ -261,4 +262,24 @@ fn missing_arguments_are_a_usage_error() {
     assert_eq!(sordino("--help").status.code(), Some(0));
     assert_eq!(sordino("--version").status.code(), Some(0));
     assert_eq!(sordino("").status.code(), Some(2));
+}
+
+#[test]
+fn hints_about_groups_do_not_send_in_circles() {
+    let plan = "--noise-multiplier 1 --sample-rate 0.1 --steps 100 --delta 1e-5 --group-size 50";
+    refused(&format!("epsilon {plan} --accountant rdp"), &["a group of 50 records"], "--accountant pld");
+    refused(
+        &format!("epsilon {plan}"),
+        &["pld accountant cannot reach"],
+        "use a smaller group size or more noise",
+    );
+    let fixed = plan_file(
+        "group",
+        r#"[{"noise_multiplier": 1, "sampling": "fixed-size", "steps": 3, "batch_size": 10, "population": 100}]"#,
+    );
+    refused(
+        &format!("epsilon --plan {fixed} --delta 1e-5 --group-size 2"),
+        &["cannot bound"],
+        "ask for a single record",
+    );
 }

@@ -46,6 +46,15 @@ impl RunFolder {
     /// A folder without a configuration and a ledger.
     pub fn open(path: &Path) -> Result<Self, TrainError> {
         let folder = Self(path.to_owned());
+        if folder.config().is_file() && folder.never_began() {
+            return Err(TrainError::Refused {
+                problem: format!(
+                    "the run in {} ended before its ledger was begun: no step was taken, and nothing was spent",
+                    path.display()
+                ),
+                hint: format!("delete the folder: rm -r {}", path.display()),
+            });
+        }
         for file in [folder.config(), folder.ledger()] {
             if !file.is_file() {
                 return Err(TrainError::Refused {
@@ -59,6 +68,13 @@ impl RunFolder {
             }
         }
         Ok(folder)
+    }
+
+    /// Whether there is nothing that a run writes after its settings: no ledger, or an empty one, and nothing that follows it.
+    pub fn never_began(&self) -> bool {
+        let later = [self.metrics(), self.model(), self.checkpoint()];
+        let ledger = fs::metadata(self.ledger()).map_or(0, |ledger| ledger.len());
+        ledger == 0 && !later.iter().any(|file| file.exists())
     }
 
     /// The folder itself.

@@ -12,29 +12,34 @@
 //! - mass below the window comes back at least `W` higher, where it is worth at most `e^(-lambda W)` in all;
 //! - round-off is, in the sum of absolute values, at most the Euclidean norm of the spectrum's error;
 //! - mass beyond the ends of a step's own grid is `lost`: it counts as delta.
+//!
+//! Very many steps leave only the lowest frequencies, and these are computed one by one (`waves.rs`).
 
 use rayon::prelude::*;
 use realfft::{RealFftPlanner, num_complex::Complex64};
 
 use super::{
-    composed::Composed,
+    composed::{Answers, Charges, Composed},
     dots::{Direction, Law},
-    ladder::Ladder,
-    moments::{Polygons, Side, Steps, Target, Tilt, float, ln_overshoot},
+    ladder::{Climb, Ladder},
+    moments::{Polygons, Side, Steps, Target, Tilt, ln_overshoot},
     out_of_reach,
+    waves::{self, Tilted},
 };
 use crate::{AccountingError, Bracket};
 
 /// The tilted mass that may lie above the window.
-const OUTSIDE: f64 = 1e-9;
+pub(super) const OUTSIDE: f64 = 1e-9;
 /// What mass from below the window may add to delta, relative to delta, as a logarithm.
 const LN_WRAPPED: f64 = -18.0;
+/// Longer transforms, over all rungs together, are avoided where waves will do.
+const LONG: f64 = 1024.0 * 1024.0;
 /// Longer transforms, over all rungs together, are refused.
 const MAX_LENGTH: f64 = 16.0 * 1024.0 * 1024.0;
 /// A generous constant in front of the textbook bound on a transform's relative error, `c u log2(n)`.
 const FFT_ERROR: f64 = 4.0 * f64::EPSILON;
 /// Spectral values below this are zero for all purposes.
-const NEGLIGIBLE: f64 = 1e-60;
+pub(super) const NEGLIGIBLE: f64 = 1e-60;
 
 /// Both sides' answers in one direction.
 pub(super) fn bracket(
@@ -67,18 +72,102 @@ fn answer(steps: &Steps<'_>, tilt: Tilt, target: Target) -> Result<f64, Accounti
     }
 }
 
-fn compose(steps: &Steps<'_>, tilt: Tilt, floor: f64) -> Result<Composed, AccountingError> {
-    let Steps { width, side, .. } = *steps;
-    let lambda = tilt.lambda;
-    let ln_moments = steps.ln_moments(lambda);
-    let ln_scale: f64 =
-        steps.climbs.iter().map(|climb| climb.steps() * steps.ln_blended(climb, &ln_moments)).sum();
-    let high = steps.reach(lambda, tilt.reaching_tilt, OUTSIDE);
-    let extent = (high - floor).max(tilt.fall / lambda);
+/// Where the composed loss is looked at, and with which tilt.
+pub(super) struct Window {
+    pub lambda: f64,
+    /// The logarithms of all laws' moments, rung by rung, near and far.
+    pub ln_moments: Vec<(f64, f64)>,
+    pub ln_scale: f64,
+    pub floor: f64,
+    /// The loss that the tilted sum hardly ever exceeds.
+    pub high: f64,
+    /// The least number of marks.
+    pub points: f64,
+    /// The sum of all steps' offsets, from which marks count.
+    pub offset: f64,
+}
+
+impl Window {
+    fn new(steps: &Steps<'_>, tilt: Tilt, floor: f64) -> Result<Self, AccountingError> {
+        let lambda = tilt.lambda;
+        let ln_moments = steps.ln_moments(lambda);
+        let ln_scale: f64 =
+            steps.climbs.iter().map(|climb| climb.steps() * steps.ln_blended(climb, &ln_moments)).sum();
+        let high = steps.reach(lambda, tilt.reaching_tilt, OUTSIDE);
+        let points = (high - floor).max(tilt.fall / lambda) / steps.width + 3.0;
+        let offset =
+            steps.climbs.iter().map(|climb| climb.steps() * steps.laws[climb.rung].near.offset).sum();
+        // A number of marks has to be exact in floating point.
+        if !(high.is_finite() && points <= 2_f64.powi(50) && ln_scale.is_finite()) {
+            return Err(out_of_reach(format!("it would need {points:.1e} grid points")));
+        }
+        Ok(Self { lambda, ln_moments, ln_scale, floor, high, points, offset })
+    }
+
+    /// What is charged for a transform of this length.
+    pub(super) fn charges(&self, steps: &Steps<'_>, length: f64, rounding: f64, slack: f64) -> Charges {
+        let lost = steps.climbs.iter().map(|climb| {
+            let rung = &steps.laws[climb.rung];
+            let s = climb.blend(steps.side);
+            climb.steps() * ((1.0 - s) * rung.near.lost + s * rung.far.as_ref().map_or(0.0, |law| law.lost))
+        });
+        Charges {
+            lambda: self.lambda,
+            ln_scale: self.ln_scale,
+            overshoot: ln_overshoot(self.lambda).exp(),
+            rounding,
+            lost: lost.sum(),
+            wrapped: (-self.lambda * (length - 2.0) * steps.width).exp(),
+            slack,
+            side: steps.side,
+        }
+    }
+
+    fn tilted(&self, steps: &Steps<'_>) -> Vec<(Tilted, Option<Tilted>)> {
+        let tilted = |law: &Law, ln_moment| Tilted::new(law, self.lambda, ln_moment, steps.width);
+        let rungs = steps.laws.iter().zip(&self.ln_moments);
+        rungs
+            .map(|(rung, &(near, far))| {
+                (tilted(&rung.near, near), rung.far.as_ref().map(|law| tilted(law, far)))
+            })
+            .collect()
+    }
+
+    fn factors(&self, steps: &Steps<'_>) -> Vec<Factor> {
+        let factor = |climb: &Climb| {
+            // Tilting changes the weights of a mixture: each part weighs its share of the moment.
+            let (near, far) = self.ln_moments[climb.rung];
+            let whole = steps.ln_blended(climb, &self.ln_moments);
+            let s = climb.blend(steps.side);
+            let far = if s > 0.0 { s * (far - whole).exp() } else { 0.0 };
+            Factor { rung: climb.rung, near: (1.0 - s) * (near - whole).exp(), far, count: climb.count }
+        };
+        steps.climbs.iter().map(factor).collect()
+    }
+}
+
+fn compose(steps: &Steps<'_>, tilt: Tilt, floor: f64) -> Result<Box<dyn Answers>, AccountingError> {
+    let window = Window::new(steps, tilt, floor)?;
+    let (tilted, factors) = (window.tilted(steps), window.factors(steps));
     #[expect(clippy::cast_precision_loss, reason = "a number of rungs")]
-    let rungs = steps.laws.len() as f64;
-    let points = extent / width + 3.0;
-    if !(high.is_finite() && points * rungs <= MAX_LENGTH && ln_scale.is_finite()) {
+    let long = window.points * tilted.len() as f64 > LONG;
+    let waves = if long { waves::compose(steps, &window, &tilted, &factors) } else { None };
+    match waves {
+        Some(waves) => Ok(Box::new(waves?)),
+        None => Ok(Box::new(transform(steps, &window, &tilted, &factors)?)),
+    }
+}
+
+fn transform(
+    steps: &Steps<'_>,
+    window: &Window,
+    laws: &[(Tilted, Option<Tilted>)],
+    factors: &[Factor],
+) -> Result<Composed, AccountingError> {
+    let (width, points, offset, floor) = (steps.width, window.points, window.offset, window.floor);
+    #[expect(clippy::cast_precision_loss, reason = "a number of rungs")]
+    let rungs = laws.len() as f64;
+    if !(points * rungs <= MAX_LENGTH) {
         return Err(out_of_reach(format!(
             "it would need to compose {:.1e} grid points, and has at most {MAX_LENGTH:.1e}",
             points * rungs
@@ -86,50 +175,27 @@ fn compose(steps: &Steps<'_>, tilt: Tilt, floor: f64) -> Result<Composed, Accoun
     }
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most MAX_LENGTH")]
     let length = fast_length(points.ceil() as usize);
-    // Marks count from the sum of all steps' offsets.
-    let offset: f64 =
-        steps.climbs.iter().map(|climb| climb.steps() * steps.laws[climb.rung].near.offset).sum();
     #[expect(clippy::cast_possible_truncation, reason = "losses are limited, and so are grids")]
     let first = ((floor - offset) / width).floor() as i64;
 
     let fft = RealFftPlanner::<f64>::new().plan_fft_forward(length);
-    let transform = |law: &Law, ln_moment: f64| -> Spectrum {
+    let spectrum = |law: &Tilted| -> Spectrum {
         let mut input = fft.make_input_vec();
-        for (mark, mass) in (law.first..).zip(&law.mass) {
-            let exponent = lambda * (law.offset + float(mark) * width) - ln_moment;
-            input[cyclic(mark, length)] += mass * exponent.exp();
+        for (mark, mass) in law.marks() {
+            input[cyclic(mark, length)] += mass;
         }
         let norm = input.iter().map(|x| x * x).sum::<f64>().sqrt();
         let mut values = fft.make_output_vec();
         fft.process(&mut input, &mut values).expect("buffers made by the same plan");
         Spectrum { values, norm }
     };
-    let spectra: Vec<(Spectrum, Option<Spectrum>)> = steps
-        .laws
-        .par_iter()
-        .zip(&ln_moments)
-        .map(|(rung, &(near, far))| {
-            (transform(&rung.near, near), rung.far.as_ref().map(|law| transform(law, far)))
-        })
-        .collect();
-    let factors: Vec<Factor> = steps
-        .climbs
-        .iter()
-        .map(|climb| {
-            // Tilting changes the weights of a mixture: each part weighs its share of the moment.
-            let (near, far) = ln_moments[climb.rung];
-            let whole = steps.ln_blended(climb, &ln_moments);
-            let s = climb.blend(side);
-            let far = if s > 0.0 { s * (far - whole).exp() } else { 0.0 };
-            Factor { rung: climb.rung, near: (1.0 - s) * (near - whole).exp(), far, count: climb.count }
-        })
-        .collect();
-    let mut product = multiply(&spectra, &factors, length / 2 + 1);
+    let spectra: Vec<(Spectrum, Option<Spectrum>)> =
+        laws.par_iter().map(|(near, far)| (spectrum(near), far.as_ref().map(spectrum))).collect();
+    let mut product = multiply(&spectra, factors, length / 2 + 1);
     let norms = spectra.iter().flat_map(|(near, far)| std::iter::once(near).chain(far)).map(|s| s.norm);
-    let count: f64 = steps.climbs.iter().map(super::ladder::Climb::steps).sum();
     // Each step's moment is a sum of rounded masses: its relative error is at most their number times the unit round-off.
-    let rounding = 1e-7 + count * (steps.longest() + 1000.0) * f64::EPSILON;
-    let slack = round_off(length, count, norms.fold(0.0, f64::max), &product) + OUTSIDE;
+    let rounding = 1e-7 + steps.count() * (steps.longest() + 1000.0) * f64::EPSILON;
+    let slack = round_off(length, steps.count(), norms.fold(0.0, f64::max), &product) + OUTSIDE;
 
     // The spectrum of a real signal is real at its two ends; rounding must not say otherwise.
     product[0].im = 0.0;
@@ -139,36 +205,15 @@ fn compose(steps: &Steps<'_>, tilt: Tilt, floor: f64) -> Result<Composed, Accoun
     inverse.process(&mut product, &mut tilted).expect("buffers made by the same plan");
     tilted.rotate_left(cyclic(first, length));
     #[expect(clippy::cast_precision_loss, reason = "at most MAX_LENGTH")]
-    let scale = 1.0 / length as f64;
-    let total = scale * tilted.iter().sum::<f64>();
-    tilted.iter_mut().for_each(|p| *p = (*p * scale).max(0.0));
+    let float_length = length as f64;
+    let total = tilted.iter().sum::<f64>() / float_length;
+    tilted.iter_mut().for_each(|p| *p = (*p / float_length).max(0.0));
     // A tilted mass is 1 in all. Anything else, NaN above all, is a failure and must not be mistaken for an answer.
     if !((total - 1.0).abs() <= 1e-6 + slack) {
         return Err(out_of_reach(format!("its composed mass is {total} instead of 1")));
     }
-
-    let lost = steps.climbs.iter().map(|climb| {
-        let rung = &steps.laws[climb.rung];
-        let s = climb.blend(side);
-        climb.steps() * ((1.0 - s) * rung.near.lost + s * rung.far.as_ref().map_or(0.0, |law| law.lost))
-    });
-    #[expect(clippy::cast_precision_loss, reason = "at most MAX_LENGTH")]
-    let wrapped = (-lambda * (length - 2) as f64 * width).exp();
-    Ok(Composed {
-        floor,
-        width,
-        offset,
-        first,
-        lambda,
-        ln_scale,
-        overshoot: ln_overshoot(lambda).exp(),
-        rounding,
-        lost: lost.sum(),
-        wrapped,
-        slack,
-        side,
-        tilted,
-    })
+    let charges = window.charges(steps, float_length, rounding, slack);
+    Ok(Composed { charges, floor, width, offset, first, tilted })
 }
 
 /// A mark's place in a cyclic transform.
@@ -197,11 +242,11 @@ struct Spectrum {
 }
 
 /// `(near A + far B)^count` for a rung's two spectra `A` and `B`.
-struct Factor {
-    rung: usize,
-    near: f64,
-    far: f64,
-    count: u64,
+pub(super) struct Factor {
+    pub rung: usize,
+    pub near: f64,
+    pub far: f64,
+    pub count: u64,
 }
 
 /// The product of all factors, frequency by frequency, in blocks that stay in cache. No factor exceeds 1, so a block
@@ -233,7 +278,7 @@ fn multiply(spectra: &[(Spectrum, Option<Spectrum>)], factors: &[Factor], length
 }
 
 /// `base^exponent` by squaring; bases are at most 1, so a negligible one stays so.
-fn power(mut base: Complex64, mut exponent: u64) -> Complex64 {
+pub(super) fn power(mut base: Complex64, mut exponent: u64) -> Complex64 {
     if exponent == 1 {
         return base;
     }
@@ -262,6 +307,19 @@ fn fast_length(n: usize) -> usize {
         m == 1
     };
     (n.max(2)..).find(|&m| m % 2 == 0 && smooth(m)).expect("powers of two are smooth")
+}
+
+/// The same composition by waves and by a whole transform.
+#[cfg(test)]
+pub(super) fn compose_both(
+    steps: &Steps<'_>,
+    target: Target,
+) -> (impl Answers + use<>, impl Answers + use<>) {
+    let tilt = steps.sketch().tilt(target, LN_WRAPPED, OUTSIDE);
+    let window = Window::new(steps, tilt, 0.0).unwrap();
+    let (tilted, factors) = (window.tilted(steps), window.factors(steps));
+    let waves = waves::compose(steps, &window, &tilted, &factors).expect("waves are quicker").unwrap();
+    (waves, transform(steps, &window, &tilted, &factors).unwrap())
 }
 
 #[cfg(test)]

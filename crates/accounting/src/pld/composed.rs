@@ -1,14 +1,18 @@
 //! Reading epsilon and delta off a composed privacy loss, with every error charged to the safe side.
 
 use super::moments::{Side, float};
+use crate::gaussian::positive_part;
 
-/// A composed privacy loss from `floor` on: `tilted[i]` belongs to loss `offset + (first + i) width`.
-pub(super) struct Composed {
-    pub floor: f64,
-    pub width: f64,
-    pub offset: f64,
-    pub first: i64,
-    pub tilted: Vec<f64>,
+/// What is read off a composed privacy loss.
+pub(super) trait Answers {
+    /// This side's bound on the delta at an epsilon of at least the window's floor.
+    fn delta(&self, epsilon: f64) -> f64;
+    /// This side's bound on the epsilon at `delta`. None if it lies outside of the window.
+    fn epsilon(&self, delta: f64) -> Option<f64>;
+}
+
+/// All errors of a composition, charged to the safe side.
+pub(super) struct Charges {
     pub lambda: f64,
     pub ln_scale: f64,
     /// The most that a unit of worth counts.
@@ -24,78 +28,98 @@ pub(super) struct Composed {
     pub side: Side,
 }
 
+impl Charges {
+    /// What one unit of tilted mass at this loss weighs.
+    pub(super) fn worth(&self, loss: f64) -> f64 {
+        (self.ln_scale - self.lambda * loss).exp()
+    }
+
+    /// This delta with every error charged; `worth` is that at the epsilon it belongs to.
+    pub(super) fn charged(&self, delta: f64, worth: f64) -> f64 {
+        let errors = worth * self.overshoot * self.slack + self.wrapped;
+        match self.side {
+            Side::Upper => (delta + errors) * (1.0 + self.rounding) + self.lost,
+            // Two negative factors would make a bound out of nothing.
+            Side::Lower => positive_part(delta - errors) * positive_part(1.0 - self.rounding),
+        }
+    }
+
+    /// The epsilon in `[low, high]` at which `bound` falls to `delta`, to the safe side.
+    pub(super) fn crossing(
+        &self,
+        mut low: f64,
+        mut high: f64,
+        delta: f64,
+        bound: impl Fn(f64) -> f64,
+    ) -> f64 {
+        for _ in 0..60 {
+            let mid = 0.5 * (low + high);
+            if bound(mid) > delta { low = mid } else { high = mid }
+        }
+        match self.side {
+            Side::Upper => high,
+            Side::Lower => low,
+        }
+    }
+}
+
+/// A composed privacy loss from `floor` on: `tilted[i]` belongs to loss `offset + (first + i) width`.
+pub(super) struct Composed {
+    pub charges: Charges,
+    pub floor: f64,
+    pub width: f64,
+    pub offset: f64,
+    pub first: i64,
+    pub tilted: Vec<f64>,
+}
+
 impl Composed {
     #[expect(clippy::cast_possible_wrap, reason = "an index of a vector")]
     fn loss(&self, index: usize) -> f64 {
         self.offset + float(self.first + index as i64) * self.width
     }
 
-    /// What one unit of tilted mass at this loss weighs.
-    fn worth(&self, loss: f64) -> f64 {
-        (self.ln_scale - self.lambda * loss).exp()
-    }
-
-    /// Delta at `epsilon` from the mass above it, with every error charged; `worth` is that at `epsilon`.
-    fn charged(&self, epsilon: f64, worth: f64, tail: &Tail) -> f64 {
-        let plain = tail.delta(epsilon);
-        let errors = worth * self.overshoot * self.slack + self.wrapped;
-        match self.side {
-            Side::Upper => (plain + errors) * (1.0 + self.rounding) + self.lost,
-            Side::Lower => (plain - errors) * (1.0 - self.rounding),
-        }
-    }
-
     /// All losses of the window from the largest to the smallest, each with its worth and its mass.
     fn descending(&self) -> impl Iterator<Item = (f64, f64, f64)> {
         // The worth grows by the same factor from mark to mark; now and then, and where it might have underflowed, it is
         // computed afresh.
-        let factor = (self.lambda * self.width).exp();
+        let factor = (self.charges.lambda * self.width).exp();
         let mut worth = 0.0;
         self.tilted.iter().enumerate().rev().map(move |(i, tilted)| {
             let loss = self.loss(i);
-            worth = if worth < 1e-200 || i % 256 == 0 { self.worth(loss) } else { worth * factor };
+            worth = if worth < 1e-200 || i % 256 == 0 { self.charges.worth(loss) } else { worth * factor };
             (loss, worth, tilted * worth)
         })
     }
+}
 
-    /// This side's bound on the delta at an epsilon of at least `floor`.
-    pub(super) fn delta(&self, epsilon: f64) -> f64 {
+impl Answers for Composed {
+    fn delta(&self, epsilon: f64) -> f64 {
         let mut tail = Tail::new(self.width);
         for (loss, _, mass) in self.descending().take_while(|(loss, ..)| *loss > epsilon) {
             tail.include(loss, mass);
         }
-        self.charged(epsilon, self.worth(epsilon), &tail).clamp(0.0, 1.0)
+        self.charges.charged(tail.delta(epsilon), self.charges.worth(epsilon)).clamp(0.0, 1.0)
     }
 
-    /// This side's bound on the epsilon at `delta`: the largest epsilon at which the bound on delta exceeds `delta`. None
-    /// if that lies outside of the window.
-    pub(super) fn epsilon(&self, delta: f64) -> Option<f64> {
+    /// The largest epsilon at which the bound on delta exceeds `delta`.
+    fn epsilon(&self, delta: f64) -> Option<f64> {
+        let charges = &self.charges;
         let mut tail = Tail::new(self.width);
         let mut above = None;
         for (loss, worth, mass) in self.descending() {
             let (epsilon, worth) =
-                if loss >= self.floor { (loss, worth) } else { (self.floor, self.worth(self.floor)) };
-            if self.charged(epsilon, worth, &tail) > delta {
+                if loss >= self.floor { (loss, worth) } else { (self.floor, charges.worth(self.floor)) };
+            if charges.charged(tail.delta(epsilon), worth) > delta {
                 // Even at the top of the window it may be exceeded; otherwise it is crossed just above this loss.
-                return above.map(|high| self.crossing(epsilon, high, &tail, delta));
+                let bound = |epsilon| charges.charged(tail.delta(epsilon), charges.worth(epsilon));
+                return above.map(|high| charges.crossing(epsilon, high, delta, bound));
             }
             above = Some(epsilon);
             tail.include(loss, mass);
         }
         // Not exceeded anywhere: the answer is 0 if the window reaches down to it.
         (self.floor <= 0.0).then_some(0.0)
-    }
-
-    /// The epsilon in `[low, high]` at which the bound falls to `delta`, to the safe side.
-    fn crossing(&self, mut low: f64, mut high: f64, tail: &Tail, delta: f64) -> f64 {
-        for _ in 0..60 {
-            let mid = 0.5 * (low + high);
-            if self.charged(mid, self.worth(mid), tail) > delta { low = mid } else { high = mid }
-        }
-        match self.side {
-            Side::Upper => high,
-            Side::Lower => low,
-        }
     }
 }
 
@@ -135,6 +159,24 @@ impl Tail {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_beyond_all_measure_leave_no_lower_bound() {
+        let charges = |slack, rounding| Charges {
+            lambda: 1.0,
+            ln_scale: 0.0,
+            overshoot: 1.0,
+            rounding,
+            lost: 0.0,
+            wrapped: 0.0,
+            slack,
+            side: Side::Lower,
+        };
+        assert!(charges(0.1, 0.5).charged(1.0, 1.0) > 0.0);
+        for (slack, rounding) in [(2.0, 0.5), (0.1, 1.5), (2.0, 1.5)] {
+            assert!(charges(slack, rounding).charged(1.0, 1.0) <= 0.0);
+        }
+    }
 
     #[test]
     fn tails_of_huge_losses_neither_over_nor_underflow() {

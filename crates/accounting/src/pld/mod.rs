@@ -14,6 +14,7 @@ mod dots;
 mod ladder;
 mod moments;
 mod pair;
+mod waves;
 
 use rayon::prelude::*;
 
@@ -111,11 +112,28 @@ pub fn epsilon_for_group(
     group: GroupSize,
     delta: Delta,
 ) -> Result<Bracket<Epsilon>, AccountingError> {
-    let steps = WorstCase::of(plan, group)?;
-    let bracket =
-        plan.with_cap(delta, |bracket: &Bracket<Epsilon>| bracket.upper, |delta| steps.epsilon(delta))?;
+    let steps = WorstCase::of(plan, group).map_err(|error| about_group(error, group))?;
+    let bracket = plan
+        .with_cap(delta, |bracket: &Bracket<Epsilon>| bracket.upper, |delta| steps.epsilon(delta))
+        .map_err(|error| about_group(error, group))?;
     let zero = Epsilon::new(0.0).expect("zero is an epsilon");
     Ok(if plan.is_reached() { bracket } else { Bracket { lower: zero, ..bracket } })
+}
+
+/// For groups there is no other accountant, so none may be recommended.
+fn about_group(error: AccountingError, group: GroupSize) -> AccountingError {
+    match error {
+        _ if group == GroupSize::ONE => error,
+        AccountingError::OutOfReach { accountant, reason, .. } => {
+            let instead = "use a smaller group size or more noise; no other accountant bounds groups";
+            AccountingError::OutOfReach { accountant, reason, instead }
+        }
+        AccountingError::Unsupported { accountant, entry, reason, .. } => {
+            let instead = "ask for a single record; groups are bounded for Poisson sampling and full batches";
+            AccountingError::Unsupported { accountant, entry, reason, instead }
+        }
+        other => other,
+    }
 }
 
 /// The delta of a plan at epsilon.
@@ -401,8 +419,11 @@ impl Grid {
         if !polygons.into_iter().all(dots::Polygon::is_whole) {
             return Err(out_of_reach("a step's discretised mass is not 1".to_owned()));
         }
-        let lower = Polygons { width: LOWER_WIDTH * width, rungs: lower };
-        Ok(Self { ladder, upper: Polygons { width, rungs: upper }, lower })
+        let least_mu = ladder.rungs.iter().map(|rung| rung.pair.mu).fold(f64::INFINITY, f64::min);
+        let grouped = ladder.rungs.iter().any(|rung| rung.pair.group > 1);
+        let polygons = |width, rungs| Polygons { width, least_mu, grouped, rungs };
+        let (upper, lower) = (polygons(width, upper), polygons(LOWER_WIDTH * width, lower));
+        Ok(Self { ladder, upper, lower })
     }
 
     /// The larger answer of both directions, at both ends.

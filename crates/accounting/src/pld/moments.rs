@@ -46,6 +46,9 @@ impl RungPolygons {
 /// All rungs' polygons on grids of one width.
 pub(super) struct Polygons {
     pub width: f64,
+    /// The least `mu` of all rungs, and whether any of them is of a group: how accurate masses are depends on both.
+    pub least_mu: f64,
+    pub grouped: bool,
     pub rungs: Vec<RungPolygons>,
 }
 
@@ -61,6 +64,8 @@ pub(super) struct Steps<'a> {
     pub climbs: &'a [Climb],
     pub side: Side,
     pub width: f64,
+    pub least_mu: f64,
+    pub grouped: bool,
 }
 
 /// How to tilt all steps.
@@ -75,12 +80,17 @@ pub(super) struct Tilt {
     pub fall: f64,
 }
 
-/// `e^(-|lambda| k width)` for `k = 0, 1, ...`, shared by all laws.
-struct Decay {
-    lambda: f64,
-    width: f64,
-    powers: Vec<f64>,
+/// Exponentials of one tilt at all marks, shared by all laws.
+enum Exponentials {
+    /// `e^(lambda k width) - 1` for `k = first, first + 1, ...`: moments are 1 plus a small number, and that number keeps its
+    /// relative accuracy. What the rounding of a step adds up to over many steps is then relative to its [`drift`](Law::drift).
+    Growth { lambda: f64, first: i64, values: Vec<f64> },
+    /// `e^(-|lambda| k width)` for `k = 0, 1, ...`, where the others would overflow.
+    Decay { lambda: f64, width: f64, values: Vec<f64> },
 }
+
+/// A tilt times a loss up to which exponentials are formed by growth.
+const MAX_GROWTH: f64 = 30.0;
 
 /// The most that one unit of tilted mass can add to delta, `max_l e^(-lambda l) (1 - e^(-l))`, as a logarithm: a loss
 /// just above epsilon hardly counts.
@@ -116,15 +126,41 @@ impl Climb {
 }
 
 impl Law {
-    /// `ln sum_i mass_i e^(lambda l_i)`, relative to the outermost loss so that nothing overflows.
-    fn ln_moment(&self, decay: &Decay) -> f64 {
-        let weigh = |(mass, power): (&f64, &f64)| mass * power;
-        let (sum, outermost): (f64, i64) = if decay.lambda > 0.0 {
-            (self.mass.iter().rev().zip(&decay.powers).map(weigh).sum(), self.first + length(self) - 1)
-        } else {
-            (self.mass.iter().zip(&decay.powers).map(weigh).sum(), self.first)
-        };
-        sum.ln() + decay.lambda * (self.offset + float(outermost) * decay.width)
+    /// `ln sum_i mass_i e^(lambda l_i)`, for a total mass of 1.
+    fn ln_moment(&self, exponentials: &Exponentials) -> f64 {
+        let weigh = |(mass, value): (&f64, &f64)| mass * value;
+        match exponentials {
+            Exponentials::Growth { lambda, first, values } => {
+                let start =
+                    usize::try_from(self.first - first).expect("the table begins with the lowest law");
+                let sum: f64 = self.mass.iter().zip(&values[start..]).map(weigh).sum();
+                let shift = lambda * self.offset;
+                (shift.exp_m1() + shift.exp() * sum).ln_1p()
+            }
+            // Relative to the outermost loss, so that nothing overflows.
+            Exponentials::Decay { lambda, width, values } => {
+                let (sum, outermost): (f64, i64) = if *lambda > 0.0 {
+                    (self.mass.iter().rev().zip(values).map(weigh).sum(), self.first + length(self) - 1)
+                } else {
+                    (self.mass.iter().zip(values).map(weigh).sum(), self.first)
+                };
+                sum.ln() + lambda * (self.offset + float(outermost) * width)
+            }
+        }
+    }
+
+    /// The largest absolute loss on the grid.
+    fn extreme(&self, width: f64) -> f64 {
+        let loss = |mark: i64| (self.offset + float(mark) * width).abs();
+        loss(self.first).max(loss(self.first + length(self) - 1))
+    }
+
+    /// `E|e^(lambda l) - 1|`, and none where moments are not formed by growth. If every mass is off by a relative error of `r`, the
+    /// moment of the law with total mass 1 is off by at most `2 r` times this.
+    pub(super) fn drift(&self, lambda: f64, width: f64) -> Option<f64> {
+        let growth =
+            |(mark, mass): (i64, &f64)| mass * (lambda * (self.offset + float(mark) * width)).exp_m1().abs();
+        (lambda * self.extreme(width) <= MAX_GROWTH).then(|| (self.first..).zip(&self.mass).map(growth).sum())
     }
 }
 
@@ -134,7 +170,13 @@ impl<'a> Steps<'a> {
             near: rung.near.law(direction),
             far: rung.far.as_ref().map(|far| far.law(direction)),
         };
-        Self { laws: polygons.rungs.iter().map(laws).collect(), climbs, side, width: polygons.width }
+        let Polygons { width, least_mu, grouped, .. } = *polygons;
+        Self { laws: polygons.rungs.iter().map(laws).collect(), climbs, side, width, least_mu, grouped }
+    }
+
+    /// The number of steps.
+    pub(super) fn count(&self) -> f64 {
+        self.climbs.iter().map(Climb::steps).sum()
     }
 
     /// The number of marks of the longest law.
@@ -145,12 +187,25 @@ impl<'a> Steps<'a> {
 
     /// The logarithms of all laws' moments, rung by rung, near and far.
     pub(super) fn ln_moments(&self, lambda: f64) -> Vec<(f64, f64)> {
+        let exponentials = self.exponentials(lambda);
+        let far =
+            |rung: &RungLaws| rung.far.as_ref().map_or(f64::NEG_INFINITY, |law| law.ln_moment(&exponentials));
+        self.laws.iter().map(|rung| (rung.near.ln_moment(&exponentials), far(rung))).collect()
+    }
+
+    fn exponentials(&self, lambda: f64) -> Exponentials {
+        let all = || self.laws.iter().flat_map(|rung| std::iter::once(&rung.near).chain(&rung.far));
+        let extreme = all().map(|law| law.extreme(self.width)).fold(0.0, f64::max);
+        if lambda.abs() * extreme <= MAX_GROWTH {
+            let first = all().map(|law| law.first).min().unwrap_or(0);
+            let end = all().map(|law| law.first + length(law)).max().unwrap_or(0);
+            let values = (first..end).map(|k| (lambda * float(k) * self.width).exp_m1()).collect();
+            return Exponentials::Growth { lambda, first, values };
+        }
         #[expect(clippy::cast_possible_truncation, reason = "the length of a vector")]
-        let powers =
+        let values =
             (0..self.longest() as i64).map(|k| (-lambda.abs() * float(k) * self.width).exp()).collect();
-        let decay = Decay { lambda, width: self.width, powers };
-        let far = |rung: &RungLaws| rung.far.as_ref().map_or(f64::NEG_INFINITY, |law| law.ln_moment(&decay));
-        self.laws.iter().map(|rung| (rung.near.ln_moment(&decay), far(rung))).collect()
+        Exponentials::Decay { lambda, width: self.width, values }
     }
 
     /// The logarithm of one step's moment.
@@ -191,7 +246,7 @@ impl<'a> Steps<'a> {
             .laws
             .iter()
             .map(|rung| RungLaws { near: merge(&rung.near), far: rung.far.as_ref().map(merge) });
-        Self { laws: laws.collect(), climbs: self.climbs, side: self.side, width: self.width * float(MARKS) }
+        Self { laws: laws.collect(), width: self.width * float(MARKS), ..*self }
     }
 
     /// The tilt at which Renyi's bound on the target (on epsilon, or on the logarithm of delta) is lowest, and that

@@ -31,6 +31,8 @@ use crate::{
 };
 
 #[derive(Args)]
+// A comparison names several of them, by --algorithms.
+#[command(mut_arg("algorithm", |argument| argument.hide(true)))]
 pub(crate) struct Arguments {
     #[command(flatten)]
     settings: Settings,
@@ -53,11 +55,14 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     let Arguments { settings, repeats, .. } = arguments;
-    if settings.algorithm.is_some() || *repeats == 0 {
+    if let Some(algorithm) = &settings.algorithm {
         return Err(Problem::refused(
-            "a comparison needs --algorithms (not --algorithm) and at least 1 repeat",
-            "such as --algorithms dp-sgd,dynamic,mu_growth=3 --repeats 10",
+            format!("a comparison takes --algorithms, got --algorithm {algorithm}"),
+            format!("name all of them in one list: --algorithms dp-sgd,{algorithm}"),
         ));
+    }
+    if *repeats == 0 {
+        return Err(Problem::refused("repeats must be at least 1, got 0", "10 is the default"));
     }
     if let Some(path) = arguments.out.as_ref().filter(|path| path.exists()) {
         return Err(Problem::refused(
@@ -90,6 +95,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     for (name, words, settings) in tried {
         match Experiment::prepare(relevant(settings), None) {
             Ok(mut experiment) => {
+                experiment.footprint.check(at_a_time())?;
                 // The end alone counts.
                 experiment.measure_every = u64::MAX;
                 experiments.push(experiment);
@@ -173,6 +179,11 @@ fn chosen(text: Option<&str>) -> Vec<String> {
     names
 }
 
+/// How many runs go on at the same time.
+fn at_a_time() -> usize {
+    thread::available_parallelism().map_or(1, |cores| cores.get().min(8))
+}
+
 /// Runs every experiment so many times, one on each core at a time; returns the endings of each, of runs that began before the user
 /// wanted to stop.
 fn run_all(
@@ -207,7 +218,7 @@ fn run_all(
         }
     };
     thread::scope(|scope| {
-        for _ in 0..thread::available_parallelism().map_or(1, |cores| cores.get().min(8)) {
+        for _ in 0..at_a_time() {
             scope.spawn(work);
         }
     });

@@ -25,8 +25,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "R", allow_hyphen_values = true)]
     rho_c: Growth,
     /// The clip norm at the start
-    #[arg(long, value_name = "C", allow_hyphen_values = true)]
-    clip: ClipNorm,
+    #[arg(long, alias = "clip", value_name = "C", allow_hyphen_values = true)]
+    max_grad_norm: ClipNorm,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -66,7 +66,7 @@ struct Record {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     let BudgetArguments { sample_rate: rate, steps, .. } = arguments.budget;
-    let Arguments { rho_mu, rho_c, clip, .. } = *arguments;
+    let Arguments { rho_mu, rho_c, max_grad_norm: clip, .. } = *arguments;
     let budget = arguments.budget.budget();
     let shape = DynamicShape { mu_growth: rho_mu, clip, clip_decay: rho_c, rate, steps };
     let exact = calibrate::dynamic(shape, budget, Accountant::Pld)?;

@@ -55,7 +55,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<String, Problem> {
         true => run.resume(stop, &mut progress),
     });
     progress.finish();
-    let Ending { score, account, finished, seconds } = ending?;
+    let Ending { score, account, finished, seconds } =
+        ending.map_err(|error| with_a_way_on(error.into(), &folder))?;
     let report = Report {
         settings,
         account: &account,
@@ -101,9 +102,26 @@ fn prepare(arguments: Arguments) -> Result<(Experiment, RunFolder, bool), Proble
         Some(path) => RunFolder::create(&path)?,
         None => next_folder()?,
     };
-    experiment.files.write(&folder)?;
-    write_whole(&folder.config(), experiment.config().as_bytes())?;
+    let written = experiment
+        .files
+        .write(&folder)
+        .and_then(|()| Ok(write_whole(&folder.config(), experiment.config().as_bytes())?));
+    written.map_err(|problem| with_a_way_on(problem, &folder))?;
     Ok((experiment, folder, false))
+}
+
+/// What can be done about a run that failed. One that has no ledger never began, and leaves nothing behind.
+fn with_a_way_on(problem: Problem, folder: &RunFolder) -> Problem {
+    let never_began = folder.never_began();
+    if never_began {
+        let _ = fs::remove_dir_all(folder.path());
+    }
+    problem.or_on_a_full_disk(|| match never_began {
+        true => "free some space, then start again: no step was taken, and nothing was spent".to_owned(),
+        false => {
+            format!("free some space, then go on with: sordino train --resume {}", folder.path().display())
+        }
+    })
 }
 
 /// Refuses data that was changed after the run began: records would move from training to testing, and the guarantee is for

@@ -255,3 +255,17 @@ fn every_memory_survives_or_is_forgotten_as_it_should() {
         assert_eq!(resumed["finished"], true, "{name}");
     }
 }
+
+#[test]
+fn a_comparison_says_which_of_its_arguments_is_wrong() {
+    let place = Place::new("compare-arguments");
+    let message = place.refusal("compare --repeats 0");
+    assert!(
+        message.contains("repeats must be at least 1, got 0") && !message.contains("--algorithms"),
+        "{message}"
+    );
+    let message = place.refusal("compare --algorithm dice");
+    assert!(message.contains("takes --algorithms, got --algorithm dice"), "{message}");
+    let help = place.text("compare --help");
+    assert!(help.contains("--algorithms <") && !help.contains("--algorithm <"), "{help}");
+}

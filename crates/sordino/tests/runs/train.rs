@@ -286,3 +286,54 @@ fn an_interrupted_run_saves_says_how_to_go_on_and_does() {
     // There is nothing left to do.
     assert!(place.refusal("train --resume run").contains("the plan is finished"));
 }
+
+#[test]
+fn a_model_that_does_not_fit_into_memory_is_refused_before_anything_is_written() {
+    let place = Place::new("memory");
+    let message = place.refusal("train --model mlp --hidden 16000000,120");
+    assert!(message.contains("3,952,000,362 parameters takes about"), "{message}");
+    assert!(
+        message.contains(" GiB are ") && message.contains("parameters fit: choose a smaller model"),
+        "{message}"
+    );
+    for hidden in ["16777216,16777216,16777216,16777216", "9223372036854775808", "18446744073709551615"] {
+        place.refusal(&format!("train --model mlp --hidden {hidden}"));
+    }
+    assert!(
+        place
+            .refusal("train --seed 18446744073709551615")
+            .contains("seed must be at most 9223372036854775807")
+    );
+    assert!(!place.0.join("runs").exists());
+}
+
+#[test]
+fn a_folder_without_a_ledger_is_explained_and_does_not_count() {
+    let place = Place::new("ledgerless");
+    let quick = "train --steps 2 --seed 1";
+    place.text(quick);
+    // As if it had been killed right after its settings were written.
+    for file in ["ledger", "model.safetensors", "metrics.jsonl"] {
+        fs::remove_file(place.0.join("runs/1").join(file)).unwrap();
+    }
+    for command in ["show runs/1", "train --resume runs/1", "predict --run runs/1 --data x.csv"] {
+        let message = place.refusal(command);
+        assert!(message.contains("no step was taken, and nothing was spent"), "{message}");
+        assert!(message.contains("rm -r runs/1"), "{message}");
+    }
+    assert!(place.text(quick).contains("runs/2"));
+    assert!(place.text("show runs/2").contains("runs/2"));
+    // A model without its ledger is another matter.
+    fs::remove_file(place.0.join("runs/2/ledger")).unwrap();
+    let message = place.refusal("show runs/2");
+    assert!(message.contains("has no ledger") && !message.contains("nothing was spent"), "{message}");
+}
+
+#[test]
+fn a_clip_norm_has_one_name_and_answers_to_the_old_one() {
+    let place = Place::new("clip");
+    place.text("train --steps 2 --seed 1 --clip 0.5");
+    assert!(place.read("runs/1/config.toml").contains("max_grad_norm = 0.5"));
+    let help = place.text("train --help");
+    assert!(help.contains("--max-grad-norm") && !help.contains("--clip "), "{help}");
+}

@@ -1,0 +1,166 @@
+//! How much memory a run will take, known before any of it is taken.
+
+use std::{fs, thread};
+
+use sordino_algorithms::Choice;
+use sordino_optim::OptimizerConfig;
+use sordino_train::Learning;
+
+use crate::problem::Problem;
+
+/// What is permitted where the system does not say how much memory is available.
+const PERMITTED: u64 = 16 << 30;
+const GIB: f64 = (1_u64 << 30) as f64;
+
+/// The memory of a run beside its records, which are in memory already when this is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Footprint {
+    parameters: u64,
+    bytes_per_parameter: u64,
+}
+
+impl Footprint {
+    /// What training keeps for each parameter on this machine.
+    pub(crate) fn new(parameters: usize, learning: &Learning, algorithm: &Choice) -> Self {
+        Self::on_workers(
+            parameters,
+            learning,
+            algorithm,
+            thread::available_parallelism().map_or(1, usize::from),
+        )
+    }
+
+    fn on_workers(parameters: usize, learning: &Learning, algorithm: &Choice, workers: usize) -> Self {
+        let optimizer = match learning.optimizer {
+            OptimizerConfig::Sgd { .. } => 0,
+            OptimizerConfig::Momentum { .. }
+            | OptimizerConfig::Nesterov { .. }
+            | OptimizerConfig::RmsProp { .. }
+            | OptimizerConfig::Adagrad { .. } => 1,
+            OptimizerConfig::Adam { .. } | OptimizerConfig::AdamW { .. } => 2,
+        };
+        let remembered = match algorithm {
+            Choice::Dice { .. } | Choice::DiceTwoRelease { .. } | Choice::DicePublished(_) => 1,
+            // An anchor, its packed weights, and the gradient there; two of them in some.
+            Choice::DpSvrg { .. }
+            | Choice::DpC4(_)
+            | Choice::DpC4Published(_)
+            | Choice::DpC4PlusPublished(_) => 4,
+            _ => 0,
+        };
+        let kept = 1 + optimizer + remembered + u64::from(learning.average.is_some());
+        // On each worker, a sum in single precision, one in double, and twice the parameters' size for the records of a chunk.
+        let training = workers as u64 * (4 + 8 + 8);
+        // The result in double precision; sum, release and packed weights in single precision.
+        let step = 8 + 3 * 4;
+        // The engine that measures: chunks and packed weights.
+        let measuring = workers as u64 * 8 + 4;
+        // What is kept, and two copies of it while a checkpoint is written.
+        let bytes_per_parameter = 3 * 4 * kept + training + step + measuring;
+        Self { parameters: parameters as u64, bytes_per_parameter }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.parameters.saturating_mul(self.bytes_per_parameter)
+    }
+
+    /// Refuses so many runs at a time if they do not fit into the memory that is available.
+    pub(crate) fn check(&self, runs: usize) -> Result<(), Problem> {
+        self.check_within(runs, available())
+    }
+
+    fn check_within(&self, runs: usize, available: Option<u64>) -> Result<(), Problem> {
+        let (limit, whose) = match available {
+            Some(bytes) => (bytes, "available"),
+            None => (PERMITTED, "permitted"),
+        };
+        let runs = runs as u64;
+        let needed = self.bytes().saturating_mul(runs);
+        if needed <= limit {
+            return Ok(());
+        }
+        let most = limit / (self.bytes_per_parameter * runs);
+        let together = if runs > 1 { format!(" in each of {runs} runs at a time") } else { String::new() };
+        #[expect(clippy::cast_precision_loss, reason = "for display")]
+        let gib = |bytes: u64| format!("{:.1} GiB", bytes as f64 / GIB);
+        Err(Problem::refused(
+            format!(
+                "training {} parameters{together} takes about {} of memory, {} are {whose}",
+                crate::statement::grouped(self.parameters),
+                gib(needed),
+                gib(limit),
+            ),
+            format!(
+                "up to about {} parameters fit: choose a smaller model (--hidden, --model), or a machine with more memory",
+                crate::statement::grouped(most)
+            ),
+        ))
+    }
+}
+
+/// Bytes that can be had without swapping: what the machine has left, or what a container may still take.
+fn available() -> Option<u64> {
+    let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+    let container = || {
+        Some(number("/sys/fs/cgroup/memory.max")?.saturating_sub(number("/sys/fs/cgroup/memory.current")?))
+    };
+    let machine = from_meminfo(&fs::read_to_string("/proc/meminfo").unwrap_or_default());
+    [machine, container()].into_iter().flatten().min()
+}
+
+/// `MemAvailable:   12345 kB`
+fn from_meminfo(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use sordino_optim::Schedule;
+
+    use super::*;
+
+    fn footprint(parameters: usize, optimizer: &str) -> Footprint {
+        let learning = Learning {
+            optimizer: OptimizerConfig::named(optimizer).unwrap(),
+            learning_rate: 1.0,
+            schedule: Schedule::default(),
+            average: None,
+        };
+        Footprint::on_workers(parameters, &learning, &Choice::DpSgd {}, 2)
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_its_size_the_limit_and_what_fits() {
+        let model = footprint(1_000_000, "sgd");
+        assert!(model.check_within(1, Some(model.bytes())).is_ok());
+        let problem = model.check_within(1, Some(model.bytes() - 1)).unwrap_err().to_string();
+        assert!(problem.contains("1,000,000 parameters takes about 0.1 GiB"), "{problem}");
+        assert!(problem.contains("available") && problem.contains("999,999 parameters fit"), "{problem}");
+        assert!(model.check_within(2, Some(model.bytes())).is_err());
+        // Without a word from the system there is a fixed limit, and nothing overflows.
+        assert!(model.check_within(1, None).is_ok());
+        assert!(
+            footprint(usize::MAX, "adam")
+                .check_within(8, None)
+                .unwrap_err()
+                .to_string()
+                .contains("16.0 GiB are permitted")
+        );
+    }
+
+    /// Measured on two workers, 24 million parameters: 70 bytes for each with sgd, 91 with adam.
+    #[test]
+    fn estimates_lie_above_what_was_measured_and_not_far() {
+        for (optimizer, measured) in [("sgd", 70), ("adam", 91)] {
+            let estimate = footprint(1, optimizer).bytes_per_parameter;
+            assert!(measured < estimate && estimate < 2 * measured, "{optimizer}: {estimate}");
+        }
+    }
+
+    #[test]
+    fn available_memory_is_read_as_the_kernel_writes_it() {
+        assert_eq!(from_meminfo("MemTotal: 3 kB\nMemAvailable:   2 kB\n"), Some(2048));
+        assert_eq!(from_meminfo("MemTotal: 3 kB\n"), None);
+    }
+}
