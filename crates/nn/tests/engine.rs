@@ -185,6 +185,57 @@ fn an_adversarial_record_stays_within_its_bound() {
     }
 }
 
+/// Positions whose Gram terms overflow to minus infinity: the norm must not be taken for a small one.
+#[test]
+fn a_record_whose_gram_terms_overflow_adds_nothing() {
+    let sequence = Description::new(Shape::Sequence { steps: 16, width: 20 })
+        .then(Layer::linear(24))
+        .then(Layer::MeanOverSteps);
+    let image = Description::new(Shape::Image { channels: 80, height: 4, width: 4 })
+        .then(Layer::conv2d(80, 1, 1, 0))
+        .then(Layer::GlobalAveragePool);
+    for (description, width, by_channel) in [(sequence, 20, false), (image, 80, true)] {
+        let slope = 1e9;
+        let value = |step: usize| {
+            let share = match step {
+                0 => 1.0,
+                1 | 5 | 9 | 13 => -0.3,
+                _ => 0.0,
+            };
+            (share * 3e38_f64.sqrt() / slope / (width as f64).sqrt()) as f32
+        };
+        let values: Vec<f32> =
+            (0..16 * width).map(|i| value(if by_channel { i % 16 } else { i / width })).collect();
+        let outputs = Network::new(&description).unwrap().outputs();
+        let target = (slope * 8.0 / (outputs as f64).sqrt()) as f32;
+        let found = contribution(&description, &values, &vec![target; outputs], |params| params.fill(0.0));
+        assert!(found <= 0.501, "{found}");
+    }
+}
+
+/// Factors so small that products of their dot products underflow, under a rule that scales them up.
+#[test]
+fn tiny_gradients_that_underflow_stay_within_their_bound() {
+    let description = Description::new(Shape::Sequence { steps: 64, width: 256 })
+        .then(Layer::Linear { outputs: 256, inputs: None, bias: false })
+        .then(Layer::MeanOverSteps);
+    let mut engine =
+        Engine::with_workers(Network::new(&description).unwrap(), Loss::SquaredError, 1).unwrap();
+    let params = Params::zeros(engine.network().layout().clone());
+    let (values, targets) = (vec![6.25e-13; 64 * 256], [5e-12; 256]);
+    let targets = Targets::Values { values: &targets, width: 256 };
+    let records = engine.records(Inputs::Dense(&values), targets).unwrap();
+    for bound in [1e-11, 1e-10, 1e-9] {
+        let rule = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| {
+            weights.set(0, (bound / norms.total()).min(1e12) as f32);
+        };
+        let mut sums = [vec![0.0; params.values().len()]];
+        engine.pass(&Query::new(&params, &records, &[0]).weighed_by(&rule), &mut sums).unwrap();
+        let added = sums[0].iter().map(|g| g.powi(2)).sum::<f64>().sqrt();
+        assert!(added <= 1.001 * bound, "{added} beyond {bound}");
+    }
+}
+
 #[test]
 fn a_token_repeated_very_often_has_an_exact_norm() {
     let steps = 20_000;

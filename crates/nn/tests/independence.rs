@@ -170,6 +170,34 @@ fn a_longer_neighbour_does_not_matter() {
     assert_eq!(outcome.non_finite, [1]);
 }
 
+/// Steps beyond a record's end are computed when a longer record is in the same chunk. With weights that overflow there, they must not reach
+/// the record.
+#[test]
+fn what_overflows_beyond_the_end_of_a_record_does_not_reach_it() {
+    for layer in [Layer::Gru { hidden: 2 }, Layer::Lstm { hidden: 2 }] {
+        for great in [2e38, f32::INFINITY] {
+            let description = Description::new(Shape::Sequence { steps: 3, width: 3 })
+                .then(Layer::linear(2))
+                .then(layer.clone())
+                .then(Layer::LastStep)
+                .then(Layer::linear(3));
+            let mut engine =
+                Engine::with_workers(Network::new(&description).unwrap(), Loss::cross_entropy(), 1).unwrap();
+            let mut params = engine.network().init(1);
+            let recurrent = engine.network().layout().slices().iter().find(|s| s.name.contains("weight_hh"));
+            let range = recurrent.unwrap().range.clone();
+            params.values_mut()[range].fill(great);
+            // Records of length 1, whose own gradients need no recurrent weight, and longer ones.
+            let starts: Vec<usize> = (0..=20).chain([22, 25]).collect();
+            let values = numbers(25 * 3, 4);
+            let classes: Vec<u32> = (0..22).map(|i| i % 3).collect();
+            let inputs = Inputs::Sequences { values: &values, starts: &starts };
+            let records = engine.records(inputs, Targets::Classes(&classes)).unwrap();
+            alone_and_together(&mut engine, &records, &params, None);
+        }
+    }
+}
+
 #[test]
 fn sums_on_a_lattice_do_not_depend_on_the_number_of_workers() {
     let mut by_workers = Vec::new();

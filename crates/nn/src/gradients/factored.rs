@@ -301,14 +301,14 @@ fn norm_by_gram(
 /// smaller than `M = sum_t |a_t| |b_t|`. A dot product of `d` floats in sixteen lanes is off by at most
 /// `rounding(d) |x| |y|`, so the sum over all pairs is off by at most `(rounding(inputs) + rounding(outputs) + 16 u) M^2`,
 /// with the unit `u = 2^-24`; where products underflow, by `d` of the least floats `m = 2^-149` more, which makes
-/// `m (inputs (sum_t |b_t|)^2 + outputs (sum_t |a_t|)^2)`. This is added: a norm that came out too small would break a clip
+/// `m (inputs (sum_t |b_t|)^2 + outputs (sum_t |a_t|)^2 + T^2)`. This is added: a norm that came out too small would break a clip
 /// bound. For `T` positions in directions of their own, it is of the order of `10^-6 T` relative to the squared norm.
 ///
 /// The weighted sum adds the `T` products of a record up in single precision: `T` additions, the scaling of a factor, and the products where
 /// they are not fused with the additions, each off by at most `u M`. So `(T + 2) u M` is added to the norm, which then bounds what the
 /// record adds as it is computed.
 ///
-/// Infinite if a row is [too great](GREATEST_FACTOR).
+/// Infinite if a row is [too great](GREATEST_FACTOR), or if the sum overflows in single precision.
 pub(crate) fn norm_of_outer(parts: &[(Matrix<'_>, Matrix<'_>)], scratch: &mut Scratch) -> f64 {
     let (mut total, mut magnitude, mut left, mut right) = (0.0, 0.0, 0.0, 0.0);
     for (p, (a, b)) in parts.iter().enumerate() {
@@ -335,13 +335,17 @@ pub(crate) fn norm_of_outer(parts: &[(Matrix<'_>, Matrix<'_>)], scratch: &mut Sc
             total += twice * vector::dot(&scratch.third[..pairs], &scratch.fourth[..pairs]);
         }
     }
+    // Single precision has overflowed, perhaps to minus infinity, which must not pass for a small negative number.
+    if !total.is_finite() {
+        return f64::INFINITY;
+    }
     let (inputs, outputs) = parts.first().map_or((0, 0), |(a, b)| (a.width, b.width));
     let rounded = (rounding(inputs) + rounding(outputs) + 16.0 * UNIT) * magnitude * magnitude;
-    let underflown = LEAST * (inputs as f64 * right * right + outputs as f64 * left * left);
+    let rows = parts.iter().map(|(a, _)| a.count).sum::<usize>() as f64;
+    let underflown = LEAST * (inputs as f64 * right * right + outputs as f64 * left * left + rows * rows);
     // At least 0 before it was rounded; a NaN must stay.
     let squared = if total < 0.0 { rounded + underflown } else { total + rounded + underflown };
-    let rows = parts.iter().map(|(a, _)| a.count).sum::<usize>();
-    (squared.sqrt() + (rows + 2) as f64 * UNIT * magnitude).powi(2)
+    (squared.sqrt() + (rows + 2.0) * UNIT * magnitude).powi(2)
 }
 
 /// A record with a greater factor counts as not finite. Factors are multiplied by weights, one of them alone, in single precision: a great one

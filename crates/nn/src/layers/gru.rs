@@ -121,7 +121,12 @@ impl Operation for Gru {
                 let (input, from_state) = memory.gradients[place * row..][..2 * gates].split_at_mut(gates);
                 let old = &memory.activations[place * state..];
                 let new = &mut y[place * state..][..hidden];
-                math::gru_step(input, from_state, old, new);
+                if step < pass.lengths[record] {
+                    math::gru_step(input, from_state, old, new);
+                } else {
+                    // Steps beyond a record's end are there because of longer records.
+                    new.fill(0.0);
+                }
                 if step + 1 < steps {
                     memory.activations[(place + 1) * state..][..hidden].copy_from_slice(new);
                 }
@@ -137,11 +142,16 @@ impl Operation for Gru {
             for record in 0..pass.records {
                 let place = record * steps + step;
                 let dh = &mut dy[place * state..][..hidden];
-                if step + 1 < steps {
+                if step + 1 < pass.lengths[record] {
                     vector::add(dh, &memory.scratch[record * state..][..hidden]);
                 }
                 let (input, from_state) = memory.gradients[place * row..][..2 * gates].split_at_mut(gates);
-                math::gru_step_gradient(input, from_state, &memory.activations[place * state..], dh);
+                if step < pass.lengths[record] {
+                    math::gru_step_gradient(input, from_state, &memory.activations[place * state..], dh);
+                } else {
+                    input.fill(0.0);
+                    from_state.fill(0.0);
+                }
                 // What flows past the gates; the product below adds what flows through them.
                 memory.scratch[record * state..][..hidden].copy_from_slice(dh);
             }

@@ -134,13 +134,18 @@ impl Operation for Lstm {
                 let (old, new) = cell[step * hidden..].split_at_mut(hidden);
                 let squashed = &mut rest[..squashed][step * hidden..];
                 let state = &mut y[place * y_stride..][..hidden];
-                math::lstm_step(
-                    &mut memory.gradients[place * gates..][..4 * hidden],
-                    old,
-                    new,
-                    squashed,
-                    state,
-                );
+                if step < pass.lengths[record] {
+                    math::lstm_step(
+                        &mut memory.gradients[place * gates..][..4 * hidden],
+                        old,
+                        new,
+                        squashed,
+                        state,
+                    );
+                } else {
+                    // Steps beyond a record's end are there because of longer records.
+                    state.fill(0.0);
+                }
                 if step + 1 < steps {
                     rows[(place + 1) * row + inputs..][..hidden].copy_from_slice(state);
                 }
@@ -164,10 +169,14 @@ impl Operation for Lstm {
                 let (squashed, rest) = rest.split_at_mut(squashed);
                 let (drow, dcell) = rest.split_at_mut(drows);
                 let dh = &mut dy[place * y_stride..][..hidden];
-                if step + 1 < steps {
+                if step + 1 < pass.lengths[record] {
                     vector::add(dh, &drow[(step + 1) * row + inputs..][..hidden]);
                 }
                 let gates = &mut memory.gradients[place * gates..][..4 * hidden];
+                if step >= pass.lengths[record] {
+                    gates.fill(0.0);
+                    continue;
+                }
                 let (old, squashed) = (&cell[step * hidden..], &squashed[step * hidden..]);
                 math::lstm_step_gradient(gates, old, squashed, dh, &mut dcell[..hidden]);
             }
