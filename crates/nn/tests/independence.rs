@@ -175,26 +175,36 @@ fn a_longer_neighbour_does_not_matter() {
 #[test]
 fn what_overflows_beyond_the_end_of_a_record_does_not_reach_it() {
     for layer in [Layer::Gru { hidden: 2 }, Layer::Lstm { hidden: 2 }] {
-        for great in [2e38, f32::INFINITY] {
-            let description = Description::new(Shape::Sequence { steps: 3, width: 3 })
-                .then(Layer::linear(2))
-                .then(layer.clone())
-                .then(Layer::LastStep)
-                .then(Layer::linear(3));
-            let mut engine =
-                Engine::with_workers(Network::new(&description).unwrap(), Loss::cross_entropy(), 1).unwrap();
-            let mut params = engine.network().init(1);
-            let recurrent = engine.network().layout().slices().iter().find(|s| s.name.contains("weight_hh"));
-            let range = recurrent.unwrap().range.clone();
-            params.values_mut()[range].fill(great);
-            // Records of length 1, whose own gradients need no recurrent weight, and longer ones.
-            let starts: Vec<usize> = (0..=20).chain([22, 25]).collect();
-            let values = numbers(25 * 3, 4);
-            let classes: Vec<u32> = (0..22).map(|i| i % 3).collect();
-            let inputs = Inputs::Sequences { values: &values, starts: &starts };
-            let records = engine.records(inputs, Targets::Classes(&classes)).unwrap();
-            alone_and_together(&mut engine, &records, &params, None);
+        let recurrent = matches!(layer, Layer::Gru { .. });
+        let description = Description::new(Shape::Sequence { steps: 3, width: 1 })
+            .named("first", Layer::linear(1))
+            .named("second", layer)
+            .then(Layer::LastStep)
+            .then(Layer::linear(1));
+        let mut engine =
+            Engine::with_workers(Network::new(&description).unwrap(), Loss::SquaredError, 1).unwrap();
+        let mut params = engine.network().init(1);
+        params.slice_mut("first.weight").unwrap().fill(1.0);
+        params.slice_mut("first.bias").unwrap().fill(0.0);
+        if recurrent {
+            // The state is near 1 after one step, and the next one overflows.
+            params.slice_mut("second.weight_ih_l0").unwrap().copy_from_slice(&[0.0, 0.0, 0.0, 0.0, 5.0, 5.0]);
+            params
+                .slice_mut("second.bias_ih_l0")
+                .unwrap()
+                .copy_from_slice(&[0.0, 0.0, -20.0, -20.0, 0.0, 0.0]);
+            params.slice_mut("second.bias_hh_l0").unwrap().fill(0.0);
+            params.slice_mut("second.weight_hh_l0").unwrap().fill(0.0);
+            params.slice_mut("second.weight_hh_l0").unwrap()[8..].fill(2e38);
+        } else {
+            // Infinity times the zeros beyond a record's end.
+            params.slice_mut("second.weight_ih_l0").unwrap()[0] = f32::INFINITY;
         }
+        let starts: Vec<usize> = (0..=20).chain([22, 25]).collect();
+        let (values, targets) = ([1.0; 25], [100.0; 22]);
+        let inputs = Inputs::Sequences { values: &values, starts: &starts };
+        let records = engine.records(inputs, Targets::Values { values: &targets, width: 1 }).unwrap();
+        alone_and_together(&mut engine, &records, &params, None);
     }
 }
 
