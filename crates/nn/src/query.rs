@@ -133,9 +133,14 @@ impl<'a> Query<'a> {
     /// Rounds the `i`-th sum of each piece of the batch to multiples of `steps[i]`, a power of two, before the pieces are added up.
     ///
     /// As long as no sum reaches 2^51 steps, pieces are then added up exactly, and sums do not depend on the number of workers.
-    /// Without steps, pieces are added up in double precision.
+    /// Without steps, or with a step of 0, pieces are added up in double precision.
+    ///
+    /// # Panics
+    /// If a step is neither 0 nor a power of two.
     #[must_use]
     pub fn rounded_to(self, steps: &'a [f64]) -> Query<'a> {
+        let permitted = |step: f64| step == 0.0 || step > 0.0 && step.to_bits() << 12 == 0;
+        assert!(steps.iter().all(|step| permitted(*step)), "steps must be powers of two or 0, got {steps:?}");
         Query { steps, ..self }
     }
 

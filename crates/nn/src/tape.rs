@@ -200,7 +200,6 @@ impl Tape {
                     let (before, after) = self.gradients.split_at_mut(*y);
                     let memory = &mut self.memories[index];
                     let (x_value, y_value, dy) = (&self.values[*x], &self.values[*y], &mut after[0]);
-                    clear_tails(dy, network.places[*y], chunk);
                     pass.accumulate = node.accumulate && operation.can_accumulate();
                     let through_spare = node.accumulate && !pass.accumulate;
                     let dx = match (network.wanted[*x], through_spare) {

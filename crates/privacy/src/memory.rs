@@ -17,6 +17,8 @@ pub(crate) struct Band {
     /// The rules of the clipped sum and of the residual. A band has one pair of them: the proof adds up what a record does to
     /// `W + 1` steps with the same noise.
     rules: (ClipRule, ClipRule),
+    /// How far one record moves the clipped sum and the residual.
+    moved: [f64; 2],
     /// Residual sums, in steps of their lattice, and the turns they are from, the oldest first.
     held: VecDeque<(u64, Vec<i64>)>,
     /// The sum of what is held: whole numbers, so that what has been taken out leaves no trace.
@@ -24,22 +26,23 @@ pub(crate) struct Band {
 }
 
 impl Memory {
-    /// The band of this entry, begun anew if there is none; nothing if it has other rules.
+    /// The band of this entry, begun anew if there is none; nothing if it has other rules or other noise.
     pub(crate) fn band(
         &mut self,
         entry: usize,
-        rule: &ClipRule,
-        residual: &ClipRule,
+        (rule, residual): (&ClipRule, &ClipRule),
+        moved: [f64; 2],
         dimension: usize,
     ) -> Option<&mut Band> {
         self.band.take_if(|band| band.entry != entry);
         let band = self.band.get_or_insert_with(|| Band {
             entry,
             rules: (rule.clone(), residual.clone()),
+            moved,
             held: VecDeque::new(),
             sum: vec![0; dimension],
         });
-        (band.rules.0 == *rule && band.rules.1 == *residual).then_some(band)
+        (band.rules.0 == *rule && band.rules.1 == *residual && band.moved == moved).then_some(band)
     }
 
     /// Adds the clipped error to a sum of clipped gradients; what is lost becomes the error: `y = s + clip(e)`,
@@ -93,7 +96,10 @@ mod tests {
 
     fn fed(memory: &mut Memory, turn: u64, window: u64, residual: f64) -> f64 {
         let (mut sum, residual) = ([0.0], Sum { step: 2f64.powi(-30), values: vec![residual] });
-        memory.band(0, &flat(1.0), &flat(2.0), 1).unwrap().feed(turn, window, &mut sum, &residual, 1e3);
+        memory
+            .band(0, (&flat(1.0), &flat(2.0)), [1.0, 2.0], 1)
+            .unwrap()
+            .feed(turn, window, &mut sum, &residual, 1e3);
         sum[0]
     }
 
@@ -125,8 +131,9 @@ mod tests {
     fn a_band_has_one_pair_of_rules_and_belongs_to_its_entry() {
         let mut memory = Memory::default();
         fed(&mut memory, 0, 2, 1.0);
-        assert!(memory.band(0, &flat(1.0), &flat(3.0), 1).is_none());
-        assert!(memory.band(1, &flat(1.0), &flat(3.0), 1).unwrap().held.is_empty());
+        assert!(memory.band(0, (&flat(1.0), &flat(3.0)), [1.0, 2.0], 1).is_none());
+        assert!(memory.band(0, (&flat(1.0), &flat(2.0)), [1.01, 2.0], 1).is_none());
+        assert!(memory.band(1, (&flat(1.0), &flat(3.0)), [1.0, 3.0], 1).unwrap().held.is_empty());
     }
 
     #[test]

@@ -144,11 +144,11 @@ impl<'a, 'r, G: Gradients> PerRecord<'a, 'r, G> {
         rules: [&ClipRule; SUMS],
         weigh: &crate::Weigh<'_>,
     ) -> Result<([Sum; SUMS], [f64; SUMS]), PrivacyError> {
+        let rounding = self.round.rounding(self.anchor.is_some())?;
         let records = self.round.records();
         let mut sums =
             rules.map(|rule| Sum { step: Sum::step_for(rule.sensitivity(), records), values: Vec::new() });
         self.round.pass(self.at, self.anchor, Some(weigh), &mut sums)?;
-        let rounding = self.round.rounding(self.anchor.is_some());
         #[expect(clippy::cast_precision_loss, reason = "a count")]
         let moved = std::array::from_fn(|index| {
             let Sum { step, values } = &sums[index];

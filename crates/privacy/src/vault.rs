@@ -252,8 +252,13 @@ impl<'r, G: Gradients> Round<'r, G> {
         self.vault.gradients.layers()
     }
 
-    pub(crate) fn rounding(&self, differences: bool) -> f64 {
-        self.vault.gradients.rounding(differences)
+    /// What rounding adds to a sensitivity, relative to it.
+    pub(crate) fn rounding(&self, differences: bool) -> Result<f64, PrivacyError> {
+        match self.vault.gradients.rounding(differences) {
+            // Noise is drawn in proportion to this: a NaN or a negative number would leave a sum without noise.
+            rounding if (0.0..=1.0).contains(&rounding) => Ok(rounding),
+            wrong => Err(PrivacyError::Rule(format!("an engine's rounding must be in [0, 1], got {wrong}"))),
+        }
     }
 
     pub(crate) fn pass(
@@ -267,8 +272,9 @@ impl<'r, G: Gradients> Round<'r, G> {
         let mut key = [0; 32];
         randomness.streams().number(0).fill_bytes(&mut key);
         for sum in &mut *sums {
-            // What it holds, an earlier sum, is overwritten by the pass.
             sum.values = spare_sums.pop().unwrap_or_default();
+            // Nothing of an earlier sum is left, even if an engine adds nothing.
+            sum.values.clear();
             sum.values.resize(gradients.dimension(), 0.0);
         }
         let passed = gradients.pass(at, anchor, batch, weigh, key, sums);
@@ -295,8 +301,10 @@ impl<'r, G: Gradients> Round<'r, G> {
         if records >= 1 << 32 {
             return wrong("banded feedback is for fewer than 2^32 records");
         }
-        let Some(band) = self.vault.memory.band(self.step.entry, rule, residual, dimension) else {
-            return wrong("banded feedback keeps its thresholds from the first step to the last");
+        let Some(band) = self.vault.memory.band(self.step.entry, (rule, residual), moved, dimension) else {
+            return wrong(
+                "banded feedback keeps its thresholds, and sums of gradients or of differences, from the first step to the last",
+            );
         };
         // One less than the groups: a residual is forgotten when its records can be sampled again.
         let window = groups - 1;

@@ -50,7 +50,7 @@ fn plain<'r>(gradients: PerRecord<'_, 'r, Rows>) -> Result<Bounded<'r>, PrivacyE
 /// Releases of all steps, and the sensitivity that each declares.
 fn run(records: Vec<Vec<f32>>, terms: &Terms, seed: u64, sum: Sum) -> Vec<(Vec<f32>, f64)> {
     let folder = Folder::new(&format!("memory-{seed}-{}", records.iter().map(Vec::len).sum::<usize>()));
-    let rows = Rows { rows: records, dimension: 2 };
+    let rows = Rows { dimension: 2, ..Rows::new(records) };
     let mut vault = Vault::seal(rows, terms, Randomness::seeded(seed), &folder.file("l")).unwrap();
     let mut releases = Vec::new();
     while let Some(release) = vault
@@ -132,7 +132,7 @@ fn memory_ends_with_its_entry_and_with_its_process() {
     assert!(releases[1].0[0] > 0.9 && releases[2].0[0].abs() < 1e-3, "{releases:?}");
 
     let folder = Folder::new("forget");
-    let (one, engine) = (terms(&[(grouped(2, 1.0), 4)], 4), Rows { rows, dimension: 2 });
+    let (one, engine) = (terms(&[(grouped(2, 1.0), 4)], 4), Rows { dimension: 2, ..Rows::new(rows) });
     let mut vault = Vault::seal(engine.clone(), &one, Randomness::seeded(1), &folder.file("l")).unwrap();
     for _ in 0..2 {
         let step = vault.round(|round| banded(round.gradients(&[])).and_then(|sum| round.release(sum)));
@@ -153,7 +153,7 @@ fn memory_ends_with_its_entry_and_with_its_process() {
 fn what_the_proof_does_not_cover_is_refused() {
     let folder = Folder::new("refused");
     let refuse = |name: &str, terms: &Terms, act: &dyn Fn(&mut sordino_privacy::Round<'_, Rows>) -> bool| {
-        let rows = Rows { rows: records(4), dimension: 2 };
+        let rows = Rows { dimension: 2, ..Rows::new(records(4)) };
         let mut vault = Vault::seal(rows, terms, Randomness::seeded(1), &folder.file(name)).unwrap();
         let refused = std::iter::from_fn(|| vault.round(|round| act(round)).unwrap()).any(|refused| refused);
         assert!(refused, "{name}");

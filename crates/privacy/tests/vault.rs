@@ -4,7 +4,7 @@
 mod rows;
 
 use rows::{Folder, Rows, terms};
-use sordino_accounting::{ClipNorm, NoiseMultiplier, Plan, SamplingRate, Steps};
+use sordino_accounting::{ClipNorm, Entry, NoiseMultiplier, Plan, Sampling, SamplingRate, Steps};
 use sordino_privacy::{
     ClipRule, Gradients, NormStatistic, PrivacyError, Randomness, Release, Round, Standing, Terms, Vault,
 };
@@ -77,6 +77,38 @@ fn a_round_releases_no_more_than_the_plan_has_for_it() {
             assert!(matches!(step(round), Err(PrivacyError::OffPlan { planned: 2 })));
         })
         .unwrap();
+}
+
+/// What an engine says about its rounding is paid for; what cannot be right is refused, since it would leave sums without noise.
+#[test]
+fn rounding_is_paid_for_or_refused() {
+    let folder = Folder::new("rounding");
+    for (number, rounding) in [0.0, 0.25, f64::NAN, -1.0, -2.0, 1.5, f64::INFINITY].into_iter().enumerate() {
+        let rows = Rows { rounding, ..Rows::same(10, &[1.0]) };
+        let (terms, ledger) = (terms(10, &[2.0], 1.0, 1), folder.file(&number.to_string()));
+        let mut vault = Vault::seal(rows, &terms, Randomness::seeded(1), &ledger).unwrap();
+        let released = vault.round(|round| step(round)).unwrap().unwrap();
+        match number {
+            0 | 1 => assert!((released.unwrap().noise_std() / (2.0 * (1.0 + rounding)) - 1.0).abs() < 1e-5),
+            _ => assert!(matches!(released, Err(PrivacyError::Rule(_))), "{rounding}"),
+        }
+    }
+}
+
+/// An engine that leaves sums alone when it has nothing to add must not let an earlier sum out.
+#[test]
+fn nothing_of_an_earlier_sum_is_left() {
+    let folder = Folder::new("lazy");
+    let rows = Rows { lazy: true, ..Rows::same(10, &[1.0]) };
+    let quiet = || vec![NoiseMultiplier::new(1e-6).unwrap()];
+    let rare = Sampling::Poisson { rate: SamplingRate::new(1e-9).unwrap(), cap: None };
+    let entry = |sampling| Entry::new(sampling, quiet(), Steps::new(1).unwrap()).unwrap();
+    let plan = Plan::new(vec![entry(Sampling::Everybody), entry(rare)]);
+    let terms = Terms::unprotected(plan, 10, "a test without noise");
+    let mut vault = Vault::seal(rows, &terms, Randomness::seeded(1), &folder.file("l")).unwrap();
+    let mut sum = || vault.round(|round| step(round)).unwrap().unwrap().unwrap()[0];
+    assert!((sum() - 10.0).abs() < 0.1);
+    assert!(sum().abs() < 0.1);
 }
 
 /// The norms 0.5, 1.5 and 9 of three records, one that is absent and one that is not finite: their histogram and their balance.

@@ -10,12 +10,16 @@ use sordino_privacy::{Gradients, RecordGradient, Sum, Terms, Weigh};
 pub(crate) struct Rows {
     pub(crate) rows: Vec<Vec<f32>>,
     pub(crate) dimension: usize,
+    /// What it says about its rounding.
+    pub(crate) rounding: f64,
+    /// Leaves sums as they are when the batch is empty.
+    pub(crate) lazy: bool,
 }
 
 impl Rows {
     pub(crate) fn new(rows: Vec<Vec<f32>>) -> Self {
         let dimension = rows.iter().map(Vec::len).max().unwrap_or(0);
-        Self { rows, dimension }
+        Self { rows, dimension, rounding: 0.0, lazy: false }
     }
 
     /// Equal rows.
@@ -60,7 +64,7 @@ impl Gradients for Rows {
     }
 
     fn rounding(&self, _: bool) -> f64 {
-        0.0
+        self.rounding
     }
 
     fn pass(
@@ -72,6 +76,9 @@ impl Gradients for Rows {
         _: [u8; 32],
         sums: &mut [Sum],
     ) -> Result<(), Infallible> {
+        if self.lazy && chosen.is_empty() {
+            return Ok(());
+        }
         for sum in &mut *sums {
             sum.values.clear();
             sum.values.resize(self.dimension, 0.0);
