@@ -326,7 +326,7 @@ fn second_level_cache() -> usize {
 
 /// `sum` becomes the sum of what all workers have, in multiples of the step.
 fn reduce(workers: &[Worker], index: usize, step: f64, sum: &mut [f64]) {
-    const BLOCK: usize = 1 << 14;
+    const BLOCK: usize = 1 << 12;
     let one = |(number, sum): (usize, &mut [f64])| {
         let range = number * BLOCK..number * BLOCK + sum.len();
         sum.fill(0.0);
