@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Private steps of two builds of the engine, side by side in one run on one machine: what a change costs.
+"""Compares the time of private steps of two builds of the engine, side by side in one run on one machine.
 
     bench/builds.py OLD NEW [--models mnist,lstm] [--rounds N] [--seconds S]
 
 OLD and NEW are executables of the example engine_steps (cargo build --release -p sordino-nn --example engine_steps; keep a copy of
-the old one). They take turns, the first one changes from round to round, and only one of them runs at a time. A ratio is the median over
-rounds of NEW's median time over OLD's; its spread is the middle half of the rounds. The fastest step of all rounds is printed too: it is hardly
-disturbed by other processes.
+the old one). They run one after the other, in alternating order from round to round, and never at the same time. A ratio is the median over
+rounds of NEW's median time divided by OLD's; its spread is the middle half of the rounds. The fastest step of all rounds is printed too, because other
+processes hardly affect it.
 """
 
 import argparse

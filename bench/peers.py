@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Crafted records through Opacus and through Sordino, in one run on one machine.
+"""Runs crafted records through Opacus and through Sordino, in one run on one machine.
 
     bench/peers.py [--sizes 14,17] [--physical 256,1024] [--json FILE]
 
 Prints a table in Markdown with one number in each cell: norms that cancel, the divisor of a batch, sums over many records with the
 first one left out, a gradient that is not a number, an empty batch. Opacus runs as its PrivacyEngine sets it up (Poisson sampling, mean
-loss, clip norm 1 unless the table says otherwise), with per-sample gradients ("hooks", its default) and with ghost clipping; the noise is set to 0 where a sum
-is looked at. Logical batches are split as its BatchMemoryManager splits them. Sordino runs the example crafted_records.
+loss, clipping norm 1 unless the table says otherwise), with per-sample gradients ("hooks", its default) and with ghost clipping; the noise is set to 0 where a sum
+is measured. Logical batches are split as its BatchMemoryManager splits them. Sordino runs the example crafted_records.
 
 Makes its own virtual environment in ~/.cache/sordino-bench/torch. SORDINO_BENCH_VENV names another one, with torch and opacus in
 it; nothing is installed then. SORDINO_CRAFTED_RECORDS names another executable in place of the example; nothing is built then.
@@ -24,12 +24,12 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 PACKAGES = ["torch==2.9.1", "opacus==1.6.0", "numpy"]
 MODES = ["hooks", "ghost"]
-# Two positions, x and x + 500 v, in so many dimensions; so many records of them for each length of x.
+# Records of two positions, x and x + 500 v: WIDTH dimensions, TRIALS records for each length of x, GAP between the positions.
 WIDTH, TRIALS, GAP = 64, 32, 500.0
 LENGTHS = [1e4, 1e6]
 EXPECTED = 32
 BATCHES = [0, 16, 64]
-# Sums are clipped to a little more than their records have, so that rounding in the clipping is not what is measured.
+# The bound is a little larger than the norm of the records, so that rounding in the clipping is not measured.
 BOUND = 1.0001
 # Enough parameters to measure a standard deviation to half a per cent.
 WIDE = 20_000
@@ -77,7 +77,7 @@ class Opacus:
         self.loss = loss()
 
     def update(self, x, physical=None):
-        """What one step adds to the weights, and the norms it saw; the learning rate is 1."""
+        """What one step adds to the weights, and the norms that it computed; the learning rate is 1."""
         import math
 
         torch, weight = self.torch, self.model._module.linear.weight
@@ -147,7 +147,7 @@ def bits(values):
 
 
 def cancelling(length):
-    """Records of two positions whose difference has norm 500, by a generator of its own so that they are always the same."""
+    """Records of two positions whose difference has norm 500, from a separate generator so that they are always the same."""
     import random
 
     generator, values = random.Random(11), []
@@ -173,7 +173,7 @@ def difference_norms(data):
 
 
 def long_sum(count):
-    """For each 256 records: 128 of size 1, one of 1/8, the rest of -1.01 * 2^-18."""
+    """In each group of 256 records, 128 are 1, one is 1/8, and the rest are -1.01 * 2^-18."""
     return ([1.0] * 128 + [0.125] + [-1.01 * 2.0**-18] * 127) * (count // 256)
 
 
@@ -257,7 +257,7 @@ def finite_rows(peers):
 
 
 def prepare():
-    """The Python of the peers and the executable of ours."""
+    """The Python executable for Opacus, and the executable of the example crafted_records."""
     venv = os.environ.get("SORDINO_BENCH_VENV")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = Path(venv) if venv else cache / "sordino-bench" / "torch"
@@ -296,7 +296,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         peers = Peers(python, ours, Path(folder))
         rows = [*norm_rows(peers), *batch_rows(peers), *sum_rows(peers, sizes, physical), *finite_rows(peers)]
-    heads = ["crafted records, clip norm 1", "in exact arithmetic", "Opacus, hooks", "Opacus, ghost", "Sordino"]
+    heads = ["crafted records, clipping norm 1", "in exact arithmetic", "Opacus, hooks", "Opacus, ghost", "Sordino"]
     print("| " + " | ".join(heads) + " |\n| --- |" + " ---: |" * (len(heads) - 1))
     for row in rows:
         print("| " + " | ".join([row[0], *map(number, row[1:])]) + " |")

@@ -1,10 +1,10 @@
-//! What several runs on the same records cost together.
+//! The total cost of several runs on the same records.
 //!
-//! *Composed*: plans that were all fixed before the first run started are one long plan, priced at one delta. Plans that no
-//! accountant takes together are priced in parts, whose epsilons and deltas add up.
+//! *Composed*: plans that were all fixed before the first run started are one long plan, which is priced at one delta. Plans that no
+//! single accountant can price together are priced in parts, whose epsilons and deltas add up.
 //!
 //! *Summed*: epsilons and deltas of all runs add up. This holds even if the settings of a run were chosen because of what an earlier
-//! one released, for which composed plans have no proof (`docs/accounting.md`, "Several runs").
+//! run released. There is no proof for composed plans in that case (`docs/accounting.md`, "Several runs").
 //!
 //! # Guarantees
 //! Both are for a record that takes part in every run. Where some plans are priced under replace-one and others under zero-out, the total is
@@ -26,7 +26,7 @@ pub struct PricedRuns<'a> {
     pub runs: u64,
 }
 
-/// What all runs guarantee together.
+/// The guarantee of all runs together.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Total {
     /// The epsilon of all.
@@ -66,14 +66,14 @@ impl Total {
             }
             match accountant.map(|accountant| as_one(&kind, accountant)) {
                 Some(Ok((epsilon, delta))) => parts.add(epsilon, delta, 1),
-                // Out of the accountant's reach together, or not to be composed at all.
+                // These plans cannot be priced together.
                 _ => kind.iter().for_each(|run| parts.add_each(run)),
             }
         }
         parts.total(runs)
     }
 
-    /// The cost of runs of which any may have been chosen because of what earlier ones released.
+    /// The cost of runs if any of them may have been chosen because of what earlier runs released.
     ///
     /// # Errors
     /// As [`composed`](Self::composed).
@@ -84,7 +84,7 @@ impl Total {
     }
 }
 
-/// Who prices such plans as one; none for plans that are priced alone.
+/// The accountant that prices such plans as one; none for plans that are priced alone.
 fn composer(plan: &Plan) -> Option<Accountant> {
     let remembered = |entry: &crate::Entry| matches!(entry.sampling(), Sampling::Remembered { .. });
     match plan.relation() {
@@ -128,7 +128,7 @@ impl Parts {
         let none = |reason: String| AccountingError::NoSolution { what: "epsilon of all runs", reason };
         let [first, rest @ ..] = runs else { return Err(none("there are no runs".to_owned())) };
         if let Some(run) = runs.iter().find(|run| !run.guarantee.proved()) {
-            return Err(none(format!("what {} says is not proved", run.guarantee.accountant)));
+            return Err(none(format!("the guarantee of {} is not proved", run.guarantee.accountant)));
         }
         // A little more for rounding, unless nothing was added up.
         let (room, delta) =
@@ -141,7 +141,7 @@ impl Parts {
     }
 }
 
-/// Three times 1e-5 is 3e-5, without the last bits of binary fractions; anything that is not so short gets room for rounding.
+/// Three times 1e-5 is 3e-5, without the last bits of binary fractions. A sum with more digits is rounded up.
 fn shortened(sum: f64) -> f64 {
     let short: f64 = format!("{sum:.8e}").parse().unwrap_or(f64::INFINITY);
     if (short / sum - 1.0).abs() < 1e-12 { short } else { sum * (1.0 + 1e-12) }
@@ -169,7 +169,7 @@ mod tests {
         SamplingRate::new(rate).unwrap()
     }
 
-    /// dp_accounting 0.6.0 says 3.5912 for ten runs of the default on Mushroom (grid 1e-4, rounded up).
+    /// dp_accounting 0.6.0 gives 3.5912 for ten runs of the default on Mushroom (grid 1e-4, rounded up).
     #[test]
     fn repeats_are_priced_as_one_long_plan() {
         let plan = Plan::of_numbers(5.329_42, 256.0 / 6499.0, 1269);

@@ -383,7 +383,7 @@ fn very_many_steps_are_bracketed_and_cost_no_more_work() {
     }
 }
 
-/// Full-batch steps have a closed form, `mu = sqrt(T) / z`. A rate just below 1 is composed step by step and may not differ from it.
+/// Full-batch steps have a closed form, `mu = sqrt(T) / z`. A rate just below 1 is composed step by step and must agree with it.
 #[test]
 fn a_billion_nearly_full_batches_are_a_gaussian() {
     for (z, steps) in
@@ -397,7 +397,7 @@ fn a_billion_nearly_full_batches_are_a_gaussian() {
     }
 }
 
-/// Many steps beside a few of another kind: more than either, and less than Renyi's bound.
+/// Many steps together with a few of another kind cost more than either part, and less than Renyi's bound.
 #[test]
 fn a_billion_steps_may_have_company() {
     let many = entry(2000.0, 0.02, 1_000_000_000);

@@ -93,7 +93,7 @@ impl Dataset {
         self.shape
     }
 
-    /// How the values were stored, or how the values of the training records were that these must match.
+    /// The encoding of the values. For records that must match training records, it is the encoding of those.
     pub fn encoding(&self) -> Encoding {
         self.encoding
     }
@@ -133,8 +133,8 @@ impl Dataset {
         matches!(self.labels, Labels::Classes { .. })
     }
 
-    /// Splits into a training set and, unless `test_fraction` is 0, a test set: the records that [`held_back`] names. The
-    /// records of each keep their order.
+    /// Splits into a training set and, unless `test_fraction` is 0, a test set: the records that [`held_back`] lists. The
+    /// records of each set keep their order.
     ///
     /// # Guarantees
     ///

@@ -8,7 +8,7 @@ use crate::error::DataError;
 use crate::input::{decompressed, unreadable};
 use crate::schema::Schema;
 
-/// What the table is called.
+/// The name of the table.
 pub(crate) const NAME: &str = "mushroom";
 
 const RECORDS: &[u8] = include_bytes!("../embedded/mushroom.csv.gz");

@@ -1,4 +1,4 @@
-//! How values are stored in a file, and what becomes of them.
+//! How values are stored in a file, and how they are converted.
 
 use std::fmt;
 
@@ -8,13 +8,13 @@ use crate::error::DataError;
 
 /// How the values of records are stored.
 ///
-/// A model that learned from values of one encoding reads the same encoding: bytes are scaled by 1/255, and no file says
-/// whether its floats are pixels of 0 to 255 or of 0 to 1. Only bytes and other whole numbers are converted into each other,
-/// because the same pixels are the same whole numbers in both.
+/// A model reads the encoding that it was trained on. Bytes are scaled by 1/255, and a file of floats does not show whether its
+/// pixels are from 0 to 255 or from 0 to 1. Only bytes and other whole numbers are converted into each other, because a pixel is
+/// the same whole number in both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Encoding {
-    /// Whole numbers of 0 to 255 (IDX, `uint8`), divided by 255.
+    /// Whole numbers from 0 to 255 (IDX, `uint8`), divided by 255.
     Bytes,
     /// Other whole numbers, as they are.
     Integers,
@@ -38,16 +38,16 @@ impl fmt::Display for Encoding {
     }
 }
 
-/// How stored values become those that a model reads.
+/// The conversion of stored values into those that a model reads.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Conversion {
-    /// What the model reads.
+    /// The encoding that the model reads.
     pub(crate) encoding: Encoding,
     stored: Encoding,
 }
 
 impl Conversion {
-    /// For values that a model is to read as `wanted`; as they are stored if it is not said.
+    /// The conversion into `wanted`, the encoding that the model reads. Without it, values are read as they are stored.
     pub(crate) fn new(
         file: &str,
         stored: Encoding,
@@ -77,12 +77,12 @@ impl Conversion {
         ))
     }
 
-    /// The value that the model reads; or what is permitted.
+    /// The value that the model reads; the error says which values are permitted.
     pub(crate) fn apply(self, number: f64) -> Result<f32, &'static str> {
         if (self.encoding, self.stored) == (Encoding::Bytes, Encoding::Integers)
             && !(0.0..=255.0).contains(&number)
         {
-            return Err("a whole number of 0 to 255, like the bytes of the training records");
+            return Err("a whole number from 0 to 255, like the bytes of the training records");
         }
         let divisor = if self.encoding == Encoding::Bytes { 255.0 } else { 1.0 };
         let value = (number / divisor) as f32;

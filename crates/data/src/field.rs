@@ -10,7 +10,7 @@ pub(crate) struct Refused {
     pub(crate) hint: &'static str,
 }
 
-/// What a vocabulary says of a value.
+/// The result of looking up a value in a vocabulary.
 pub(crate) enum Found {
     /// Its place.
     Place(usize),
@@ -49,7 +49,7 @@ impl<'a> Vocabulary<'a> {
         self.category.unknown == Unknown::Ignore
     }
 
-    /// The refusal of an unknown value.
+    /// The error for an unknown value.
     pub(crate) fn unknown(&self) -> Refused {
         self.refused("the vocabulary is public: add the value, or unknown = \"ignore\"")
     }

@@ -35,7 +35,7 @@ pub(crate) fn read(directory: &Path, classes: Option<usize>) -> Result<Sets, Dat
     Ok(Sets { train, test, schema: None })
 }
 
-/// Reads the test set of a directory, or else its only set, to be like the records that were trained on.
+/// Reads the test set of a directory, or its only set, in the encoding of the training records.
 pub(crate) fn read_test(
     directory: &Path,
     classes: Option<usize>,
@@ -97,7 +97,7 @@ fn images(file: &str, source: &mut dyn Read, conversion: Conversion) -> Result<(
     }
     let total = total.unwrap_or(usize::MAX);
     check_size(|| format!("{file}, byte 4 ({count} images of {height}x{width})"), total)?;
-    // What each byte becomes.
+    // The value of each byte.
     let pixels: [f32; 256] = std::array::from_fn(|byte| conversion.apply(byte as f64).unwrap_or_default());
     let mut values = Vec::new();
     pieces(file, source, 16, total as u64, |bytes| {

@@ -36,7 +36,7 @@ pub(crate) fn read_npz(path: &Path, classes: Option<usize>) -> Result<Sets, Data
     Ok(Sets { train, test, schema: None })
 }
 
-/// Reads `x_test` and `y_test`, or else `x` and `y`, to be like the records that were trained on.
+/// Reads `x_test` and `y_test`, or `x` and `y` if these are absent, in the encoding of the training records.
 pub(crate) fn read_npz_test(
     path: &Path,
     classes: Option<usize>,
@@ -136,7 +136,7 @@ fn damaged(place: &str, error: &ZipError) -> DataError {
 struct Records {
     shape: Shape,
     encoding: Encoding,
-    /// What cannot be read is 0.
+    /// Values that cannot be read are 0.
     values: Vec<f32>,
     /// Records, from 0, with a value that cannot be read, each with the first such value.
     refused: Vec<(usize, DataError)>,

@@ -127,7 +127,7 @@ impl Source {
         if matches!(format, Format::Mushroom) { embedded::records() } else { open(&self.path) }
     }
 
-    /// How a table is read, but for what only training or only prediction needs.
+    /// The options for reading a table that training and prediction have in common.
     fn options(&self, format: Format) -> Result<csv::Options<'_>, DataError> {
         let schema = match (&self.schema, format) {
             (Some(path), _) => Some(Schema::read(path)?),
@@ -176,8 +176,8 @@ pub fn read(source: &Source) -> Result<Sets, DataError> {
 
 /// Reads labelled records from another file, to test a model of `sets`, which were read from `source`.
 ///
-/// A table is read by the schema of `sets`. Of a directory of IDX files and of an NPZ file it reads the test set, or else the
-/// only set.
+/// A table is read by the schema of `sets`. From a directory of IDX files or an NPZ file it reads the test set, or the only set if
+/// there is just one.
 ///
 /// # Errors
 ///
@@ -234,7 +234,7 @@ fn without_labels(path: &Path) -> DataError {
     )
 }
 
-/// Refuses another format where a schema describes the records.
+/// Refuses files that are not tables if the training records were a table.
 fn check_table(format: Format, file: &str) -> Result<(), DataError> {
     if format.is_table() {
         return Ok(());
@@ -255,7 +255,7 @@ fn check_table(format: Format, file: &str) -> Result<(), DataError> {
 ///
 /// # Errors
 ///
-/// Those of [`read`], but for labels and for rows of which a value does not fit: they are set aside, with the reason.
+/// Those of [`read`], except errors in labels, which are not read, and in the values of a row: such a row is set aside, with the reason.
 pub fn read_unlabelled(source: &Source, reading: &Reading) -> Result<Unlabelled, DataError> {
     let (format, file) = (Format::of(&source.path)?, source.file());
     if source.schema.is_some() {

@@ -58,7 +58,7 @@ pub(crate) fn read_unlabelled(
     Ok(Unlabelled::new(records, refused, None))
 }
 
-/// Hands on every line that has more than a comment, with its place.
+/// Calls `take` with the place and the text of every line that has more than a comment.
 fn lines(
     file: &str,
     mut source: impl BufRead,
@@ -89,7 +89,7 @@ fn fields(text: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     text.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty()).enumerate()
 }
 
-/// Appends a record; a bad one is left as far as it was read.
+/// Appends a record. After an error, the values up to that point remain.
 fn record<'a>(
     place: &str,
     fields: impl Iterator<Item = (usize, &'a [u8])>,

@@ -9,14 +9,14 @@ use crate::error::DataError;
 pub struct Reading {
     /// The column of a table that identifies its rows: its name, or its number from 1. The schema need not describe it.
     pub id: Option<String>,
-    /// Whether a category that the schema does not list is read as none of its values, which is all zeros.
+    /// Whether a category that the schema does not list is read as all zeros.
     pub ignore_unknown: bool,
-    /// The encoding of the records that the model was trained on; any if it is not said.
+    /// The encoding of the records that the model was trained on; without it, any encoding is accepted.
     pub encoding: Option<Encoding>,
 }
 
 impl Reading {
-    /// Refuses what would be passed over in silence where no schema describes columns.
+    /// Refuses options that would have no effect on a file without a schema.
     pub(crate) fn check_plain(&self, file: &str) -> Result<(), DataError> {
         let given =
             [("--id", self.id.clone()), ("--ignore-unknown", self.ignore_unknown.then(|| "true".to_owned()))];
@@ -25,7 +25,7 @@ impl Reading {
                 what,
                 permitted: format!("left out for {file}"),
                 got,
-                hint: "--id and --ignore-unknown belong to tables that a schema describes".to_owned(),
+                hint: "--id and --ignore-unknown are for tables with a schema".to_owned(),
             }),
             None => Ok(()),
         }
@@ -39,7 +39,7 @@ pub struct Unlabelled {
     pub records: Option<Dataset>,
     /// All rows.
     pub rows: Vec<Row>,
-    /// Which part of the source was read, if it has several.
+    /// Which part of the source was read, if it has several parts.
     pub part: Option<String>,
     /// How often each column had a category that the schema does not list and that was ignored.
     pub unknown: Vec<(String, u64)>,
@@ -48,19 +48,19 @@ pub struct Unlabelled {
 /// A row of a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// What the id's column says (nothing, if the row ends before it), or the row's number from 1.
+    /// The value in the id's column (empty if the row ends before it), or the row's number from 1.
     pub id: String,
-    /// Why it cannot be read.
+    /// Why the row cannot be read.
     pub refused: Option<DataError>,
 }
 
 impl Unlabelled {
-    /// Takes a record for every row, whatever it contains, and leaves out those that were refused.
+    /// Takes one record for every row, and leaves out the rows that were refused.
     pub(crate) fn new(all: Dataset, refused: Vec<(usize, DataError)>, ids: Option<Vec<String>>) -> Self {
         let ids = ids.unwrap_or_else(|| (1..=all.len()).map(|number| number.to_string()).collect());
         let mut rows: Vec<Row> = ids.into_iter().map(|id| Row { id, refused: None }).collect();
         for (row, error) in refused {
-            // The first error of a row is the one to mend first.
+            // The first error of a row is kept.
             rows[row].refused.get_or_insert(error);
         }
         let bad: Vec<bool> = rows.iter().map(|row| row.refused.is_some()).collect();

@@ -1,14 +1,14 @@
 //! How a batch is cut into pieces that are added up in single precision.
 //!
 //! A sum in single precision depends on which records are added up together. If pieces were cut by counting the records of a batch,
-//! one record more would shift all later ones into other pieces and change the rounding of all of them. So pieces belong to ranges of
-//! slots (places in the data set): the slots are halved until a range has few enough chosen records, and those are cut into two equal
+//! one additional record would shift all later ones into other pieces and change the rounding of all of them. So pieces belong to ranges
+//! of slots (places in the data set). The slots are halved until a range has few enough chosen records, and these are cut into two equal
 //! pieces.
 //!
-//! **Guarantees.** For two batches that differ in one slot, all pieces are the same but for those of one range, which holds at most
-//! `2 most + 1` chosen records. (A range that does not contain the slot has the same records in both. Of those that do, let R be the largest
-//! that is not halved in both batches. In one of them it has at most `2 most` records, hence at most one more in the other, and everything
-//! outside of R is cut alike.) Pieces depend neither on the number of workers nor on the order in which they are computed.
+//! **Guarantees.** For two batches that differ in one slot, all pieces are the same except those of one range, which holds at most
+//! `2 most + 1` chosen records. (A range that does not contain the slot has the same records in both. Let R be the largest range that
+//! contains the slot and is not halved in at least one of the two batches. In that batch it has at most `2 most` records, hence at most one
+//! more in the other, and everything outside of R is cut in the same way.) Pieces depend neither on the number of workers nor on the order in which they are computed.
 
 use std::ops::Range;
 
@@ -28,7 +28,7 @@ fn halve(
     pieces: &mut Vec<Range<usize>>,
 ) {
     let count = places.len();
-    // A slot that was chosen many times cannot be halved; its records are cut all the same.
+    // A slot that was chosen many times cannot be halved; its records are cut into pieces nevertheless.
     if count <= 2 * most || slots.len() <= 1 {
         let number = count.div_ceil(most).max(count.min(2));
         let border = |index: usize| places.start + count * index / number;
@@ -40,7 +40,7 @@ fn halve(
     halve(chosen, middle..slots.end, split..places.end, most, pieces);
 }
 
-/// Deals pieces to workers, each to the one that has the fewest records.
+/// Assigns each piece to the worker that has the fewest records so far.
 pub(crate) fn deal(pieces: Vec<Range<usize>>, workers: usize) -> Vec<Vec<Range<usize>>> {
     let mut hands = vec![(0, Vec::new()); workers];
     for piece in pieces {
@@ -53,14 +53,14 @@ pub(crate) fn deal(pieces: Vec<Range<usize>>, workers: usize) -> Vec<Vec<Range<u
 
 /// How far the sums of two batches that differ in one record can be apart, beyond what that record adds, because of rounding to single
 /// precision; relative to the bound on what a record adds. Pieces have at most `most` records and are computed in chunks of at most `chunk`. All
-/// layers add records up in [groups](GROUP) within a chunk, or some do so one after another.
+/// layers add up records in [groups](GROUP) within a chunk if `in_groups` is true; otherwise some layers add them up one after another.
 ///
 /// An addition is off by at most `u = 2^-24` of its result, and a sum over `n` records, each of norm at most 1, has at most norm `n`. So a sum is
-/// off by `u` times the number of additions that record `i` takes part in, added up over all `i`. One after another these are
-/// `1 + 2 + ... + n`; in `k` groups of at most `g`, at most `n (g + 1) / 2` within the groups and `n k` over them. If parameters of a network are added
-/// up in both ways, the greater number counts for each record: in groups a record takes part in at most `g` additions within its group
-/// and one for each group from there on, so at most `g` more than one after another. By the guarantee above the two batches differ in at most two full
-/// pieces each and one record.
+/// off by at most `u` times the number of additions that record `i` takes part in, added up over all `i`. If records are added up one after
+/// another, this number is `1 + 2 + ... + n`. In `k` groups of at most `g`, it is at most `n (g + 1) / 2` within the groups and `n k` over them. If the
+/// parameters of a network are added up in both ways, the greater number counts for each record. In groups, a record takes part in at most `g` additions
+/// within its group and one for each group from there on, so in at most `g` more than one after another. By the guarantee above, the two batches
+/// differ in at most two full pieces each and one record.
 pub(crate) fn rounding(most: usize, chunk: usize, in_groups: bool) -> f64 {
     const UNIT: f64 = 1.0 / (1 << 24) as f64;
     let (n, group) = ((most + 1) as f64, GROUP.min(chunk) as f64);
@@ -72,8 +72,8 @@ pub(crate) fn rounding(most: usize, chunk: usize, in_groups: bool) -> f64 {
     4.0 * UNIT * additions
 }
 
-/// Records of a chunk that are added up by themselves, so that rounding errors grow with the number of such groups and not with that of
-/// records.
+/// The number of records in a group. Each group of a chunk is added up separately, so that rounding errors grow with the number of groups
+/// and not with the number of records.
 pub(crate) const GROUP: usize = 32;
 
 #[cfg(test)]
@@ -87,7 +87,7 @@ mod tests {
         pieces.into_iter().map(|piece| chosen[piece].to_vec()).collect()
     }
 
-    /// Every record left out of many batches: what changes holds few records.
+    /// Leaves out every record of many batches: the pieces that change hold few records.
     #[test]
     fn leaving_out_a_record_changes_one_range_only() {
         let mut state = 1_u64;

@@ -18,15 +18,15 @@ use crate::worker::{Job, Worker};
 /// Runs a network over batches: losses, per-record gradient norms, and weighted sums of per-record gradients.
 ///
 /// A batch is cut into pieces that belong to ranges of the data set. Each worker runs its pieces, in chunks of records small enough for
-/// its cache, forward and backward, asks for weights given the norms, and adds the weighted gradients to its own sum; the sums
+/// its cache, forward and backward, obtains weights for the norms, and adds the weighted gradients to its own sum; the sums
 /// are added up at the end. No more than a chunk of records for each worker is ever in memory, whatever the size of the batch, and
 /// no gradient of a single record leaves this crate.
 ///
 /// **Guarantees.** In a pass with weights, a record whose loss or gradient is not finite is reported and adds exactly
 /// nothing to any sum (a pass without weights computes no norms and looks at losses only). What a record adds does not depend, not even
-/// in its last bit, on which other records are chosen. A record that is chosen or not moves a sum by what it adds and by at most
+/// in its last bit, on which other records are chosen. Choosing one record more moves a sum by what that record adds and by at most
 /// [`rounding`](Self::rounding) times the bound on that. The same batch gives the same sums, bit by bit; with
-/// [`Query::rounded_to`], whatever the number of workers.
+/// [`Query::rounded_to`], for any number of workers.
 ///
 /// ```
 /// use sordino_nn::{Engine, Inputs, Loss, Query, Targets, models};
@@ -111,10 +111,10 @@ impl Engine {
     }
 
     /// How far the sums of two batches that differ in one record can be apart beyond what that record adds, because sums are rounded;
-    /// relative to the greatest norm that weights leave to a record. (With [`Query::rounded_to`], up to six roundings to the lattice
-    /// come on top.)
+    /// relative to the greatest norm that a record has after weighting. (With [`Query::rounded_to`], up to six roundings to the lattice
+    /// are added.)
     ///
-    /// Below a thousandth for most networks; `differences` says whether it is for [differences](Query::minus).
+    /// Below a thousandth for most networks. `differences` is true for sums of [differences](Query::minus).
     pub fn rounding(&self, differences: bool) -> f64 {
         let in_groups = |node: &Node| match &node.step {
             Step::Operation { operation, .. } => node.layer.is_none() || operation.sums_in_groups(),
@@ -283,7 +283,7 @@ fn pack(network: &Network, params: &Params, packs: &mut [Vec<Packed>]) {
     }
 }
 
-/// How many of the workers are worth waking for a batch.
+/// How many workers to use for a batch.
 fn worth_waking(records: usize, workers: usize, operations: f64) -> usize {
     let worth = (records as f64 * operations / 2e6).ceil().max(1.0);
     if worth < workers as f64 { worth as usize } else { workers }
@@ -324,7 +324,7 @@ fn second_level_cache() -> usize {
     digits.parse::<usize>().map_or(1 << 20, |size| (size * unit).clamp(1 << 18, 1 << 24))
 }
 
-/// `sum` becomes the sum of what all workers have, in multiples of the step.
+/// Sets `sum` to the sum over all workers, in multiples of the step.
 fn reduce(workers: &[Worker], index: usize, step: f64, sum: &mut [f64]) {
     const BLOCK: usize = 1 << 12;
     let one = |(number, sum): (usize, &mut [f64])| {

@@ -1,4 +1,4 @@
-//! What the engine promises for whole batches: records that are not finite, norms that are not too small, learning.
+//! Guarantees of the engine for whole batches: records that are not finite, norms that are not too small, learning.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod networks;
@@ -185,7 +185,7 @@ fn an_adversarial_record_stays_within_its_bound() {
     }
 }
 
-/// Positions whose Gram terms overflow to minus infinity: the norm must not be taken for a small one.
+/// Positions whose Gram terms overflow to minus infinity: the norm must not be reported as small.
 #[test]
 fn a_record_whose_gram_terms_overflow_adds_nothing() {
     let sequence = Description::new(Shape::Sequence { steps: 16, width: 20 })

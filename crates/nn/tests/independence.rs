@@ -1,4 +1,4 @@
-//! What a record adds to a sum depends neither on other records nor on how a batch is cut or who computes it.
+//! What a record adds to a sum does not depend on other records, on how a batch is cut, or on the number of workers.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod networks;
@@ -13,8 +13,8 @@ fn clip(norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>) {
     weights.set(0, (0.5 / norms.total()).min(1.0) as f32);
 }
 
-/// Each record's norm and what it adds to a sum are the same bit by bit, alone and among all others: if a record that is there or not
-/// changed what others add, it would move a sum by more than its own bound.
+/// Each record's norm and what it adds to a sum are the same bit by bit, alone and among all others. If one record changed what
+/// others add, leaving it out would move a sum by more than its bound.
 fn alone_and_together(engine: &mut Engine, records: &Records<'_>, at: &Params, anchor: Option<&Params>) {
     let mut pass = |chosen: &[usize], place: usize| {
         let rule = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| {
@@ -150,7 +150,7 @@ fn what_a_record_of_tokens_adds_does_not_depend_on_others() {
     }
 }
 
-/// What a record gives does not depend on how long the others in its chunk are, whatever the parameters.
+/// What a record adds does not depend on the length of the others in its chunk, for any parameters.
 #[test]
 fn a_longer_neighbour_does_not_matter() {
     let description = Description::new(Shape::Tokens { steps: 3, vocabulary: 4 })

@@ -28,7 +28,7 @@ pub trait Gradients {
     fn layers(&self) -> usize;
 
     /// How far two sums over batches that differ in one record can be apart beyond what that record adds, because sums are rounded;
-    /// relative to the bound on what a record adds. `differences` says whether it is for a pass with an anchor.
+    /// relative to the bound on what a record adds. `differences` is true for a pass with an anchor.
     fn rounding(&self, differences: bool) -> f64;
 
     /// Adds up the gradients of the chosen records, which are in ascending order: each of `sums` becomes a sum of `weight * gradient`
@@ -51,18 +51,18 @@ pub trait Gradients {
     ) -> Result<(), Self::Error>;
 }
 
-/// A sum of gradients on its way from the engine to the base.
+/// A sum of gradients that the engine computes for the base.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sum {
-    /// All values are multiples of this power of two, so that parts of the sum are added up exactly; 0 if they need not be.
+    /// All values are multiples of this power of two, so that parts of the sum are added up exactly; 0 for no such restriction.
     pub step: f64,
     /// The sum.
     pub values: Vec<f64>,
 }
 
 impl Sum {
-    /// The step of a sum over at most `records` records that add at most `sensitivity` each: 2^30 times finer than that, or as fine as double
-    /// precision is exact for.
+    /// The step of a sum over at most `records` records that add at most `sensitivity` each: finer than `sensitivity` by a factor of 2^30, or as fine
+    /// as exact sums in double precision permit.
     pub(crate) fn step_for(sensitivity: f64, records: usize) -> f64 {
         #[expect(clippy::cast_possible_truncation, reason = "the exponent of a positive number")]
         let exponent = sensitivity.log2().floor() as i32;

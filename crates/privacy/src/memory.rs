@@ -19,14 +19,14 @@ pub(crate) struct Band {
     rules: (ClipRule, ClipRule),
     /// How far one record moves the clipped sum and the residual.
     moved: [f64; 2],
-    /// Residual sums, in steps of their lattice, and the turns they are from, the oldest first.
+    /// Residual sums, in steps of their lattice, with their turns, the oldest first.
     held: VecDeque<(u64, Vec<i64>)>,
     /// The sum of what is held: whole numbers, so that what has been taken out leaves no trace.
     sum: Vec<i64>,
 }
 
 impl Memory {
-    /// The band of this entry, begun anew if there is none; nothing if it has other rules or other noise.
+    /// The band of this entry; a new one if there is none. None if the band has other rules or other noise.
     pub(crate) fn band(
         &mut self,
         entry: usize,
@@ -65,7 +65,7 @@ impl Band {
         (clipped.powi(2) + residual.powi(2) / window as f64).sqrt()
     }
 
-    /// Adds the mean of the last `window` residuals to a clipped sum; takes up this step's own. No value of an honest
+    /// Adds the mean of the last `window` residuals to a clipped sum, and stores this step's residual. No value of an honest
     /// residual exceeds `most`.
     #[expect(clippy::cast_precision_loss, reason = "below 2^63, rounded to 53 digits")]
     pub(crate) fn feed(&mut self, turn: u64, window: u64, sum: &mut [f64], residual: &Sum, most: f64) {

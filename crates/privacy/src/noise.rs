@@ -88,9 +88,9 @@ impl Noise {
 
 /// A standard normal number.
 ///
-/// The ziggurat of `rand_distr` takes numbers beyond [`TAIL`] from logarithms of multiples of 2^-52, which leaves gaps between them that grow with
-/// the distance. So they are drawn again here, from uniform numbers with 53 digits however small: a number beyond `TAIL` stays beyond it,
-/// and has the distribution of the tail.
+/// The ziggurat of `rand_distr` computes numbers beyond [`TAIL`] from logarithms of multiples of 2^-52. This leaves gaps between them that grow with
+/// the distance. So these numbers are drawn again here, from uniform numbers that have 53 digits however small they are. A number beyond `TAIL`
+/// stays beyond it and has the distribution of the tail.
 fn normal(rng: &mut impl Rng) -> f64 {
     let drawn: f64 = StandardNormal.sample(rng);
     if drawn.abs() <= TAIL { drawn } else { tail(|| uniform(rng)).copysign(drawn) }
@@ -214,7 +214,7 @@ mod tests {
         assert!(released.len() == 6 && [1, 3, 4].iter().all(|&i| released[i] != 1.0 && released[i] != 0.0));
     }
 
-    /// Numbers beyond the ziggurat have the distribution of a normal tail; fixed seed, false alarm 1.3e-4.
+    /// Numbers beyond the ziggurat have the distribution of a normal tail. The seed is fixed; the probability of a false alarm is 1.3e-4.
     #[test]
     fn the_tail_is_normal() {
         let mut rng = Randomness::seeded(8).streams().number(0);
@@ -240,8 +240,8 @@ mod tests {
             let (here, next) = (far(uniform), far(uniform.next_up()));
             assert!((here - distance).abs() < 1e-9 && (here - next).abs() < 2.0_f64.powi(-45), "{distance}");
         }
-        // The noise does draw its tail like this. Words: the ziggurat's base beyond its width, its own tail (two numbers of about 1/2),
-        // then ours: about 2^-44, with these digits, and about 2^-65.
+        // The noise draws its tail in this way. The words select the ziggurat's base beyond its width, then its own tail (two numbers of about
+        // 1/2), then the tail drawn here: about 2^-44, with these digits, and about 2^-65.
         let drawn = |digits: u64| {
             normal(&mut Words(vec![!0xfff, 1 << 63, 1 << 63, 1 << 20, digits, 0, 1 << 63, 0].into_iter()))
         };
@@ -249,7 +249,7 @@ mod tests {
         assert!((drawn(0) - drawn(1 << 20)).abs() < 2.0_f64.powi(-40) && drawn(0) != drawn(1 << 20));
     }
 
-    /// Words given in advance.
+    /// A generator that returns given words.
     struct Words(std::vec::IntoIter<u64>);
 
     impl rand_chacha::rand_core::TryRng for Words {

@@ -23,8 +23,8 @@ impl<'a, 'r, G: Gradients> PerRecord<'a, 'r, G> {
 
     /// The sum of all gradients, each bounded by the rule: a sum, never divided by the size of the batch.
     ///
-    /// **Guarantees.** Adding or removing one record moves it by at most [`ClipRule::sensitivity`], plus what rounding adds to that
-    /// ([`Gradients::rounding`]); [`Bounded::sensitivity`] has both.
+    /// **Guarantees.** Adding or removing one record moves it by at most [`ClipRule::sensitivity`] plus the effect of rounding
+    /// ([`Gradients::rounding`]); [`Bounded::sensitivity`] includes both.
     ///
     /// **Edge cases.** An empty batch sums to zero. A record whose gradient is not finite adds nothing.
     ///
@@ -136,7 +136,7 @@ impl<'a, 'r, G: Gradients> PerRecord<'a, 'r, G> {
         })
     }
 
-    /// Sums that these rules bound, and how far each can move when one record is removed: by what the rule says, by what rounding adds
+    /// Sums that these rules bound, and how far each can move when one record is removed: by the sensitivity of the rule, by rounding
     /// while the engine adds up, and by six roundings of a vector to the sum's lattice, each of which moves it by at most
     /// `step sqrt(d) / 2`.
     fn pass<const SUMS: usize>(

@@ -131,8 +131,8 @@ impl<G: Gradients> Vault<G> {
         self.ledger.account()
     }
 
-    /// Enters the hash of weights into the ledger; they are written after it. Weights are made from releases, so their hash tells
-    /// nothing more.
+    /// Enters the hash of weights into the ledger; the weights are written afterwards. Weights are computed from releases, so their hash
+    /// reveals nothing more.
     ///
     /// # Errors
     /// A ledger that cannot be written.
@@ -252,10 +252,10 @@ impl<'r, G: Gradients> Round<'r, G> {
         self.vault.gradients.layers()
     }
 
-    /// What rounding adds to a sensitivity, relative to it.
+    /// The effect of rounding on a sensitivity, relative to it.
     pub(crate) fn rounding(&self, differences: bool) -> Result<f64, PrivacyError> {
         match self.vault.gradients.rounding(differences) {
-            // Noise is drawn in proportion to this: a NaN or a negative number would leave a sum without noise.
+            // The noise depends on this number: a NaN or a negative number could leave a sum without enough noise.
             rounding if (0.0..=1.0).contains(&rounding) => Ok(rounding),
             wrong => Err(PrivacyError::Rule(format!("an engine's rounding must be in [0, 1], got {wrong}"))),
         }
@@ -281,8 +281,8 @@ impl<'r, G: Gradients> Round<'r, G> {
         passed.map_err(|error| PrivacyError::Engine(Box::new(error)))
     }
 
-    /// Adds the residuals of the last steps to a clipped sum of this step; keeps this step's. `moved` says how far one record moves the
-    /// clipped sum and the residual. What is returned is the sum's kind and sensitivity.
+    /// Adds the residuals of the last steps to a clipped sum of this step, and keeps this step's residual. `moved` is how far one record moves
+    /// the clipped sum and the residual. Returns the sum's kind and sensitivity.
     pub(crate) fn feed_band(
         &mut self,
         (rule, residual): (&ClipRule, &ClipRule),
@@ -303,7 +303,7 @@ impl<'r, G: Gradients> Round<'r, G> {
         }
         let Some(band) = self.vault.memory.band(self.step.entry, (rule, residual), moved, dimension) else {
             return wrong(
-                "banded feedback keeps its thresholds, and sums of gradients or of differences, from the first step to the last",
+                "banded feedback needs the same thresholds and the same kind of sum (gradients or differences) from the first step to the last",
             );
         };
         // One less than the groups: a residual is forgotten when its records can be sampled again.
@@ -315,7 +315,7 @@ impl<'r, G: Gradients> Round<'r, G> {
         Ok((Kind::Fed { releases: groups }, Band::sensitivity(moved[0], moved[1], window)))
     }
 
-    /// Adds the error of all steps before to a clipped sum of this step; what is lost of the plain sum becomes the error.
+    /// Adds the error of all earlier steps to a clipped sum of this step. The difference from the plain sum becomes the new error.
     pub(crate) fn feed_error(
         &mut self,
         rule: &ClipRule,

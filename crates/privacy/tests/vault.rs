@@ -79,7 +79,7 @@ fn a_round_releases_no_more_than_the_plan_has_for_it() {
         .unwrap();
 }
 
-/// What an engine says about its rounding is paid for; what cannot be right is refused, since it would leave sums without noise.
+/// The rounding that an engine reports is covered by the noise. Impossible values are refused, because they would leave sums without noise.
 #[test]
 fn rounding_is_paid_for_or_refused() {
     let folder = Folder::new("rounding");
@@ -95,7 +95,7 @@ fn rounding_is_paid_for_or_refused() {
     }
 }
 
-/// An engine that leaves sums alone when it has nothing to add must not let an earlier sum out.
+/// If an engine does not write to sums when it has nothing to add, an earlier sum must not be released.
 #[test]
 fn nothing_of_an_earlier_sum_is_left() {
     let folder = Folder::new("lazy");

@@ -1,4 +1,4 @@
-//! What a comparison has measured: a row for each algorithm, their table, and what all runs cost together.
+//! The results of a comparison: a row for each algorithm, the table of all rows, and the total cost of all runs.
 
 use serde::Serialize;
 use sordino_accounting::total::{PricedRuns, Total};
@@ -13,7 +13,7 @@ use crate::{
     statement::{grouped, pair, rounded_up},
 };
 
-/// Everything that a comparison says.
+/// All results of a comparison.
 #[derive(Debug, Serialize)]
 pub(crate) struct Comparison {
     #[serde(flatten)]
@@ -21,7 +21,7 @@ pub(crate) struct Comparison {
     pub(crate) rows: Vec<Row>,
 }
 
-/// All runs that began, and what they cost together.
+/// All runs that began, and their total cost.
 #[derive(Debug, Serialize)]
 pub(crate) struct AllRuns {
     runs: u64,
@@ -29,7 +29,7 @@ pub(crate) struct AllRuns {
     epsilon_of_all: Option<f64>,
     delta_of_all: Option<f64>,
     relation_of_all: Option<String>,
-    /// The algorithms that promise nothing.
+    /// The algorithms with runs that are not private.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     not_private: Vec<String>,
     #[serde(skip)]
@@ -37,7 +37,7 @@ pub(crate) struct AllRuns {
 }
 
 impl AllRuns {
-    /// Every run that began counts with its whole plan. Plans were fixed before the first one, so they can be composed.
+    /// Every run that began counts with its whole plan. All plans were fixed before the first run, so they can be composed.
     pub(crate) fn of<'a>(
         begun: impl Iterator<Item = (&'a String, &'a Experiment, &'a Vec<Ending>)>,
     ) -> Result<Self, Problem> {
@@ -61,20 +61,22 @@ impl AllRuns {
         let text = match &total {
             _ if runs == 0 => String::new(),
             None => format!(
-                "{together} promise NOTHING, because these are not private: {}.",
+                "{together} guarantee NOTHING, because runs of these algorithms are not private: {}.",
                 not_private.join(", ")
             ),
             Some(Err(error)) => {
-                format!("What all {} runs cost together is NOT KNOWN: {error}.", grouped(runs))
+                format!("The total cost of all {} runs is NOT KNOWN: {error}.", grouped(runs))
             }
             Some(Ok(total)) => format!(
-                "{together} satisfy {}-differential privacy for one training record, relation {} ({}).",
+                "{together} satisfy {}-differential privacy for one training record, under {} ({}).",
                 pair(total.epsilon, total.delta),
                 total.relation,
                 match total.parts {
-                    1 => "their plans priced as one".to_owned(),
-                    parts =>
-                        format!("not all plans can be priced as one: the sum of {} parts", grouped(parts)),
+                    1 => "all plans are priced as one".to_owned(),
+                    parts => format!(
+                        "not all plans can be priced as one; this is the sum of {} parts",
+                        grouped(parts)
+                    ),
                 }
             ),
         };
@@ -170,7 +172,7 @@ pub(crate) fn row(
 pub(crate) fn table(Comparison { all, rows }: &Comparison, runs: &str) -> String {
     let width = rows.iter().map(|row| row.algorithm.len()).max().unwrap_or(0).max(9);
     let mut text = format!(
-        "Test accuracy in %, {runs} each. Each run alone has the epsilon beside it.\n\n  \
+        "Test accuracy in %, {runs} each. The epsilon of a row is for one run alone.\n\n  \
          {:<width$}    mean  spread   worst  seconds  epsilon\n",
         "algorithm"
     );
@@ -201,14 +203,14 @@ pub(crate) fn table(Comparison { all, rows }: &Comparison, runs: &str) -> String
     }
     if rows.iter().any(|row| row.best.is_some()) {
         text += &format!(
-            "\nThe best settings of each algorithm, of {} that were tried, by their mean on the test set. The epsilon of a row does \
-             not cover this choice; that of all runs together does.\n",
+            "\nEach row has the settings with the best mean test accuracy for its algorithm; {} settings were tried in all. The \
+             epsilon of a row does not cover this choice; the epsilon of all runs together does.\n",
             rows.len()
         );
     }
     if !all.text.is_empty() {
         text += &format!(
-            "\n{}\nRuns of a comparison are not kept, and `sordino show` does not count them among the runs on this data.\n",
+            "\n{}\nThe runs of a comparison are not kept. `sordino show` does not count them among the runs on this data.\n",
             all.text
         );
     }

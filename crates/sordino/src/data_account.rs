@@ -1,7 +1,7 @@
-//! What the runs of a folder that used the same data cost together.
+//! The total cost of the runs in a folder that used the same data.
 //!
-//! Data is recognised by its path, as the settings of a run have it: nothing that is computed from records is stored, because a hash of
-//! private records would be a release itself. Everything is read from the settings and ledgers of the runs that are there.
+//! Data is recognised by the path in a run's settings. Nothing that is computed from records is stored, because a hash of private
+//! records would itself be a release. Everything is read from the settings and ledgers of the runs that are in the folder.
 
 use std::{
     fs,
@@ -36,9 +36,9 @@ struct Used {
     settings: Settings,
 }
 
-/// What the runs cost together.
+/// The total cost of the runs.
 struct Cost {
-    /// Whatever led from one run to the next.
+    /// However the runs were chosen.
     any: Total,
     /// If all plans were fixed before the first run.
     fixed: Total,
@@ -65,11 +65,11 @@ pub(crate) struct DataAccountRecord {
 }
 
 impl DataAccount {
-    /// The account of the data that this run has used, over all runs in the folder that it lies in.
+    /// The account of the data that this run has used, over all runs in the same folder.
     pub(crate) fn of(run: &RunFolder, settings: &Settings) -> Self {
         let absolute = run.path().canonicalize().unwrap_or_else(|_| run.path().to_owned());
         let absolute = absolute.parent().map_or_else(|| absolute.clone(), Path::to_owned);
-        // As the user has named it, if possible.
+        // As the user wrote it, if possible.
         let named = run.path().parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = named.map_or_else(|| absolute.clone(), Path::to_owned);
         let (runs, cost) = match runs_on(&absolute, settings) {
@@ -82,29 +82,30 @@ impl DataAccount {
         Self { folder, runs, cost }
     }
 
-    /// A sentence, if there is something to say beside this run's own guarantee.
+    /// The sentences for the report, if there are several runs on the data or a problem.
     pub(crate) fn text(&self) -> Option<String> {
         let folder = self.folder.display();
         if let Err(NoCost::Unknown(problem)) = &self.cost {
             return Some(format!(
-                "What all runs on this data in {folder} cost together is NOT KNOWN: {problem}."
+                "The total cost of all runs on this data in the folder {folder} is NOT KNOWN: {problem}."
             ));
         }
         if self.runs.len() < 2 {
             return None;
         }
         let count = grouped(self.runs.len() as u64);
-        let mut text = format!("This data has been used by {count} runs in {folder}: together ");
+        let mut text =
+            format!("This data has been used by {count} runs in the folder {folder}. Together they ");
         match &self.cost {
             Ok(Cost { any, fixed }) => {
-                text += &pair(any.epsilon, any.delta);
+                text += &format!("satisfy {}-differential privacy", pair(any.epsilon, any.delta));
                 let relation = |run: &Used| run.account.plan().map(sordino_accounting::Plan::relation);
                 if self.runs.iter().any(|run| relation(run) != Some(any.relation)) {
                     text += &format!(" under {}", any.relation);
                 }
                 if fixed.parts < any.parts {
                     text += &format!(
-                        ", or {} if no run was chosen because of another's result",
+                        ", or {} if no run was chosen because of the result of another",
                         pair(fixed.epsilon, fixed.delta)
                     );
                 }
@@ -112,12 +113,12 @@ impl DataAccount {
             }
             Err(NoCost::NotPrivate(names)) => {
                 text +=
-                    &format!("they promise NOTHING, because these are not private: {}.", names.join(", "));
+                    &format!("guarantee NOTHING, because these runs are not private: {}.", names.join(", "));
             }
             Err(NoCost::Unknown(_)) => {}
         }
         if self.hold_back_different_records() {
-            text += "\nThey hold back different records for testing. A record that any of them held back is NOT protected.";
+            text += "\nThese runs hold back different records for testing. A record that any of them held back is NOT protected.";
         }
         Some(text)
     }
@@ -155,7 +156,7 @@ fn runs_on(folder: &Path, settings: &Settings) -> Result<Vec<Used>, String> {
         let Ok(run) = RunFolder::open(&path) else { continue };
         let written = fs::read(run.ledger()).map_err(|error| format!("{}: {error}", path.display()))?;
         if !written.contains(&b'\n') {
-            // Killed before it began.
+            // The run was killed before its first step.
             continue;
         }
         let account = Account::read(&run.ledger()).map_err(|error| error.to_string())?;
@@ -171,7 +172,7 @@ fn cost(runs: &[Used]) -> Result<Cost, NoCost> {
     let unknown = |problem: &dyn std::fmt::Display| NoCost::Unknown(problem.to_string());
     let (mut priced, mut not_private) = (Vec::<(&Account, Guarantee, u64)>::new(), Vec::new());
     for Used { path, account, .. } in runs {
-        // Whether a run is private at all does not need a price.
+        // No pricing is needed to find out whether a run is private at all.
         if let Standing::NotPrivate(_) = account.standing_after(0).map_err(|error| unknown(&error))? {
             not_private.push(path.file_name().unwrap_or_default().to_string_lossy().into_owned());
         } else if let Some((.., count)) = priced.iter_mut().find(|(other, ..)| other.agrees_with(account)) {

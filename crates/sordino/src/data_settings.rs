@@ -19,15 +19,15 @@ pub(crate) fn source(settings: &Settings) -> Source {
 
 /// The records of a run.
 pub(crate) struct Records {
-    /// The private ones.
+    /// The private records.
     pub(crate) train: Dataset,
-    /// The public ones.
+    /// The public records.
     pub(crate) test: Option<Dataset>,
     /// The schema of a table.
     pub(crate) schema: Option<String>,
 }
 
-/// Reads the private records and the public ones.
+/// Reads the private and the public records.
 pub(crate) fn read(settings: &mut Settings) -> Result<Records, Problem> {
     // A run can be resumed from any folder.
     settings.data = settings.data.take().map(|path| path.canonicalize().unwrap_or(path));
@@ -36,8 +36,8 @@ pub(crate) fn read(settings: &mut Settings) -> Result<Records, Problem> {
     for path in [Some(&source.path), settings.test_data.as_ref()].into_iter().flatten() {
         if path.to_str().is_none() {
             return Err(Problem::refused(
-                format!("the path {} is not UTF-8, so settings cannot name it", path.display()),
-                "rename it, or put a link beside it",
+                format!("the path {} is not UTF-8, so it cannot be written to the settings", path.display()),
+                "rename it, or make a link to it whose name is UTF-8",
             ));
         }
     }
@@ -47,8 +47,8 @@ pub(crate) fn read(settings: &mut Settings) -> Result<Records, Problem> {
         // Accuracy is printed without noise: the records that it is measured on have no protection.
         Some(path) if *path == source.path => {
             return Err(Problem::refused(
-                format!("test_data is {}, which is the data to train on", path.display()),
-                "test records are public; give other records, or --test-fraction to hold some of the data back",
+                format!("test_data is {}, which is the training data itself", path.display()),
+                "test records are public; give other records, or use --test-fraction to hold back part of the data",
             ));
         }
         Some(path) if sets.test.is_some() => {
@@ -74,7 +74,7 @@ pub(crate) fn read(settings: &mut Settings) -> Result<Records, Problem> {
         return match split {
             None => Ok(Records { train, test: Some(test), schema }),
             Some(given) => Err(Problem::refused(
-                format!("{given}, but there is a test set, so that no records are held back"),
+                format!("{given}, but there is a test set, so no records are held back"),
                 "leave it out",
             )),
         };

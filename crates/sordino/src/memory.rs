@@ -1,4 +1,4 @@
-//! How much memory a run will take, known before any of it is taken.
+//! How much memory a run will take, estimated before it is allocated.
 
 use std::{fs, thread};
 
@@ -8,11 +8,11 @@ use sordino_train::Learning;
 
 use crate::problem::Problem;
 
-/// What is permitted where the system does not say how much memory is available.
+/// The limit on systems that do not report how much memory is available.
 const PERMITTED: u64 = 16 << 30;
 const GIB: f64 = (1_u64 << 30) as f64;
 
-/// The memory of a run beside its records, which are in memory already when this is asked.
+/// The memory of a run without its records, which are already in memory at this point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Footprint {
     parameters: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Footprint {
 }
 
 impl Footprint {
-    /// What training keeps for each parameter on this machine.
+    /// The memory for training this many parameters on this machine.
     pub(crate) fn new(parameters: usize, learning: &Learning, algorithm: &Choice) -> Self {
         Self::on_workers(
             parameters,
@@ -41,7 +41,7 @@ impl Footprint {
         };
         let remembered = match algorithm {
             Choice::Dice { .. } | Choice::DiceTwoRelease { .. } | Choice::DicePublished(_) => 1,
-            // An anchor, its packed weights, and the gradient there; two of them in some.
+            // An anchor, its packed weights, and its gradient; some algorithms have two anchors.
             Choice::DpSvrg { .. }
             | Choice::DpC4(_)
             | Choice::DpC4Published(_)
@@ -53,7 +53,7 @@ impl Footprint {
         let training = workers as u64 * (4 + 8 + 8);
         // The result in double precision; sum, release and packed weights in single precision.
         let step = 8 + 3 * 4;
-        // The engine that measures: chunks and packed weights.
+        // The engine that measures accuracy: chunks and packed weights.
         let measuring = workers as u64 * 8 + 4;
         // What is kept, and two copies of it while a checkpoint is written.
         let bytes_per_parameter = 3 * 4 * kept + training + step + measuring;
@@ -64,7 +64,7 @@ impl Footprint {
         self.parameters.saturating_mul(self.bytes_per_parameter)
     }
 
-    /// Refuses so many runs at a time if they do not fit into the memory that is available.
+    /// Refuses this many runs at a time if they do not fit into the memory that is available.
     pub(crate) fn check(&self, runs: usize) -> Result<(), Problem> {
         self.check_within(runs, available())
     }
@@ -80,12 +80,12 @@ impl Footprint {
             return Ok(());
         }
         let most = limit / (self.bytes_per_parameter * runs);
-        let together = if runs > 1 { format!(" in each of {runs} runs at a time") } else { String::new() };
+        let together = if runs > 1 { format!(" in each of {runs} simultaneous runs") } else { String::new() };
         #[expect(clippy::cast_precision_loss, reason = "for display")]
         let gib = |bytes: u64| format!("{:.1} GiB", bytes as f64 / GIB);
         Err(Problem::refused(
             format!(
-                "training {} parameters{together} takes about {} of memory, {} are {whose}",
+                "training {} parameters{together} takes about {} of memory, but only {} are {whose}",
                 crate::statement::grouped(self.parameters),
                 gib(needed),
                 gib(limit),
@@ -98,7 +98,7 @@ impl Footprint {
     }
 }
 
-/// Bytes that can be had without swapping: what the machine has left, or what a container may still take.
+/// Bytes that can be allocated without swapping: the memory that the machine has left, or what remains of a container's limit.
 fn available() -> Option<u64> {
     let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
     let container = || {
@@ -138,7 +138,7 @@ mod tests {
         assert!(problem.contains("1,000,000 parameters takes about 0.1 GiB"), "{problem}");
         assert!(problem.contains("available") && problem.contains("999,999 parameters fit"), "{problem}");
         assert!(model.check_within(2, Some(model.bytes())).is_err());
-        // Without a word from the system there is a fixed limit, and nothing overflows.
+        // If the system reports nothing, there is a fixed limit, and nothing overflows.
         assert!(model.check_within(1, None).is_ok());
         assert!(
             footprint(usize::MAX, "adam")

@@ -19,7 +19,7 @@ pub(crate) struct Facts {
     pub(crate) numbers: Vec<Scale>,
     /// How the values of the training records were stored.
     pub(crate) encoding: Encoding,
-    /// How many records it is tested on.
+    /// The number of test records.
     pub(crate) test_records: u64,
 }
 
@@ -34,16 +34,18 @@ impl Facts {
         }
     }
 
-    /// What was noted in a run's file of weights.
+    /// The facts in a run's file of weights.
     pub(crate) fn read(folder: &RunFolder) -> Result<Self, Problem> {
         let refused = |problem: &str| {
             Problem::refused(
                 format!("{}: {problem}", folder.model().display()),
-                "give a folder in which this version of `sordino train` has written a model",
+                "give the folder of a run that this version of `sordino train` has trained",
             )
         };
         let notes = model_notes(folder)?;
-        let text = notes.get("facts").ok_or_else(|| refused("does not say what it reads"))?;
+        let text = notes
+            .get("facts")
+            .ok_or_else(|| refused("has no description of the records that the model reads"))?;
         serde_json::from_str(text).map_err(|error| refused(&error.to_string()))
     }
 }
@@ -97,7 +99,7 @@ impl Kind {
 }
 
 impl Model {
-    /// The model's name for this data, if none was chosen: one that fits every shape that is read.
+    /// The name of the default model for this data. There is one for every shape that can be read.
     pub(crate) fn default_name(facts: &Facts) -> &'static str {
         match facts.input {
             Shape::Image { channels: 3, height: 32, width: 32 } => "resnet20",
@@ -123,14 +125,20 @@ impl Model {
         if network.input() != facts.input {
             let problem =
                 format!("{name} reads records of {}, the data has {}", network.input(), facts.input);
-            return Err(Problem::refused(problem, "give the network in the TOML file the input of the data"));
+            return Err(Problem::refused(
+                problem,
+                "set the input of the network in the TOML file to that of the data",
+            ));
         }
         if network.outputs() == 1 && classes == 2 {
             return Ok(Self { loss: Loss::Logistic, ..model });
         }
         if network.outputs() != outputs {
             let problem = format!("{name} has {} outputs, the data needs {outputs}", network.outputs());
-            return Err(Problem::refused(problem, "a class needs an output each; two classes may share one"));
+            return Err(Problem::refused(
+                problem,
+                "a network needs one output for each class; two classes may share one",
+            ));
         }
         Ok(model)
     }
@@ -144,7 +152,7 @@ impl Model {
                 "--model mlp reads images of any size",
             ),
             _ if convolutional => Problem::refused(
-                format!("{name} reads images, the data has records of {} features", self.input),
+                format!("{name} reads images, but the data has records of {} features", self.input),
                 "--model mlp reads any records; images are arrays of the shape [n, height, width] or \
                  [n, channels, height, width], or IDX files",
             ),

@@ -8,8 +8,8 @@ use crate::models::Facts;
 /// CSV with a line for each row: its id and the class with the probability of every class, or the numbers. Floats are
 /// written with as many digits as are needed to read them back bit by bit.
 ///
-/// There are `width` outputs for each row that could be read. A row without finite outputs has no prediction, and says why
-/// afterwards.
+/// There are `width` outputs for each row that could be read. A row without finite outputs has no prediction; the reason is stored in
+/// the row.
 pub(crate) fn table(facts: &Facts, rows: &mut [Row], outputs: &[f32], width: usize) -> String {
     let header = header(facts);
     let mut text = line(std::iter::once("id".to_owned()).chain(header.iter().cloned()));
@@ -49,7 +49,7 @@ fn header(facts: &Facts) -> Vec<String> {
     }
 }
 
-/// What the outputs for a record say.
+/// The prediction for a record, from its outputs.
 fn fields(facts: &Facts, outputs: &[f32]) -> Vec<String> {
     if !facts.numbers.is_empty() {
         let numbers = outputs.iter().zip(&facts.numbers).map(|(z, scale)| format!("{:?}", scale.undo(*z)));
@@ -100,7 +100,7 @@ mod tests {
         let close = probabilities(&[1.0, 1.000_000_1, 0.5]);
         assert!(close[1] > close[0] && close[0] > close[2]);
         assert!((close.iter().sum::<f64>() - 1.0).abs() < 1e-15);
-        // The probability of a class that is nearly certain not to be is no 0.
+        // A very small probability is not rounded to 0.
         assert!(probabilities(&[-40.0])[1] > 0.0 && probabilities(&[40.0])[0] > 0.0);
     }
 

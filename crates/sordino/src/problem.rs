@@ -38,7 +38,7 @@ impl Problem {
         }
     }
 
-    /// The same problem, with this cure if the disk is full.
+    /// The same problem, with this hint if the disk is full.
     #[must_use]
     pub(crate) fn or_on_a_full_disk(self, cure: impl FnOnce() -> String) -> Self {
         // ENOSPC and EDQUOT, as the standard library shows them.

@@ -1,4 +1,4 @@
-//! Progress of a run: step, time left, what is paid for, accuracy on public records. Nothing private is shown.
+//! Progress of a run: step, time left, the epsilon that is paid for, accuracy on public records. Nothing private is shown.
 
 use std::{
     io::{self, Write},
@@ -11,10 +11,10 @@ use sordino_train::{Measurement, Observer};
 
 use crate::statement::{grouped, rounded_up};
 
-/// How often the epsilon is renewed over a run.
+/// How often the epsilon is updated over a run.
 const MILESTONES: u64 = 20;
 
-/// A bar on standard error, or lines now and then if that is no terminal.
+/// A bar on standard error, or a line from time to time if that is not a terminal.
 pub(crate) struct Progress {
     bar: ProgressBar,
     log: Log,
@@ -45,7 +45,7 @@ impl Progress {
         self.bar.set_message(format!("{}{}", self.paid, self.accuracy));
     }
 
-    /// Prices the steps that are paid for, and those up to the next milestone: never less than what was spent.
+    /// Prices the steps that are paid for and those up to the next milestone, so the epsilon is never less than what was spent.
     fn price(&mut self, position: u64, account: &Account) {
         if position <= self.priced {
             return;
@@ -105,7 +105,7 @@ impl Observer for Progress {
     }
 }
 
-/// A bar that counts these.
+/// A bar that counts steps or runs.
 pub(crate) fn bar(count: u64, what: &str) -> ProgressBar {
     let bar = ProgressBar::new(count);
     let template = format!("{{bar:10}} {what} {{pos}}/{{len}}, {{eta}} left{{wide_msg}}");
@@ -119,7 +119,7 @@ pub(crate) fn bar(count: u64, what: &str) -> ProgressBar {
 pub(crate) struct Log {
     begun: Instant,
     last: Instant,
-    /// What was done before.
+    /// The steps of an earlier process.
     before: u64,
 }
 
@@ -128,7 +128,7 @@ impl Log {
         Self { begun: now, last: now, before: 0 }
     }
 
-    /// What was done by an earlier process says nothing about the time that is left.
+    /// Steps of an earlier process are left out of the estimate of the time that is left.
     fn resumed(&mut self, position: u64) {
         self.before = position;
     }
@@ -167,7 +167,7 @@ fn span(seconds: f64) -> String {
 mod tests {
     use super::*;
 
-    /// The seconds at which lines appear in a run of this length, asked every tenth of a second.
+    /// The seconds at which lines appear in a run of this length, checked every tenth of a second.
     fn lines(length: u64) -> Vec<(u64, String)> {
         let begun = Instant::now();
         let mut log = Log::new(begun);

@@ -22,7 +22,7 @@ pub(crate) struct Report<'a> {
     pub(crate) score: Option<Score>,
     pub(crate) seconds: Option<f64>,
     pub(crate) folder: &'a Path,
-    /// The number of public test records; none if an earlier version did not note it.
+    /// The number of public test records; none if the run is of an earlier version that did not store it.
     pub(crate) test_records: Option<u64>,
     /// Whether the ledger has the hash of the weights.
     pub(crate) weights_covered: bool,
@@ -172,7 +172,7 @@ impl Report<'_> {
         if !self.weights_covered {
             lines.push((
                 "weights",
-                "NOT COVERED: an earlier version trained them, and the ledger has no hash to check them by"
+                "NOT COVERED: an earlier version trained them, and the ledger has no hash to compare them with"
                     .to_owned(),
             ));
         }

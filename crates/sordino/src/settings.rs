@@ -30,7 +30,7 @@ pub(crate) struct Settings {
     /// The public number of features
     #[arg(long, value_name = "N", help_heading = "Data")]
     pub(crate) features: Option<usize>,
-    /// Records to test with, in the format of the data and treated as PUBLIC; in place of holding some of the data back
+    /// Test records in the format of the data, treated as PUBLIC; nothing is held back from the data then
     #[arg(long, value_name = "FILE", help_heading = "Data")]
     pub(crate) test_data: Option<PathBuf>,
     /// Share of the records held back for testing and treated as PUBLIC; 0 for none [default: 0.2, if the data has no test set]

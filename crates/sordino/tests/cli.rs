@@ -113,7 +113,7 @@ fn schedule_shows_what_the_limit_theorem_hides() {
         number("mu_0") < number("mu_0_clt") && number("epsilon") <= 1.2 && number("epsilon_of_clt") > 1.25,
         "{answer}"
     );
-    // The old name is understood.
+    // The old name is accepted.
     let answer = text(&arguments.replace("--max-grad-norm", "--clip"));
     assert!(answer.contains("APPROXIMATE, NOT A BOUND") && answer.contains("PROVED"), "{answer}");
 }
@@ -128,7 +128,7 @@ fn profile_states_delta_and_curves() {
     assert!(text(&format!("profile {plan}")).contains("-GDP"));
 }
 
-/// What a cap costs and how often groups expose a record are upper bounds: `profile` and `epsilon` state no lower end for them.
+/// The cost of a cap and the number of times that groups expose a record are upper bounds, so `profile` and `epsilon` state no lower end.
 #[test]
 fn profile_and_epsilon_state_a_lower_end_for_the_same_plans() {
     for (name, entry, reached) in [
@@ -280,6 +280,6 @@ fn hints_about_groups_do_not_send_in_circles() {
     refused(
         &format!("epsilon --plan {fixed} --delta 1e-5 --group-size 2"),
         &["cannot bound"],
-        "ask for a single record",
+        "use a group size of 1",
     );
 }

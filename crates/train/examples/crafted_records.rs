@@ -1,4 +1,4 @@
-//! Crafted records through the engine and the vault, for `bench/peers.py`. Prints one JSON object:
+//! Runs crafted records through the engine and the vault, for `bench/peers.py`. Prints one JSON object:
 //!
 //! - `crafted_records norms FILE RECORDS WIDTH`: records of two positions, as little-endian `f32`; the gradient of a record is the
 //!   first position minus the second. Each record is clipped to 1 in a batch of its own.
@@ -32,7 +32,7 @@ fn frozen(name: &str, layer: Layer) -> LayerDescription {
     LayerDescription { frozen: true, ..LayerDescription::named(name, layer) }
 }
 
-/// A trained linear layer on both positions. Frozen layers pass on its first output as it is and its second one with its sign changed.
+/// A trained linear layer on both positions. Frozen layers pass on the output at the first position unchanged, and the output at the second position with its sign changed.
 fn two_positions(width: usize) -> (Network, Params) {
     let mut description =
         Description::new(Shape::Sequence { steps: 2, width }).named("trained", linear(1, false));
@@ -45,7 +45,7 @@ fn two_positions(width: usize) -> (Network, Params) {
     ]);
     let network = Network::new(&description).unwrap();
     let mut params = Params::zeros(network.layout().clone());
-    // At the first position only the plain output is above 0, at the second one only the other.
+    // At the first position only the unchanged output is above 0; at the second position only the negated output is.
     let values: [(&str, &[f32]); 3] =
         [("signs", &[1.0, -1.0]), ("choice", &[1.0, -1.0, -1.0, 1.0]), ("total", &[2.0, 2.0])];
     for slice in network.layout().slices().to_vec() {
@@ -123,7 +123,7 @@ fn finite(path: &str, records: usize, width: usize) {
     println!("{{\"finite\": {finite}, \"non_finite\": {}}}", found.non_finite);
 }
 
-/// Every record's gradient has a 1 in its first place. All records are in every batch, or hardly ever one is.
+/// Every record's gradient has a 1 in its first coordinate. Either every batch has all records, or batches are almost always empty.
 fn batches(sizes: &[usize]) {
     let rows = sizes.iter().map(|&size| {
         let (network, params) = plain(WIDE);

@@ -49,7 +49,7 @@ impl RunFolder {
         if folder.config().is_file() && folder.never_began() {
             return Err(TrainError::Refused {
                 problem: format!(
-                    "the run in {} ended before its ledger was begun: no step was taken, and nothing was spent",
+                    "the run in {} ended before its ledger was written: no step was taken, and no privacy budget was spent",
                     path.display()
                 ),
                 hint: format!("delete the folder: rm -r {}", path.display()),
@@ -70,7 +70,7 @@ impl RunFolder {
         Ok(folder)
     }
 
-    /// Whether there is nothing that a run writes after its settings: no ledger, or an empty one, and nothing that follows it.
+    /// Whether the folder has nothing that a run writes after its settings: no ledger or an empty one, and no later file.
     pub fn never_began(&self) -> bool {
         let later = [self.metrics(), self.model(), self.checkpoint()];
         let ledger = fs::metadata(self.ledger()).map_or(0, |ledger| ledger.len());

@@ -15,8 +15,8 @@ pub struct Inspection {
     pub score: Option<Score>,
     /// The seconds of training up to it.
     pub seconds: Option<f64>,
-    /// Whether the ledger has the hash of the weights. False for runs of earlier versions: whether their weights were changed is
-    /// not known.
+    /// Whether the ledger has the hash of the weights. False for runs of earlier versions: it cannot be checked whether
+    /// their weights were changed.
     pub weights_covered: bool,
 }
 

@@ -195,8 +195,8 @@ impl<'a> Run<'a> {
         Ok(Ending { score, account, finished, seconds: seconds() })
     }
 
-    /// Writes a checkpoint and the weights. Their hash stands in the ledger before: a run that is killed in between has the
-    /// weights before these, whose hash stands there, too.
+    /// Writes a checkpoint and the weights. The hash of the weights is entered into the ledger first. A run that is killed in between
+    /// still has the previous weights, and their hash is in the ledger, too.
     fn save(
         &self,
         pupil: &Pupil<'_>,

@@ -1,4 +1,4 @@
-//! What binds weights and ledger together: weights name the ledger's last line, and the ledger has their hash.
+//! The links between weights and ledger: the weights name the ledger's last line, and the ledger has the hash of the weights.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,7 +14,7 @@ use crate::{
     folder::{failed, read},
 };
 
-/// What the notes about the ledger begin with. They change when the ledger grows, so the hash of the weights does not cover them.
+/// The prefix of the notes about the ledger. They change when the ledger grows, so the hash of the weights does not cover them.
 const LEDGER: &str = "ledger_";
 
 /// The notes of a file that is written now: how many lines the ledger has, and the hash of the last.
@@ -23,13 +23,13 @@ pub(crate) fn notes(account: &Account) -> HashMap<String, String> {
     HashMap::from([(format!("{LEDGER}lines"), lines.to_string()), (format!("{LEDGER}hash"), hash)])
 }
 
-/// The hash of a safetensors file's weights, and of what is noted with them.
+/// The hash of the weights in a safetensors file and of the notes with them.
 pub(crate) fn weights_hash(bytes: &[u8]) -> Result<String, SafeTensorError> {
     let (_, head) = SafeTensors::read_metadata(bytes)?;
     let notes: BTreeMap<_, _> = head.metadata().iter().flatten().collect();
     let tensors: BTreeMap<_, _> = SafeTensors::deserialize(bytes)?.tensors().into_iter().collect();
     let mut hash = Sha256::new();
-    // Every part is preceded by its length, so that no other parts have the same bytes.
+    // Every part is preceded by its length, so that different parts never give the same bytes.
     let mut add = |part: &[u8]| {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);
@@ -47,9 +47,9 @@ pub(crate) fn weights_hash(bytes: &[u8]) -> Result<String, SafeTensorError> {
     Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// What the files of a run say: which lines of the ledger they have seen, and the hash of the weights.
+/// What is read from the files of a run: the lines that the ledger had when each file was written, and the hash of the weights.
 ///
-/// They are read before the ledger, which only grows: of a run that is going on, the ledger then has all that they have seen.
+/// The files are read before the ledger, which only grows. So the ledger has all of these lines even while the run goes on.
 pub(crate) struct Seals {
     seen: Vec<(PathBuf, u64, String)>,
     weights: Option<String>,
@@ -63,7 +63,7 @@ impl Seals {
             let notes = notes_in(&path, &bytes)?;
             let lines = notes.get(&format!("{LEDGER}lines")).and_then(|lines| lines.parse().ok());
             let (Some(lines), Some(hash)) = (lines, notes.get(&format!("{LEDGER}hash"))) else {
-                return Err(failed(&path, &"does not say to which ledger it belongs"));
+                return Err(failed(&path, &"does not name the ledger that it belongs to"));
             };
             if path == folder.model() {
                 seals.weights = Some(weights_hash(&bytes).map_err(|error| failed(&path, &error))?);
@@ -73,10 +73,10 @@ impl Seals {
         Ok(seals)
     }
 
-    /// Checks that the ledger has every line that the files have seen.
+    /// Checks that the ledger has every line that it had when the files were written.
     ///
     /// # Errors
-    /// The first file that knows of lines which are not there.
+    /// The first file whose lines are missing.
     pub(crate) fn check_ledger(&self, folder: &RunFolder, account: &Account) -> Result<(), TrainError> {
         let Some((path, lines, hash)) =
             self.seen.iter().find(|(_, lines, hash)| !account.has_seal(*lines, hash))
@@ -86,18 +86,18 @@ impl Seals {
         Err(failed(
             &folder.ledger(),
             &format!(
-                "when {} was written the ledger had {lines} lines, the last with hash {hash}; they are not there: it was \
-                 cut or exchanged",
+                "when {} was written the ledger had {lines} lines, the last with hash {hash}; these lines are missing: it \
+                 was cut or replaced",
                 path.display()
             ),
         ))
     }
 
-    /// Checks that the weights are those that the run wrote. Returns false if the ledger has no hash to tell, as in runs of earlier
+    /// Checks that the weights are those that the run wrote. Returns false if the ledger has no hash of weights, as in runs of earlier
     /// versions.
     ///
     /// # Errors
-    /// Weights, or what is noted with them, that were changed.
+    /// Weights, or notes with them, that were changed.
     pub(crate) fn check_weights(&self, folder: &RunFolder, account: &Account) -> Result<bool, TrainError> {
         let Some(hash) = &self.weights else { return Ok(true) };
         match account.covers_model(hash) {

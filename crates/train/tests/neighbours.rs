@@ -85,7 +85,7 @@ impl Roll {
     }
 }
 
-/// Records of which one may be absent: drawn or not, it adds nothing. That is how neighbours differ under zero-out.
+/// Records with one that may be absent: it adds nothing, even if it is drawn. This is how neighbours differ under zero-out.
 struct Without<'d> {
     gradients: NetworkGradients<'d>,
     absent: Option<Absent>,
@@ -142,8 +142,8 @@ impl Gradients for Without<'_> {
     }
 }
 
-/// What the vault releases in one step: the sum that the rule bounds, and that of what it leaves; each with its sensitivity. The noise
-/// hides next to nothing, and batches are the same in every call.
+/// What the vault releases in one step: the sum that the rule bounds, and the residual sum, each with its sensitivity. The noise
+/// is negligible, and batches are the same in every call.
 fn released(
     engine: Engine,
     records: Records<'_>,
@@ -224,7 +224,7 @@ fn check(seed: u64, ledger: &Path) -> bool {
     let [moved, left] = [0, 1].map(|sum| distance(&with[sum].0, &without[sum].0));
     assert!(moved <= with[0].1, "{moved} beyond {rule:?} for seed {seed}");
     assert!(left <= with[1].1, "{left} beyond {residual:?}, left by {rule:?}, for seed {seed}");
-    // What rounding adds to the bounds is next to nothing.
+    // Rounding adds very little to the bounds.
     assert!(with[0].1 <= 1.01 * rule.sensitivity() && with[1].1 <= 1.01 * residual.sensitivity());
     // Whether the record was large enough to be clipped, so that the bound was put to the test.
     moved > 0.99 * rule.sensitivity()
@@ -246,8 +246,8 @@ fn one_record_moves_a_sum_by_at_most_the_declared_sensitivity() {
     assert!(tight.get() > CASES / 5, "only {} of {CASES} cases reach their bound", tight.get());
 }
 
-/// Many records whose gradients are these numbers: what the first, a middle and the last record of a batch move, relative to the
-/// sensitivity.
+/// Many records whose gradients are these numbers: how far the first, a middle and the last record of a batch move the sum, relative to
+/// the sensitivity.
 fn moved_by_one_of_many(gradients: &[f32], bound: f64, sampling: Sampling, ledger: &Path) -> f64 {
     let description = Description::new(Shape::Features(1)).then(Layer::linear(1));
     // With weights and inputs of zero, the gradient of the bias is -2 y.
@@ -271,8 +271,8 @@ fn moved_by_one_of_many(gradients: &[f32], bound: f64, sampling: Sampling, ledge
 
 /// Numbers that round differently in single precision when they are added up with others: of 256, 128 are 1, one is an eighth, and
 /// the rest, one by one or 32 together, add a little more than half of a unit in the last place of a sum below 128. If a record that is
-/// left out shifted all later ones into other pieces, a full batch of 2^20 records would move by 5 bounds if they were added up one by
-/// one, and by 1.09 bounds in groups of 32.
+/// left out shifted all later ones into other pieces, the sum of a full batch of 2^20 records would move by 5 bounds if they were added up one
+/// by one, and by 1.09 bounds in groups of 32.
 #[test]
 fn leaving_out_a_record_does_not_change_how_others_are_rounded() {
     let ledger = std::env::temp_dir().join(format!("sordino-large-{}", std::process::id()));

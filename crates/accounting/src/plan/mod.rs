@@ -266,13 +266,13 @@ impl Plan {
         Self::new(entries)
     }
 
-    /// A plan that costs as much as this many runs of this one, fresh each time.
+    /// A plan that costs as much as this many independent runs of this plan.
     ///
     /// # Errors
     /// More steps than a plan may have.
     pub(crate) fn repeated(&self, runs: u64) -> Result<Self, AccountingError> {
         let repeat = |entry: &Entry| {
-            // Every run exposes a record as often as the first; a last turn that is cut short does not go on in the next run.
+            // Every run exposes a record as often as the first run. An incomplete last turn does not continue in the next run.
             let steps = match entry.sampling {
                 Sampling::Grouped { groups, .. } => entry.exposures().saturating_mul(groups),
                 _ => entry.steps.get(),

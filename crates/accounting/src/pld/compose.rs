@@ -13,7 +13,7 @@
 //! - round-off is, in the sum of absolute values, at most the Euclidean norm of the spectrum's error;
 //! - mass beyond the ends of a step's own grid is `lost`: it counts as delta.
 //!
-//! Very many steps leave only the lowest frequencies, and these are computed one by one (`waves.rs`).
+//! With very many steps only the lowest frequencies matter, and these are computed one by one (`waves.rs`).
 
 use rayon::prelude::*;
 use realfft::{RealFftPlanner, num_complex::Complex64};
@@ -32,7 +32,7 @@ use crate::{AccountingError, Bracket};
 pub(super) const OUTSIDE: f64 = 1e-9;
 /// What mass from below the window may add to delta, relative to delta, as a logarithm.
 const LN_WRAPPED: f64 = -18.0;
-/// Longer transforms, over all rungs together, are avoided where waves will do.
+/// Longer transforms, over all rungs together, are avoided where waves are sufficient.
 const LONG: f64 = 1024.0 * 1024.0;
 /// Longer transforms, over all rungs together, are refused.
 const MAX_LENGTH: f64 = 16.0 * 1024.0 * 1024.0;
@@ -72,7 +72,7 @@ fn answer(steps: &Steps<'_>, tilt: Tilt, target: Target) -> Result<f64, Accounti
     }
 }
 
-/// Where the composed loss is looked at, and with which tilt.
+/// Where the composed loss is evaluated, and with which tilt.
 pub(super) struct Window {
     pub lambda: f64,
     /// The logarithms of all laws' moments, rung by rung, near and far.
@@ -97,7 +97,7 @@ impl Window {
         let points = (high - floor).max(tilt.fall / lambda) / steps.width + 3.0;
         let offset =
             steps.climbs.iter().map(|climb| climb.steps() * steps.laws[climb.rung].near.offset).sum();
-        // A number of marks has to be exact in floating point.
+        // The number of marks must be exact in floating point.
         if !(high.is_finite() && points <= 2_f64.powi(50) && ln_scale.is_finite()) {
             return Err(out_of_reach(format!("it would need {points:.1e} grid points")));
         }

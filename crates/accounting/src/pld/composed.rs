@@ -3,7 +3,7 @@
 use super::moments::{Side, float};
 use crate::gaussian::positive_part;
 
-/// What is read off a composed privacy loss.
+/// What is computed from a composed privacy loss.
 pub(super) trait Answers {
     /// This side's bound on the delta at an epsilon of at least the window's floor.
     fn delta(&self, epsilon: f64) -> f64;
@@ -39,7 +39,7 @@ impl Charges {
         let errors = worth * self.overshoot * self.slack + self.wrapped;
         match self.side {
             Side::Upper => (delta + errors) * (1.0 + self.rounding) + self.lost,
-            // Two negative factors would make a bound out of nothing.
+            // Two negative factors would give a bound that is not proved.
             Side::Lower => positive_part(delta - errors) * positive_part(1.0 - self.rounding),
         }
     }

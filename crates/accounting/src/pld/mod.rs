@@ -120,7 +120,7 @@ pub fn epsilon_for_group(
     Ok(if plan.is_reached() { bracket } else { Bracket { lower: zero, ..bracket } })
 }
 
-/// For groups there is no other accountant, so none may be recommended.
+/// No other accountant bounds groups, so the message must not recommend one.
 fn about_group(error: AccountingError, group: GroupSize) -> AccountingError {
     match error {
         _ if group == GroupSize::ONE => error,
@@ -129,7 +129,8 @@ fn about_group(error: AccountingError, group: GroupSize) -> AccountingError {
             AccountingError::OutOfReach { accountant, reason, instead }
         }
         AccountingError::Unsupported { accountant, entry, reason, .. } => {
-            let instead = "ask for a single record; groups are bounded for Poisson sampling and full batches";
+            let instead =
+                "use a group size of 1; larger groups are bounded for Poisson sampling and full batches only";
             AccountingError::Unsupported { accountant, entry, reason, instead }
         }
         other => other,
@@ -139,7 +140,7 @@ fn about_group(error: AccountingError, group: GroupSize) -> AccountingError {
 /// The delta of a plan at epsilon.
 ///
 /// # Guarantees
-/// As [`epsilon`]'s: where nothing is known of the lower end, it is 0.
+/// As for [`epsilon`]. If no lower end is known, `lower` is 0.
 ///
 /// # Errors
 /// As [`epsilon`].

@@ -1,7 +1,7 @@
-//! Composition of very many steps by the few frequencies that are left of them.
+//! Composition of very many steps from the few frequencies that are not negligible.
 //!
-//! A spectrum that is raised to a high power vanishes everywhere but at the lowest frequencies. How many matter does not depend on the
-//! number of steps, so a billion steps cost as much as a million. Three things make this exact:
+//! A spectrum that is raised to a high power is negligible except at the lowest frequencies. The number of frequencies that matter does not
+//! depend on the number of steps, so a billion steps take as long as a million. Three arguments make this rigorous:
 //!
 //! **The band.** Let `p` be a step's tilted masses and `r_d = sum_j p_j p_(j+d)`. The spectrum at angle `t` satisfies
 //!
@@ -25,7 +25,7 @@
 //! ```
 //!
 //! so delta is a sum over frequencies. The sum over `m` goes on beyond the window, where copies of the composed mass lie at multiples
-//! of the window's length: these add a geometric series to what is charged for mass that comes back, and nothing else.
+//! of the window's length: these add a geometric series to the charge for mass that wraps around, and nothing else.
 
 use rayon::prelude::*;
 use realfft::num_complex::Complex64;
@@ -125,7 +125,7 @@ struct Waves {
     values: Vec<Complex64>,
 }
 
-/// The composition by waves; none where a whole transform is quicker.
+/// The composition by waves; none where a whole transform is faster.
 pub(super) fn compose(
     steps: &Steps<'_>,
     window: &Window,
@@ -269,7 +269,7 @@ impl Waves {
         (sum * scale, READING * size * scale)
     }
 
-    /// This side's bound on delta. What is not a number is replaced by what holds in any case.
+    /// This side's bound on delta. A NaN is replaced by the trivial bound.
     fn bound(&self, epsilon: f64) -> f64 {
         let worth = self.charges.worth(epsilon);
         let (delta, error) = self.read(epsilon);

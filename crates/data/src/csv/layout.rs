@@ -1,4 +1,4 @@
-//! What becomes of each field of a row.
+//! How each field of a row is read.
 
 use std::io::BufRead;
 
@@ -10,7 +10,7 @@ use crate::error::{DataError, quoted};
 use crate::field::{Found, Refused, Vocabulary, listed, number_of};
 use crate::schema::{Column, Number, Schema};
 
-/// What becomes of each field of a row.
+/// How each field of a row is read.
 pub(super) struct Layout<'a> {
     cells: Vec<Cell<'a>>,
     /// The column's name of each field.
@@ -19,7 +19,7 @@ pub(super) struct Layout<'a> {
     id: Option<usize>,
     missing: &'a [String],
     ignore_unknown: bool,
-    /// Whether the schema is that of a model, and cannot be changed.
+    /// Whether the schema belongs to a trained model and cannot be changed.
     predicting: bool,
     /// Features.
     pub(super) width: usize,
@@ -104,12 +104,12 @@ impl<'a> Layout<'a> {
         self.id.is_some()
     }
 
-    /// What identifies the row; nothing, if it ends before.
+    /// The id of the row; empty if the row ends before it.
     pub(super) fn id<R: BufRead>(&self, rows: &Rows<'_, R>) -> String {
         name_of(self.id.and_then(|field| rows.record.get(field)).unwrap_or_default())
     }
 
-    /// Reads the row; `features` are 0 before.
+    /// Reads the row into `features`, which are 0 before the call.
     pub(super) fn read<R: BufRead>(
         &self,
         rows: &Rows<'_, R>,
@@ -181,10 +181,9 @@ impl<'a> Layout<'a> {
         let hint = match (&self.cells[field], self.predicting) {
             (_, false) => refused.hint,
             (Cell::Category(..), true) => {
-                "the model knows no other value; --ignore-unknown reads an unknown category as all zeros, which is none of \
-                 the values"
+                "the model was trained with these values only; --ignore-unknown reads an unknown category as all zeros"
             }
-            (_, true) => "the model was trained with this column as a number: write a number in its place",
+            (_, true) => "the model was trained with this column as a number: write a number here",
         };
         DataError::value(place, refused.permitted, quoted(&rows.record[field]), hint)
     }
@@ -258,13 +257,13 @@ fn order_without_header<R: BufRead>(
             return Err(DataError::file(
                 rows.place(),
                 format!(
-                    "{fields} fields may be all that the schema describes, or an id in column {} and all but the target",
+                    "{fields} fields may be all columns of the schema, or an id in column {} and all columns but the target",
                     id + 1
                 ),
-                "leave out the id, or add a column for the target, empty if it is not known",
+                "leave out the id, or add a column for the target, which may be empty",
             ));
         }
-        // One field fewer than described: the target is what prediction does without.
+        // One field fewer than described: the target is absent, because prediction does not need it.
         _ if !labelled && target.is_some() && fields + 1 == columns => order.retain(|&place| place != target),
         _ => {}
     }

@@ -26,7 +26,7 @@ pub(crate) struct Options<'a> {
     pub(crate) classes: Option<usize>,
     pub(crate) features: Option<usize>,
     pub(crate) delimiter: u8,
-    /// Whether records have labels that are wanted.
+    /// Whether labels are read.
     pub(crate) labelled: bool,
     /// The column that identifies rows; only without labels.
     pub(crate) id: Option<&'a str>,
@@ -59,9 +59,9 @@ pub(crate) fn read_unlabelled(
 
 /// A table as it was read.
 struct Table {
-    /// A record for every row; what could not be read is 0.
+    /// A record for every row; values that could not be read are 0.
     records: Dataset,
-    /// The rows, from 0, that could not be read. With labels there is at most one, the last that was looked at.
+    /// The rows, from 0, that could not be read. With labels there is at most one, the last row that was read.
     refused: Vec<(usize, DataError)>,
     ids: Option<Vec<String>>,
     unknown: Vec<(String, u64)>,
@@ -79,7 +79,7 @@ impl Table {
             Some(schema) => schema,
             None => {
                 let schema = plain(&rows, &options)?;
-                // Found, or found to be absent.
+                // The schema has the target now, if there is one.
                 options.target = None;
                 schema
             }
@@ -108,7 +108,7 @@ impl Table {
                 }
                 Err(error) => refused.push((row, error)),
             }
-            // A bad label or record ends a reading with labels.
+            // With labels, the first bad label or record ends the reading.
             if options.labelled && !refused.is_empty() || !rows.next()? {
                 break;
             }

@@ -12,14 +12,14 @@ use crate::schema::Schema;
 /// Every column is a number.
 pub(super) fn plain<R: BufRead>(rows: &Rows<'_, R>, options: &Options<'_>) -> Result<Schema, DataError> {
     let (file, first) = (rows.file, &rows.record);
-    // A first line with a number in it is a record: one with a bad value must not pass as a header.
+    // A first line with a number in it is a record: a record with a bad value must not be taken for a header.
     let header = !first.iter().any(|field| parse(field.trim_ascii()).is_some());
-    // A record without any number must not pass as one either.
+    // A record without any number must not be taken for a header either.
     if header && first.iter().any(|field| field.trim_ascii().is_empty() || Schema::counts_as_missing(field)) {
         return Err(DataError::file(
             rows.place(),
             "is neither a header, which names every column, nor a record, which has numbers",
-            "describe the file by a schema; a column without a name has name = \"\" there, and perhaps type = \"ignore\"",
+            "describe the file by a schema; a column without a name has name = \"\" there, and possibly type = \"ignore\"",
         ));
     }
     let names: Vec<String> = match header {

@@ -54,7 +54,7 @@ fn unknown_categories_can_be_ignored_and_are_counted() {
 
 #[test]
 fn an_id_is_any_column() {
-    // One that the schema does not know, by name and by number; one that it does.
+    // A column that the schema does not describe, by name and by number; a column that it describes.
     for (text, id, expected) in [
         ("age,key,ward\n1,x,a\n2,y,b\n", "key", ["x", "y"]),
         ("age,key,ward\n1,x,a\n2,y,b\n", "2", ["x", "y"]),
@@ -124,7 +124,7 @@ fn values_are_read_as_the_training_records_were_or_not_at_all() {
     assert_eq!(read(array("<f4", &floats, Encoding::Floats)), (whole, Encoding::Floats));
     let beyond = array("<i2", &[0, 1, 0, 0], Encoding::Bytes).unwrap();
     assert_eq!(refused(&beyond), [0]);
-    // Nothing tells whether floats are pixels of 0 to 255 or of 0 to 1.
+    // A file of floats does not show whether its pixels are from 0 to 255 or from 0 to 1.
     for (descr, bytes, encoding) in [
         ("<f4", &floats[..], Encoding::Bytes),
         ("|u1", &bytes[..], Encoding::Floats),

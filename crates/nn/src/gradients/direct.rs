@@ -10,7 +10,7 @@ pub(crate) fn squared_norms(gradients: &[f32], len: usize, stride: usize, out: &
     }
 }
 
-/// `sum += sum_r weights_r gradient_r`, [some records at a time](GROUP), and block by block so that sums stay in the nearest cache.
+/// `sum += sum_r weights_r gradient_r`, [in groups of records](GROUP), and block by block so that sums stay in the nearest cache.
 pub(crate) fn weighted_sum(
     gradients: &[f32],
     stride: usize,

@@ -75,7 +75,7 @@ impl Factored {
         !gram_is_cheaper(self.most_rows, self.inputs(), self.outputs)
     }
 
-    /// Whether a weighted sum adds records up in [groups](GROUP): single rows and gradients that are written out.
+    /// Whether a weighted sum adds up records in [groups](GROUP). This is so for single rows and for gradients that are written out.
     pub(crate) fn sums_in_groups(&self) -> bool {
         self.most_rows == 1 || self.written()
     }
@@ -156,8 +156,8 @@ impl Factored {
 
     /// Adds the weighted sum of all records' gradients to the layer's slice of a sum.
     ///
-    /// What a record adds is summed by itself first, over its rows and the terms of a difference; only single rows of one term,
-    /// which need no such sum, are added up [some at a time](GROUP).
+    /// Each record is first summed separately, over its rows and the terms of a difference. Only single rows of one term, which need
+    /// no such sum, are added up [in groups](GROUP).
     pub(crate) fn weighted_sum(
         &self,
         terms: &[Factor<'_>],
@@ -216,7 +216,7 @@ impl Factored {
         self.add_matrices(&scaled, units, &mut sum[self.offset()..]);
     }
 
-    /// Adds the weighted bias gradients of records with a single row, [some at a time](GROUP).
+    /// Adds the weighted bias gradients of records with a single row, [in groups](GROUP).
     fn add_single_biases(&self, term: Factor<'_>, weights: &[f32], scratch: &mut Scratch, sum: &mut [f32]) {
         scratch.second.reserve(self.outputs);
         for (index, weights) in weights.chunks(GROUP).enumerate() {
@@ -248,7 +248,7 @@ impl Factored {
     }
 }
 
-/// Rows that are added up: `rows` from each of `first` on, in units of `unit` rows that are summed by themselves.
+/// Rows that are added up: `rows` rows from each of `first` on, in units of `unit` rows that are summed separately.
 #[derive(Clone, Copy)]
 struct Units<'a> {
     first: &'a [usize],
@@ -306,9 +306,9 @@ fn norm_by_gram(
 ///
 /// The weighted sum adds the `T` products of a record up in single precision: `T` additions, the scaling of a factor, and the products where
 /// they are not fused with the additions, each off by at most `u M`. So `(T + 2) u M` is added to the norm, which then bounds what the
-/// record adds as it is computed.
+/// record actually adds, with its rounding.
 ///
-/// Infinite if a row is [too great](GREATEST_FACTOR), or if the sum overflows in single precision.
+/// Infinite if a row is [too large](GREATEST_FACTOR), or if the sum overflows in single precision.
 pub(crate) fn norm_of_outer(parts: &[(Matrix<'_>, Matrix<'_>)], scratch: &mut Scratch) -> f64 {
     let (mut total, mut magnitude, mut left, mut right) = (0.0, 0.0, 0.0, 0.0);
     for (p, (a, b)) in parts.iter().enumerate() {
@@ -335,7 +335,7 @@ pub(crate) fn norm_of_outer(parts: &[(Matrix<'_>, Matrix<'_>)], scratch: &mut Sc
             total += twice * vector::dot(&scratch.third[..pairs], &scratch.fourth[..pairs]);
         }
     }
-    // Single precision has overflowed, perhaps to minus infinity, which must not pass for a small negative number.
+    // Single precision has overflowed, possibly to minus infinity, which must not be treated as a small negative number.
     if !total.is_finite() {
         return f64::INFINITY;
     }

@@ -172,7 +172,7 @@ fn add_rounded_body<const FMA: bool>(y: &mut [f64], x: &[f32], step: f64) {
 /// The nearest whole number, for numbers below 2^51.
 #[inline(always)]
 fn whole(x: f64) -> f64 {
-    // A double of this size has no digits behind the point.
+    // A double of this size has no fractional digits.
     const LARGE: f64 = 1.5 * (1_u64 << 52) as f64;
     (x + LARGE) - LARGE
 }

@@ -16,7 +16,7 @@ pub(crate) struct Dropout {
     pub(crate) rate: f32,
 }
 
-/// Where the masks of a layer come from: one stream of ChaCha for each record.
+/// The source of the masks of a layer: one ChaCha stream for each record.
 #[derive(Clone, Copy)]
 pub(crate) struct Masks<'a> {
     pub(crate) key: [u8; 32],

@@ -124,7 +124,7 @@ impl Operation for Gru {
                 if step < pass.lengths[record] {
                     math::gru_step(input, from_state, old, new);
                 } else {
-                    // Steps beyond a record's end are there because of longer records.
+                    // Steps beyond a record's end exist only because of longer records in the chunk.
                     new.fill(0.0);
                 }
                 if step + 1 < steps {

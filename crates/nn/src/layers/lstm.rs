@@ -143,7 +143,7 @@ impl Operation for Lstm {
                         state,
                     );
                 } else {
-                    // Steps beyond a record's end are there because of longer records.
+                    // Steps beyond a record's end exist only because of longer records in the chunk.
                     state.fill(0.0);
                 }
                 if step + 1 < steps {

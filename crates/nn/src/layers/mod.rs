@@ -192,8 +192,8 @@ pub(crate) trait Operation: Send + Sync {
         let _ = (terms, weights, room, sum);
     }
 
-    /// Whether a weighted sum of gradients (not of differences) adds up all records in [groups](crate::cut::GROUP); otherwise some of them one
-    /// after another. Either way a record adds one vector, computed by itself, of at most the norm that was reported.
+    /// Whether a weighted sum of gradients (not of differences) adds up all records in [groups](crate::cut::GROUP); otherwise it adds up some of
+    /// them one after another. In both cases a record adds one vector, which is computed separately and has at most the reported norm.
     fn sums_in_groups(&self) -> bool {
         false
     }

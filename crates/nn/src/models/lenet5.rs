@@ -13,7 +13,7 @@ pub fn lenet5(classes: usize) -> Result<Network, NetworkError> {
 /// LeNet-5 (LeCun et al., 1998) with average pooling and tanh.
 ///
 /// # Errors
-/// If the input is no image of at least 12x12, or there are no outputs.
+/// If the input is not an image of at least 12x12, or there are no outputs.
 pub fn lenet5_for(input: Shape, outputs: usize) -> Result<Network, NetworkError> {
     let pool = Layer::AveragePool { kernel: 2, stride: 2 };
     Network::new(

@@ -14,7 +14,7 @@ pub fn mnist_cnn() -> Result<Network, NetworkError> {
 /// 1, then 32 hidden units and the outputs.
 ///
 /// # Errors
-/// If the input is no image of at least 14x14, or there are no outputs.
+/// If the input is not an image of at least 14x14, or there are no outputs.
 pub fn mnist_cnn_for(input: Shape, outputs: usize) -> Result<Network, NetworkError> {
     let pool = Layer::MaxPool { kernel: 2, stride: 1, padding: 0 };
     Network::new(

@@ -16,7 +16,7 @@ pub fn resnet20(classes: usize) -> Result<Network, NetworkError> {
 /// shape changes.
 ///
 /// # Errors
-/// If the input is no image, or there are no outputs.
+/// If the input is not an image, or there are no outputs.
 pub fn resnet20_for(input: Shape, outputs: usize) -> Result<Network, NetworkError> {
     let mut description = Description::new(input)
         .named("conv1", convolution(16, 3, 1))

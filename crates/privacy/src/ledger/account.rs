@@ -47,7 +47,7 @@ pub(super) enum Event {
     Resumed {
         at: u64,
     },
-    /// The hash of weights that are written next.
+    /// The hash of the weights that are written next.
     Model {
         hash: String,
     },
@@ -67,7 +67,7 @@ pub struct Account {
     /// The steps charged since the last time when it was certain what had been drawn.
     certain: u64,
     disclosed: Option<String>,
-    /// The hashes of all weights that were written, or were about to be.
+    /// The hashes of all weights that were written or were about to be written.
     models: Vec<String>,
     resumed: u64,
     closed: bool,
@@ -284,16 +284,16 @@ impl Account {
         place.and_then(|place| self.hashes.get(place)).is_some_and(|found| hex(found) == hash)
     }
 
-    /// Whether the run wrote weights with this hash: the last that it entered if it is finished, any of them if it is not, because it
-    /// may have been killed after it entered a hash and before it wrote the weights.
+    /// Whether the run wrote weights with this hash. For a finished run, only the last hash counts. For an unfinished run, every hash in
+    /// the ledger counts, because the run may have been killed after it entered a hash and before it wrote the weights.
     ///
-    /// None if no hash was entered: the ledger does not cover any weights.
+    /// None if the ledger has no hash, so that it covers no weights.
     pub fn covers_model(&self, hash: &str) -> Option<bool> {
         let last = self.models.last()?;
         Some(if self.closed { last == hash } else { self.models.iter().any(|model| model == hash) })
     }
 
-    /// Whether the other run was agreed on the same plan and price.
+    /// Whether the other run has the same plan and price.
     pub fn agrees_with(&self, other: &Self) -> bool {
         self.head.terms.agreed == other.head.terms.agreed
     }

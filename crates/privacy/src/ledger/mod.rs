@@ -108,7 +108,7 @@ impl Ledger {
         self.write(Event::Disclosed { why: why.to_owned() })
     }
 
-    /// Enters the hash of weights that are written next; when this returns, the line is on the disk.
+    /// Enters the hash of the weights that are written next. When this returns, the line is on the disk.
     pub(crate) fn enter_model(&mut self, hash: &str) -> Result<(), PrivacyError> {
         self.write(Event::Model { hash: hash.to_owned() })
     }

@@ -186,7 +186,7 @@ fn weights_are_covered_by_their_hash() {
     ledger.charge(100).unwrap();
     ledger.enter_model("b").unwrap();
     drop(ledger);
-    // Killed here, the run may not have written the second.
+    // A run that is killed here may not have written the second weights.
     let covered = |hash: &str| Account::read(&folder.ledger()).unwrap().covers_model(hash);
     assert_eq!(["a", "b", "c"].map(covered), [Some(true), Some(true), Some(false)]);
     let mut ledger = Ledger::resume(&folder.ledger(), &terms(), false).unwrap();

@@ -10,7 +10,7 @@ use sordino_privacy::{Gradients, RecordGradient, Sum, Terms, Weigh};
 pub(crate) struct Rows {
     pub(crate) rows: Vec<Vec<f32>>,
     pub(crate) dimension: usize,
-    /// What it says about its rounding.
+    /// The rounding that this engine reports.
     pub(crate) rounding: f64,
     /// Leaves sums as they are when the batch is empty.
     pub(crate) lazy: bool,

@@ -18,21 +18,22 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     } else {
         let advice: String = ADVICE.iter().map(|line| wrapped(line)).collect();
         let all = ALGORITHMS.iter().map(paragraph).collect::<Vec<_>>().join("\n");
-        format!("Which one?\n{advice}\n{all}")
+        format!("Which algorithm?\n{advice}\n{all}")
     })
 }
 
-/// What to use, by what was measured: `docs/algorithms.md` has the numbers.
+/// Which algorithm to use, according to the measurements in `docs/algorithms.md`.
 const ADVICE: [&str; 6] = [
-    "When in doubt use dp-sgd, the default. Without tuning it was the best, or within one standard deviation of the best, on \
+    "When in doubt, use dp-sgd, the default. Without tuning it was the best, or within one standard deviation of the best, on \
      Mushroom at epsilon 1 and on MNIST at epsilon 1, 2 and 4.",
-    "Much noise (small epsilon, few records): try quantile. On Mushroom it was ahead by 1.2 points at epsilon 0.1 and by 0.4 at \
-     0.3, and behind by one point at epsilon 1.",
-    "A learning rate that stays constant: try dynamic. On MNIST at epsilon 0.4 it was ahead by one point then; with the default, \
-     a rate that decays to 0, it was behind by half a point, and both were better.",
-    "No other one was clearly ahead of dp-sgd in what was measured. They are here for data of another kind, and for comparison.",
-    "Names that end in -published are for comparison only: the epsilon that their papers claim is not a bound. none is not private.",
-    "Compare them on public data by `sordino compare`; on private data every run of a comparison costs epsilon.",
+    "With much noise (small epsilon, few records), try quantile. On Mushroom it was better than dp-sgd by 1.2 points at epsilon \
+     0.1 and by 0.4 points at epsilon 0.3, and worse by one point at epsilon 1.",
+    "With a constant learning rate, try dynamic. On MNIST at epsilon 0.4 it was better than dp-sgd by one point. With the \
+     default, a learning rate that decays to 0, both were better, and dynamic was worse than dp-sgd by half a point.",
+    "No other algorithm was clearly better than dp-sgd in these measurements. The others are for other kinds of data and for comparison.",
+    "Algorithms whose names end in -published are for comparison only: the epsilon that their papers claim is not a bound. The \
+     algorithm none is not private.",
+    "Compare algorithms on public data with `sordino compare`. On private data, every run of a comparison spends privacy budget.",
 ];
 
 fn paragraph(algorithm: &Description) -> String {

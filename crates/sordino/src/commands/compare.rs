@@ -31,7 +31,7 @@ use crate::{
 };
 
 #[derive(Args)]
-// A comparison names several of them, by --algorithms.
+// A comparison has --algorithms in place of --algorithm.
 #[command(mut_arg("algorithm", |argument| argument.hide(true)))]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     if let Some(algorithm) = &settings.algorithm {
         return Err(Problem::refused(
             format!("a comparison takes --algorithms, got --algorithm {algorithm}"),
-            format!("name all of them in one list: --algorithms dp-sgd,{algorithm}"),
+            format!("give all algorithms in one list: --algorithms dp-sgd,{algorithm}"),
         ));
     }
     if *repeats == 0 {
@@ -179,13 +179,13 @@ fn chosen(text: Option<&str>) -> Vec<String> {
     names
 }
 
-/// How many runs go on at the same time.
+/// How many runs are under way at the same time.
 fn at_a_time() -> usize {
     thread::available_parallelism().map_or(1, |cores| cores.get().min(8))
 }
 
-/// Runs every experiment so many times, one on each core at a time; returns the endings of each, of runs that began before the user
-/// wanted to stop.
+/// Runs every experiment `repeats` times, one run on each core at a time. Returns the endings of each experiment's runs that began before
+/// the user stopped the comparison.
 fn run_all(
     experiments: &[Experiment],
     repeats: usize,

@@ -31,13 +31,13 @@ pub(crate) struct Arguments {
     /// The folder of a run
     #[arg(long, value_name = "DIR")]
     run: PathBuf,
-    /// Records to predict, in the format of the run's data; labels are not needed. Of an NPZ file the array x is read
+    /// Records to predict, in the format of the run's data; labels are not needed. From an NPZ file, the array x is read
     #[arg(long, value_name = "FILE")]
     data: PathBuf,
     /// The column of a table that identifies its rows, by name or by number from 1 [default: rows are numbered from 1]
     #[arg(long, value_name = "COLUMN")]
     id: Option<String>,
-    /// Read a category that the model does not know as none of its values (all zeros), and say how often that happened
+    /// Read a category that the schema does not list as all zeros, and report how often that happened
     #[arg(long)]
     ignore_unknown: bool,
 }
@@ -73,7 +73,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     }
 }
 
-/// Reads records that are like those of the training.
+/// Reads records of the same kind as the training records.
 fn read(arguments: &Arguments, settings: &Settings, facts: &Facts) -> Result<Unlabelled, Problem> {
     let source = Source { path: arguments.data.clone(), ..source(settings) };
     let reading = Reading {
@@ -100,13 +100,15 @@ fn note(text: &str) {
     let _ = writeln!(io::stderr(), "note: {text}");
 }
 
-/// Says what the user of the predictions should know about the model.
+/// Prints warnings about the model.
 fn note_standing(account: &Account, weights_covered: bool) -> Result<(), Problem> {
     if let Standing::NotPrivate(why) = account.standing()? {
         note(&format!("this model is NOT PRIVATE: {why}"));
     }
     if !weights_covered {
-        note("an earlier version trained this model; its ledger has no hash to check the weights by");
+        note(
+            "an earlier version trained this model; its ledger has no hash, so the weights cannot be checked",
+        );
     }
     if !account.is_closed() {
         note("the run is not finished; these are the predictions of its last checkpoint");
@@ -114,7 +116,7 @@ fn note_standing(account: &Account, weights_covered: bool) -> Result<(), Problem
     Ok(())
 }
 
-/// Says which records were read, and what was ignored.
+/// Prints which records were read, and what was ignored.
 fn note_reading(unlabelled: &Unlabelled) {
     if let Some(part) = &unlabelled.part {
         note(&format!("the predictions are for {part}"));
@@ -122,11 +124,14 @@ fn note_reading(unlabelled: &Unlabelled) {
     let unknown: Vec<String> =
         unlabelled.unknown.iter().map(|(column, count)| format!("{} in {column}", grouped(*count))).collect();
     if !unknown.is_empty() {
-        note(&format!("unknown categories were read as none of the known values: {}", unknown.join(", ")));
+        note(&format!(
+            "categories that the schema does not list were read as all zeros: {}",
+            unknown.join(", ")
+        ));
     }
 }
 
-/// A message for every row that could not be read, their number, and the cures.
+/// A message for every row that could not be read, the number of such rows, and hints.
 fn refusals(rows: &[Row]) -> Option<String> {
     let refused: Vec<_> = rows.iter().filter_map(|row| row.refused.as_ref()).collect();
     if refused.is_empty() {

@@ -41,7 +41,7 @@ const ROWS: usize = 12;
 struct AtEpsilon {
     epsilon: f64,
     delta: f64,
-    /// None where the plan's price is not known to be reached.
+    /// None if the price of the plan is not known to be tight.
     delta_lower: Option<f64>,
     accountant: &'static str,
     relation: String,
@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     let plan = arguments.plan.plan()?;
     if let Some(epsilon) = arguments.epsilon {
         let bracket = pld::delta(&plan, epsilon)?;
-        // A lower end of 0 says nothing.
+        // A lower end of 0 is trivial and not shown.
         let lower = Some(bracket.lower).filter(|lower| *lower > 0.0);
         if arguments.json {
             return Ok(json(&AtEpsilon {

@@ -20,7 +20,7 @@ pub(crate) struct Arguments {
     /// The folder of a run
     #[arg(value_name = "DIR")]
     run: PathBuf,
-    /// List the rows of the data, from 1, that were held back for testing and are NOT protected, one on a line
+    /// List the numbers of the rows, from 1, that were held back for testing and are NOT protected, one per line
     #[arg(long)]
     held_back: bool,
     /// Print one JSON object
@@ -32,9 +32,9 @@ pub(crate) struct Arguments {
 #[derive(Serialize)]
 struct HeldBack<'a> {
     run: &'a Path,
-    /// Rows of the data.
+    /// How many rows the data has.
     rows: usize,
-    /// The numbers, from 1, of those that were held back.
+    /// The numbers, from 1, of the rows that were held back.
     held_back: Vec<usize>,
 }
 
@@ -77,7 +77,7 @@ fn held_back(
     }
     if held_back.len() as u64 != tests {
         return Err(Problem::refused(
-            format!("{} does not agree with config.toml about what was held back", folder.model().display()),
+            format!("{} and config.toml disagree about which rows were held back", folder.model().display()),
             "one of them was changed after the run began",
         ));
     }

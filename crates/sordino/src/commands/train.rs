@@ -110,14 +110,16 @@ fn prepare(arguments: Arguments) -> Result<(Experiment, RunFolder, bool), Proble
     Ok((experiment, folder, false))
 }
 
-/// What can be done about a run that failed. One that has no ledger never began, and leaves nothing behind.
+/// Adds a hint to the problem of a failed run. A run without a ledger never began, and its folder is removed.
 fn with_a_way_on(problem: Problem, folder: &RunFolder) -> Problem {
     let never_began = folder.never_began();
     if never_began {
         let _ = fs::remove_dir_all(folder.path());
     }
     problem.or_on_a_full_disk(|| match never_began {
-        true => "free some space, then start again: no step was taken, and nothing was spent".to_owned(),
+        true => {
+            "free some space, then start again: no step was taken, and no privacy budget was spent".to_owned()
+        }
         false => {
             format!("free some space, then go on with: sordino train --resume {}", folder.path().display())
         }

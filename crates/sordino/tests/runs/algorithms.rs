@@ -11,7 +11,7 @@ fn every_algorithm_of_the_registry_trains_within_its_budget() {
     let place = Place::new("algorithms");
     let listed: Value = serde_json::from_str(&place.text("algorithms --json")).unwrap();
     let text = place.text("algorithms");
-    assert!(text.starts_with("Which one?\n  When in doubt use dp-sgd"), "{text}");
+    assert!(text.starts_with("Which algorithm?\n  When in doubt, use dp-sgd"), "{text}");
     for algorithm in listed.as_array().unwrap() {
         let name = algorithm["name"].as_str().unwrap();
         assert!(text.contains(name));
@@ -78,7 +78,9 @@ fn algorithms_are_compared_at_equal_budgets() {
     assert_eq!(text.lines().count(), 9, "{text}");
     assert!(text.contains("dynamic,mu_growth=3") && text.contains("NOT PRIVATE"), "{text}");
     assert!(
-        text.contains("All 9 runs together promise NOTHING, because these are not private: none."),
+        text.contains(
+            "All 9 runs together guarantee NOTHING, because runs of these algorithms are not private: none."
+        ),
         "{text}"
     );
     let found: Value = serde_json::from_str(&place.read("rows.json")).unwrap();
@@ -107,7 +109,7 @@ fn algorithms_are_compared_at_equal_budgets() {
     }
 }
 
-/// What all runs of a comparison cost is the price of all their plans as one, where one accountant takes them all.
+/// The total cost of a comparison is the price of all its plans as one plan, if one accountant can price them all.
 #[test]
 fn a_comparison_says_what_all_its_runs_cost_together() {
     let place = Place::new("total");
@@ -121,7 +123,7 @@ fn a_comparison_says_what_all_its_runs_cost_together() {
     );
     let one = found["rows"][0]["epsilon"].as_f64().unwrap();
     assert!(found["epsilon_of_all"].as_f64().unwrap() < 5.0 * one);
-    // A memory of all batches is priced by no other accountant: parts add up.
+    // No other accountant prices a memory of all batches, so the prices of the parts are added up.
     let command = "compare --algorithms dp-sgd,dice-published,thresholds=theorem --steps 30 --repeats 2";
     let found = place.json(command);
     let published = found["rows"][1]["epsilon"].as_f64().unwrap();
@@ -194,9 +196,9 @@ fn the_best_of_a_list_of_settings_is_shown() {
     let text = place
         .text("compare --algorithms dp-sgd,dynamic --tune grid.toml --steps 60 --repeats 2 --out rows.json");
     assert!(text.contains("learning_rate=40") && !text.contains("learning_rate=0.001"), "{text}");
-    assert!(text.contains("that of all runs together does"), "{text}");
+    assert!(text.contains("the epsilon of all runs together does"), "{text}");
     let found: Value = serde_json::from_str(&place.read("rows.json")).unwrap();
-    // Candidates that lost were trained, too.
+    // Candidates that were not chosen count, too.
     assert!(text.contains("All 6 runs together satisfy (") && found["runs"] == 6, "{text}");
     let best: Vec<bool> =
         found["rows"].as_array().unwrap().iter().map(|row| row["best"].as_bool().unwrap()).collect();
@@ -226,7 +228,7 @@ fn an_interrupted_comparison_shows_what_it_has() {
     let found: Value = serde_json::from_str(&place.read("rows.json")).unwrap();
     let rows = &found["rows"];
     let counted = rows[0]["test_accuracies"].as_array().unwrap().len();
-    // A run that began and was not finished has spent, too.
+    // A run that began and was not finished has spent privacy budget, too.
     assert!(found["runs"].as_u64().unwrap() >= counted as u64 && found["epsilon_of_all"].is_f64());
     assert!(rows.as_array().unwrap().len() == 1 && (1..10_000).contains(&counted), "{counted}");
     // Nothing is left behind.

@@ -11,7 +11,7 @@ const SCHEMA: &str = "target = 'ill'\n[[columns]]\nname = 'age'\ntype = 'number'
     [[columns]]\nname = 'ward'\ntype = 'category'\nvalues = ['a', 'b']\n\
     [[columns]]\nname = 'ill'\ntype = 'category'\nvalues = ['no', 'yes']\n";
 
-/// A table of so many rows.
+/// A table with this many rows.
 fn rows(count: usize) -> String {
     let row = |i: usize| {
         let ill = if i % 100 > 50 { "yes" } else { "no" };
@@ -77,7 +77,7 @@ fn every_class_has_its_probability_in_full() {
         assert!(yes > last, "{line}");
         last = yes;
     }
-    // What is written can be read back bit by bit: 17 digits are always enough, and fewer where fewer do.
+    // Values can be read back bit by bit: with at most 17 digits, and with fewer where fewer are enough.
     assert!(
         predicted.lines().skip(1).any(|line| line.rsplit(',').next().unwrap().len() >= 18),
         "{predicted}"
@@ -118,13 +118,16 @@ fn rows_that_cannot_be_read_have_empty_predictions() {
     ] {
         assert!(said.contains(part), "{part}: {said}");
     }
-    // An unknown category can be declared to be ignorable.
+    // Unknown categories can be ignored.
     place.write("new.csv", "ward,age\na,95\nc,95\nd,3\n");
     let output = place.run("predict --run run --data new.csv --ignore-unknown");
     assert!(output.status.success());
     assert!(!String::from_utf8(output.stdout).unwrap().contains(",,"));
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("unknown categories were read as none of the known values: 2 in ward"), "{said}");
+    assert!(
+        said.contains("categories that the schema does not list were read as all zeros: 2 in ward"),
+        "{said}"
+    );
     // No row can be read.
     place.write("new.csv", "ward,age\nc,95\n");
     let output = place.run("predict --run run --data new.csv");
@@ -205,7 +208,7 @@ fn a_test_file_of_its_own_is_read_by_the_same_schema() {
             && String::from_utf8(output.stderr).unwrap().contains("no row was held back")
     );
     assert!(place.json("show run --held-back")["held_back"].as_array().unwrap().is_empty());
-    // A run's own settings repeat it from any folder; flags go first.
+    // A run can be repeated from its own settings in any folder; flags override the settings.
     place.text("train --config run/config.toml --out again");
     place.text("train --config run/config.toml --test-fraction 0.1 --out split");
     assert_eq!(place.json("show split")["training_records"], 360);
@@ -213,7 +216,7 @@ fn a_test_file_of_its_own_is_read_by_the_same_schema() {
         ("--test-fraction 0.1", "test_fraction is 0.1, but there is a test set"),
         ("--split-seed 1", "split_seed is 1"),
         ("--test-data nosuch.csv", "nosuch.csv"),
-        ("--test-data ./train.csv", "which is the data to train on"),
+        ("--test-data ./train.csv", "which is the training data itself"),
     ] {
         let data = if flags.contains("--test-data") {
             data.replace("--test-data test.csv", "")
@@ -238,7 +241,7 @@ fn the_rows_that_were_held_back_can_be_listed() {
     let answer = place.json("show run --held-back");
     assert_eq!((&answer["rows"], answer["held_back"].as_array().unwrap().len()), (&400.into(), 40));
     assert_eq!(answer["held_back"][0], listed[0]);
-    // A model of all the other rows and a test on these: the same accuracy, because a seed repeats the run.
+    // Training on all other rows and testing on these gives the same accuracy, because the seed is the same.
     let text = rows(400);
     let (header, rows) = text.split_once('\n').unwrap();
     let part = |held_back: bool| {

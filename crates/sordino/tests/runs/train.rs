@@ -136,7 +136,7 @@ fn bad_input_gets_the_value_the_range_and_a_cure() {
         ("--data nosuch.csv", "No such file"),
         ("--data nosuch", "no such file"),
         ("--model foo", "got foo"),
-        ("--model lenet5", "lenet5 reads images, the data has records of 126 features"),
+        ("--model lenet5", "lenet5 reads images, but the data has records of 126 features"),
         ("--algorithm foo", "one of dp-sgd"),
         ("--optimizer foo", "foo"),
         ("--optimizer adam,beta2=2", "got 2"),
@@ -318,7 +318,7 @@ fn a_folder_without_a_ledger_is_explained_and_does_not_count() {
     }
     for command in ["show runs/1", "train --resume runs/1", "predict --run runs/1 --data x.csv"] {
         let message = place.refusal(command);
-        assert!(message.contains("no step was taken, and nothing was spent"), "{message}");
+        assert!(message.contains("no step was taken, and no privacy budget was spent"), "{message}");
         assert!(message.contains("rm -r runs/1"), "{message}");
     }
     assert!(place.text(quick).contains("runs/2"));
@@ -326,7 +326,10 @@ fn a_folder_without_a_ledger_is_explained_and_does_not_count() {
     // A model without its ledger is another matter.
     fs::remove_file(place.0.join("runs/2/ledger")).unwrap();
     let message = place.refusal("show runs/2");
-    assert!(message.contains("has no ledger") && !message.contains("nothing was spent"), "{message}");
+    assert!(
+        message.contains("has no ledger") && !message.contains("no privacy budget was spent"),
+        "{message}"
+    );
 }
 
 #[test]

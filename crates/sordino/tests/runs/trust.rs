@@ -1,4 +1,4 @@
-//! What a report says beside epsilon: records that are not covered, weights that were changed, other runs on the same data.
+//! What a report contains besides epsilon: records that are not covered, weights that were changed, other runs on the same data.
 
 use std::fs;
 
@@ -17,7 +17,7 @@ fn records_that_were_held_back_are_said_to_be_unprotected() {
     assert_eq!(place.text("show a/run").lines().nth(1), Some(sentence));
     let shown = place.json("show a/run");
     assert_eq!((&shown["held_back_records"], &shown["test_records"]), (&1625.into(), &1625.into()));
-    // Nothing is held back, so nothing is said.
+    // Nothing is held back, so the report has no such sentence.
     let text = place.text("train --steps 20 --test-fraction 0 --out b/run");
     assert!(!text.contains("protected") && text.lines().nth(1) == Some(""), "{text}");
     assert_eq!(place.json("show b/run")["held_back_records"], 0);
@@ -70,7 +70,7 @@ fn weights_that_were_changed_have_no_guarantee_and_are_not_applied() {
     assert!(place.text("show run").contains("satisfies"));
 }
 
-/// Weights of a run that is not finished are covered as well, and the run goes on whatever became of them.
+/// Weights of a run that is not finished are covered as well, and the run can be resumed even if they were changed.
 #[cfg(unix)]
 #[test]
 fn weights_of_an_unfinished_run_are_covered_and_it_can_be_resumed() {
@@ -133,33 +133,38 @@ fn runs_on_the_same_data_know_of_each_other() {
     // If their plans were fixed beforehand, they are one plan.
     let fixed = shown["epsilon_of_all_if_fixed_beforehand"].as_f64().unwrap();
     assert!(fixed < all && fixed > epsilons[0] && shown["delta_of_all_if_fixed_beforehand"] == 1e-5);
-    let sentence = "This data has been used by 3 runs in runs: together (";
-    assert!(third.contains(sentence) && third.contains(", 3e-5), or ("), "{third}");
+    let sentence = "This data has been used by 3 runs in the folder runs. Together they satisfy (";
+    assert!(third.contains(sentence) && third.contains(", 3e-5)-differential privacy, or ("), "{third}");
     assert!(place.text("show runs/2").contains(sentence));
     // Other data, and other folders, have accounts of their own.
     place.write("other.csv", &"0.5,1\n-0.5,0\n".repeat(200));
     let flags = "train --data other.csv --classes 2 --steps 5 --batch-size 50";
     assert_eq!(place.json(flags)["runs_on_data"], 1);
     assert_eq!(place.json("train --steps 20 --out elsewhere/1")["runs_on_data"], 1);
-    // Runs under other relations are priced apart; what replace-one promises holds under zero-out, too.
+    // Runs under other relations are priced apart; a guarantee under replace-one also holds under zero-out.
     place.text("train --steps 20 --out mixed/1");
     let mixed = place.text("train --steps 20 --sampling fixed-size --out mixed/2");
-    assert!(mixed.contains(", 2e-5) under add/remove with public N (zero-out).\n"), "{mixed}");
+    assert!(
+        mixed.contains(", 2e-5)-differential privacy under add/remove with public N (zero-out).\n"),
+        "{mixed}"
+    );
     // Another split leaves other records unprotected.
     assert!(!third.contains("different records"));
     let split = place.text("train --steps 20 --split-seed 4");
     assert!(
         split.contains("4 runs") && split.contains("A record that any of them held back is NOT protected")
     );
-    // One run that is not private is one too many.
+    // One run that is not private leaves no total.
     place.text("train --steps 20 --seed 1 --out runs/seeded");
     assert!(
-        place.text("show runs/1").contains("they promise NOTHING, because these are not private: seeded.")
+        place
+            .text("show runs/1")
+            .contains("they guarantee NOTHING, because these runs are not private: seeded.")
     );
     let shown = place.json("show runs/1");
     assert_eq!((&shown["epsilon_of_all"], &shown["runs_on_data"]), (&Value::Null, &5.into()));
     fs::remove_dir_all(place.0.join("runs/seeded")).unwrap();
-    // What cannot be read is not passed over. What never began is.
+    // A ledger that cannot be read is reported. A run that never began is ignored.
     fs::create_dir(place.0.join("runs/killed")).unwrap();
     place.write("runs/killed/config.toml", "");
     place.write("runs/killed/ledger", "0123");
