@@ -87,7 +87,7 @@ fn rounding_is_paid_for_or_refused() {
         let rows = Rows { rounding, ..Rows::same(10, &[1.0]) };
         let (terms, ledger) = (terms(10, &[2.0], 1.0, 1), folder.file(&number.to_string()));
         let mut vault = Vault::seal(rows, &terms, Randomness::seeded(1), &ledger).unwrap();
-        let released = vault.round(|round| step(round)).unwrap().unwrap();
+        let released = vault.round(step).unwrap().unwrap();
         match number {
             0 | 1 => assert!((released.unwrap().noise_std() / (2.0 * (1.0 + rounding)) - 1.0).abs() < 1e-5),
             _ => assert!(matches!(released, Err(PrivacyError::Rule(_))), "{rounding}"),
@@ -106,7 +106,7 @@ fn nothing_of_an_earlier_sum_is_left() {
     let plan = Plan::new(vec![entry(Sampling::Everybody), entry(rare)]);
     let terms = Terms::unprotected(plan, 10, "a test without noise");
     let mut vault = Vault::seal(rows, &terms, Randomness::seeded(1), &folder.file("l")).unwrap();
-    let mut sum = || vault.round(|round| step(round)).unwrap().unwrap().unwrap()[0];
+    let mut sum = || vault.round(step).unwrap().unwrap().unwrap()[0];
     assert!((sum() - 10.0).abs() < 0.1);
     assert!(sum().abs() < 0.1);
 }
