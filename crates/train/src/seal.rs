@@ -103,7 +103,7 @@ impl Seals {
         match account.covers_model(hash) {
             Some(false) => Err(TrainError::Refused {
                 problem: format!(
-                    "{} was changed after the run wrote it: its weights have the hash {hash}, which is not in the ledger. \
+                    "{} was changed after the run wrote it: its weights have the hash {hash}, which is not the one in the ledger. \
                      Nothing is guaranteed for these weights",
                     folder.model().display()
                 ),
