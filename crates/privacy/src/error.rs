@@ -53,6 +53,12 @@ pub enum PrivacyError {
         /// What happened.
         problem: String,
     },
+    /// Another process has the ledger open.
+    #[error("the ledger {} is in use by another process", .0.display())]
+    InUse(PathBuf),
+    /// The plan is finished.
+    #[error("the run of the ledger {} is finished: no step of its plan is left", .0.display())]
+    Finished(PathBuf),
     /// The ledger is not what was written.
     #[error("{}, line {line}: {problem}", path.display())]
     LedgerBroken {
@@ -80,6 +86,10 @@ impl PrivacyError {
             Self::LedgerFile { .. } => {
                 "the ledger must be writable, on a disk with room, and used by one run at a time"
             }
+            Self::InUse(_) => {
+                "another process is training in this folder; wait until it has ended, or stop it"
+            }
+            Self::Finished(_) => "there is nothing to resume; start a new run, or show this one",
             Self::LedgerBroken { .. } => {
                 "restore the ledger from a copy; without it no epsilon can be stated for this run"
             }

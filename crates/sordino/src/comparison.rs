@@ -9,6 +9,7 @@ use crate::{
     claim::{Claim, shown},
     experiment::Experiment,
     problem::Problem,
+    report::uncovered,
     settings::Settings,
     statement::{grouped, pair, rounded_up},
 };
@@ -42,7 +43,11 @@ impl AllRuns {
         begun: impl Iterator<Item = (&'a String, &'a Experiment, &'a Vec<Ending>)>,
     ) -> Result<Self, Problem> {
         let (mut runs, mut priced, mut not_private) = (0, Vec::new(), Vec::<String>::new());
+        let mut not_covered = None;
         for (name, experiment, endings) in begun.filter(|(.., endings)| !endings.is_empty()) {
+            // All runs are on the same data, split in the same way.
+            let tests = Some(experiment.facts.test_records);
+            not_covered = uncovered(&experiment.settings, tests, endings[0].account.records());
             runs += endings.len() as u64;
             let mut private = true;
             for ending in endings {
@@ -81,6 +86,8 @@ impl AllRuns {
             ),
         };
         let total = total.and_then(Result::ok);
+        let not_covered = not_covered.filter(|_| total.is_some());
+        let text = text + &not_covered.map(|sentence| format!("\n{sentence}")).unwrap_or_default();
         Ok(Self {
             runs,
             epsilon_of_all: total.map(|total| total.epsilon.get()),

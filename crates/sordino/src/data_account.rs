@@ -45,6 +45,8 @@ struct Cost {
 }
 
 enum NoCost {
+    /// No run has paid for a step.
+    NoRuns,
     /// These runs are not private.
     NotPrivate(Vec<String>),
     /// Something cannot be read or priced.
@@ -112,10 +114,12 @@ impl DataAccount {
                 text += ".";
             }
             Err(NoCost::NotPrivate(names)) => {
+                let path = |name: &String| self.folder.join(name).display().to_string();
+                let paths: Vec<String> = names.iter().map(path).collect();
                 text +=
-                    &format!("guarantee NOTHING, because these runs are not private: {}.", names.join(", "));
+                    &format!("guarantee NOTHING, because these runs are not private: {}.", paths.join(", "));
             }
-            Err(NoCost::Unknown(_)) => {}
+            Err(NoCost::Unknown(_) | NoCost::NoRuns) => {}
         }
         if self.hold_back_different_records() {
             text += "\nThese runs hold back different records for testing. A record that any of them held back is NOT protected.";
@@ -153,12 +157,7 @@ fn runs_on(folder: &Path, settings: &Settings) -> Result<Vec<Used>, String> {
     paths.sort();
     let mut runs = Vec::new();
     for path in paths {
-        let Ok(run) = RunFolder::open(&path) else { continue };
-        let written = fs::read(run.ledger()).map_err(|error| format!("{}: {error}", path.display()))?;
-        if !written.contains(&b'\n') {
-            // The run was killed before its first step.
-            continue;
-        }
+        let Some(run) = RunFolder::find(&path).map_err(|error| error.to_string())? else { continue };
         let account = Account::read(&run.ledger()).map_err(|error| error.to_string())?;
         let used = verified_settings(&run, &account).map_err(|problem| problem.message())?;
         if used.data == settings.data && account.charged() > 0 {
@@ -169,6 +168,9 @@ fn runs_on(folder: &Path, settings: &Settings) -> Result<Vec<Used>, String> {
 }
 
 fn cost(runs: &[Used]) -> Result<Cost, NoCost> {
+    if runs.is_empty() {
+        return Err(NoCost::NoRuns);
+    }
     let unknown = |problem: &dyn std::fmt::Display| NoCost::Unknown(problem.to_string());
     let (mut priced, mut not_private) = (Vec::<(&Account, Guarantee, u64)>::new(), Vec::new());
     for Used { path, account, .. } in runs {

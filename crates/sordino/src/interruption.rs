@@ -3,10 +3,21 @@
 use std::{
     io::{self, Write},
     process,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
 };
 
 static STOP: AtomicBool = AtomicBool::new(false);
+
+/// When the first signal came.
+static FIRST: OnceLock<Instant> = OnceLock::new();
+
+/// Signals that follow the first one so soon are one and the same request: `timeout` and job schedulers signal a process and its
+/// group.
+const TOGETHER: Duration = Duration::from_secs(1);
 
 /// The exit code of a command that was asked to stop.
 pub(crate) const STOPPED: i32 = 130;
@@ -16,9 +27,13 @@ pub(crate) const STOPPED: i32 = 130;
 pub(crate) fn listen(kept: &'static str, lost: &'static str) -> &'static AtomicBool {
     let handler = move || {
         if STOP.swap(true, Ordering::Relaxed) {
-            process::exit(STOPPED);
+            if FIRST.get().is_some_and(|first| first.elapsed() > TOGETHER) {
+                process::exit(STOPPED);
+            }
+            return;
         }
-        let _ = writeln!(io::stderr(), "stopping {kept}; once more ends at once, {lost}");
+        FIRST.get_or_init(Instant::now);
+        let _ = writeln!(io::stderr(), "stopping {kept}; press Ctrl-C again to quit now, {lost}");
     };
     if let Err(error) = ctrlc::set_handler(handler) {
         let _ = writeln!(io::stderr(), "warning: Ctrl-C will end at once, {lost}: {error}");

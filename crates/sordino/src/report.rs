@@ -124,7 +124,8 @@ impl Report<'_> {
             ),
             Standing::NotPrivate(_) => format!("{} is NOT PRIVATE.\n", self.subject()),
         };
-        let uncovered = self.uncovered().filter(|_| matches!(standing, Standing::Private(_)));
+        let uncovered = uncovered(self.settings, self.test_records, self.account.records())
+            .filter(|_| matches!(standing, Standing::Private(_)));
         for sentence in uncovered.into_iter().chain(self.data.text()) {
             head += &format!("{sentence}\n");
         }
@@ -178,30 +179,6 @@ impl Report<'_> {
         }
         lines.push(("run", self.folder.display().to_string()));
         Ok(format!("{head}\n{}{}", self.warning()?.unwrap_or_default(), rows(&lines)))
-    }
-
-    /// Which records the guarantee does not cover.
-    fn uncovered(&self) -> Option<String> {
-        let own = self.settings.test_fraction.is_none();
-        match self.test_records {
-            Some(0) => None,
-            Some(count) if own => {
-                Some(format!("The {} records of the test set are public and NOT protected.", grouped(count)))
-            }
-            Some(count) => Some(format!(
-                "{} of your {} records were held back for testing and are NOT protected.",
-                grouped(count),
-                grouped(count.saturating_add(self.account.records()))
-            )),
-            // A run of an earlier version.
-            None if own => self.score.map(|_| "The records of the test set are NOT protected.".to_owned()),
-            None => self.settings.test_fraction.filter(|&fraction| fraction > 0.0).map(|fraction| {
-                format!(
-                    "{} % of your records were held back for testing and are NOT protected.",
-                    100.0 * fraction
-                )
-            }),
-        }
     }
 
     fn claim(&self) -> Option<Claim> {
@@ -311,5 +288,28 @@ impl Report<'_> {
             text += "; the last line of the ledger is incomplete and counts as much as it may have paid for";
         }
         text
+    }
+}
+
+/// Which records a guarantee does not cover; the number of test records is not known of runs of earlier versions.
+pub(crate) fn uncovered(settings: &Settings, test_records: Option<u64>, records: u64) -> Option<String> {
+    let own = settings.test_fraction.is_none();
+    match test_records {
+        Some(0) => None,
+        Some(count) if own => {
+            Some(format!("The {} records of the test set are public and NOT protected.", grouped(count)))
+        }
+        Some(count) => Some(format!(
+            "{} of your {} records were held back for testing and are NOT protected.",
+            grouped(count),
+            grouped(count.saturating_add(records))
+        )),
+        None if own => None,
+        None => settings.test_fraction.filter(|&fraction| fraction > 0.0).map(|fraction| {
+            format!(
+                "{} % of your records were held back for testing and are NOT protected.",
+                100.0 * fraction
+            )
+        }),
     }
 }

@@ -55,26 +55,52 @@ impl RunFolder {
                 hint: format!("delete the folder: rm -r {}", path.display()),
             });
         }
-        for file in [folder.config(), folder.ledger()] {
-            if !file.is_file() {
-                return Err(TrainError::Refused {
-                    problem: format!(
-                        "{} is not the folder of a run: it has no {}",
-                        path.display(),
-                        name(&file)
-                    ),
-                    hint: "give a folder that `sordino train` has written".to_owned(),
-                });
-            }
+        if !folder.config().is_file() {
+            return Err(TrainError::Refused {
+                problem: format!("{} is not the folder of a run: it has no config.toml", path.display()),
+                hint: "give a folder that `sordino train` has written".to_owned(),
+            });
         }
+        folder.check_ledger()?;
         Ok(folder)
     }
 
-    /// Whether the folder has nothing that a run writes after its settings: no ledger or an empty one, and no later file.
+    /// The folder of a run that has begun; none if this is not the folder of a run, or if its run never began.
+    ///
+    /// # Errors
+    /// A run that has lost its ledger.
+    pub fn find(path: &Path) -> Result<Option<Self>, TrainError> {
+        let folder = Self(path.to_owned());
+        if !folder.config().is_file() || folder.never_began() {
+            return Ok(None);
+        }
+        folder.check_ledger()?;
+        Ok(Some(folder))
+    }
+
+    /// Refuses a folder whose run has begun and that has no ledger any more.
+    fn check_ledger(&self) -> Result<(), TrainError> {
+        match self.has_ledger() {
+            true => Ok(()),
+            false => Err(TrainError::Refused {
+                problem: format!(
+                    "the ledger of {} is missing or empty, although its run has begun: no epsilon can be stated for it",
+                    self.0.display()
+                ),
+                hint: "restore the ledger from a copy".to_owned(),
+            }),
+        }
+    }
+
+    /// Whether there is a ledger with at least one whole line.
+    fn has_ledger(&self) -> bool {
+        fs::read(self.ledger()).is_ok_and(|ledger| ledger.contains(&b'\n'))
+    }
+
+    /// Whether the folder has nothing that a run writes after its settings: no whole line of a ledger, and no later file.
     pub fn never_began(&self) -> bool {
         let later = [self.metrics(), self.model(), self.checkpoint()];
-        let ledger = fs::metadata(self.ledger()).map_or(0, |ledger| ledger.len());
-        ledger == 0 && !later.iter().any(|file| file.exists())
+        !self.has_ledger() && !later.iter().any(|file| file.exists())
     }
 
     /// The folder itself.
@@ -138,8 +164,4 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, TrainError> {
 
 pub(crate) fn failed(path: &Path, problem: &dyn std::fmt::Display) -> TrainError {
     TrainError::File { path: path.to_owned(), problem: problem.to_string() }
-}
-
-fn name(path: &Path) -> std::borrow::Cow<'_, str> {
-    path.file_name().unwrap_or_default().to_string_lossy()
 }

@@ -134,7 +134,7 @@ impl Account {
                 }
             }
         }
-        let mut account = account.ok_or_else(|| broken(1, "the ledger has no whole line: the run was killed before it began and released nothing; start a new one".to_owned()))?;
+        let mut account = account.ok_or_else(|| broken(1, "the ledger has no whole line".to_owned()))?;
         account.torn = (whole < text.len()).then_some(whole as u64);
         Ok(account)
     }

@@ -11,6 +11,7 @@
 mod account;
 
 use std::{
+    fs::TryLockError,
     fs::{File, OpenOptions},
     io::{Seek, SeekFrom, Write},
     path::{Path, PathBuf},
@@ -66,10 +67,7 @@ impl Ledger {
             )));
         }
         if account.is_closed() {
-            return Err(PrivacyError::Mismatch(format!(
-                "{} is closed: the plan is finished, and no step of it is left",
-                path.display()
-            )));
+            return Err(PrivacyError::Finished(path.to_owned()));
         }
         let mut ledger =
             Self { file, path: path.to_owned(), account, sync_time: Duration::ZERO, failed: false };
@@ -152,7 +150,10 @@ impl Ledger {
 }
 
 fn lock(file: &File, path: &Path) -> Result<(), PrivacyError> {
-    file.try_lock().map_err(|error| failed(path, "is in use by another process", &error))
+    file.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => PrivacyError::InUse(path.to_owned()),
+        TryLockError::Error(error) => failed(path, "cannot be locked", &error),
+    })
 }
 
 fn failed(path: &Path, what: &str, why: &dyn std::fmt::Display) -> PrivacyError {

@@ -100,7 +100,7 @@ fn algorithms_are_compared_at_equal_budgets() {
     assert_eq!(rows[0]["private"], false);
     for (flags, part) in [
         ("--algorithm dp-sgd", "--algorithms"),
-        ("--repeats 0", "at least 1 repeat"),
+        ("--repeats 0", "repeats must be at least 1"),
         ("--algorithms nope", "got nope"),
         ("--test-fraction 0", "needs test records"),
     ] {

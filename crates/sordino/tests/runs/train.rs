@@ -240,7 +240,7 @@ fn a_ledger_or_a_config_that_was_touched_is_named() {
     place.write("run/config.toml", &config.replace("epsilon = 1.0", "epsilon = 0.1"));
     assert!(place.refusal("show run").contains("not what the ledger says"));
     fs::remove_file(place.0.join("run/ledger")).unwrap();
-    assert!(place.refusal("show run").contains("no ledger"));
+    assert!(place.refusal("show run").contains("the ledger of run is missing or empty"));
 }
 
 #[cfg(unix)]
@@ -284,7 +284,7 @@ fn an_interrupted_run_saves_says_how_to_go_on_and_does() {
     assert!(after["epsilon"].as_f64() >= before["epsilon_so_far"].as_f64());
     assert!(place.text("show run").contains("resumed once"));
     // There is nothing left to do.
-    assert!(place.refusal("train --resume run").contains("the plan is finished"));
+    assert!(place.refusal("train --resume run").contains("is finished: no step of its plan is left"));
 }
 
 #[test]
@@ -327,7 +327,7 @@ fn a_folder_without_a_ledger_is_explained_and_does_not_count() {
     fs::remove_file(place.0.join("runs/2/ledger")).unwrap();
     let message = place.refusal("show runs/2");
     assert!(
-        message.contains("has no ledger") && !message.contains("no privacy budget was spent"),
+        message.contains("although its run has begun") && !message.contains("no privacy budget was spent"),
         "{message}"
     );
 }

@@ -159,7 +159,7 @@ fn runs_on_the_same_data_know_of_each_other() {
     assert!(
         place
             .text("show runs/1")
-            .contains("they guarantee NOTHING, because these runs are not private: seeded.")
+            .contains("they guarantee NOTHING, because these runs are not private: runs/seeded.")
     );
     let shown = place.json("show runs/1");
     assert_eq!((&shown["epsilon_of_all"], &shown["runs_on_data"]), (&Value::Null, &5.into()));
@@ -177,4 +177,22 @@ fn runs_on_the_same_data_know_of_each_other() {
         "{text}"
     );
     assert_eq!(place.json("show runs/1")["epsilon_of_all"], Value::Null);
+    // A run that has lost its ledger has still used the data.
+    place.write("runs/2/ledger", "");
+    for _ in 0..2 {
+        let text = place.text("show runs/1");
+        assert!(text.contains("NOT KNOWN: ") && text.contains("runs/2 is missing or empty"), "{text}");
+        assert!(place.refusal("show runs/2").contains("although its run has begun"));
+        let _ = fs::remove_file(place.0.join("runs/2/ledger"));
+    }
+}
+
+#[test]
+fn a_comparison_says_which_records_are_not_protected() {
+    let place = Place::new("compared");
+    let text = place.text("compare --algorithms dp-sgd --repeats 2 --steps 20");
+    assert!(
+        text.contains("\n1,625 of your 8,124 records were held back for testing and are NOT protected.\n"),
+        "{text}"
+    );
 }
