@@ -399,7 +399,7 @@ fn a_billion_nearly_full_batches_are_a_gaussian() {
 
 /// Many steps together with a few of another kind cost more than either part, and less than Renyi's bound.
 #[test]
-fn a_billion_steps_may_have_company() {
+fn a_billion_steps_compose_with_other_steps() {
     let many = entry(2000.0, 0.02, 1_000_000_000);
     let both = bracket(&Plan::new(vec![many.clone(), entry(2.0, 0.1, 50)]), 1e-6);
     let (alone, others) =

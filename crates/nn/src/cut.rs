@@ -41,14 +41,14 @@ fn halve(
 }
 
 /// Assigns each piece to the worker that has the fewest records so far.
-pub(crate) fn deal(pieces: Vec<Range<usize>>, workers: usize) -> Vec<Vec<Range<usize>>> {
-    let mut hands = vec![(0, Vec::new()); workers];
+pub(crate) fn assign(pieces: Vec<Range<usize>>, workers: usize) -> Vec<Vec<Range<usize>>> {
+    let mut shares = vec![(0, Vec::new()); workers];
     for piece in pieces {
-        let fewest = hands.iter_mut().min_by_key(|(records, _)| *records).expect("at least one worker");
+        let fewest = shares.iter_mut().min_by_key(|(records, _)| *records).expect("at least one worker");
         fewest.0 += piece.len();
         fewest.1.push(piece);
     }
-    hands.into_iter().map(|(_, pieces)| pieces).collect()
+    shares.into_iter().map(|(_, pieces)| pieces).collect()
 }
 
 /// How far the sums of two batches that differ in one record can be apart, beyond what that record adds, because of rounding to single
@@ -154,10 +154,10 @@ mod tests {
     #[test]
     fn workers_get_equal_shares() {
         let pieces = pieces(&(0..1000).collect::<Vec<_>>(), 1000, 8);
-        let hands = deal(pieces.clone(), 3);
-        assert_eq!(hands.iter().map(Vec::len).sum::<usize>(), pieces.len());
-        for hand in hands {
-            let records: usize = hand.iter().map(Range::len).sum();
+        let shares = assign(pieces.clone(), 3);
+        assert_eq!(shares.iter().map(Vec::len).sum::<usize>(), pieces.len());
+        for share in shares {
+            let records: usize = share.iter().map(Range::len).sum();
             assert!((326..=342).contains(&records), "{records}");
         }
     }

@@ -163,8 +163,8 @@ impl Engine {
         let pieces = cut::pieces(query.chosen, query.records.len(), self.piece);
         let active = worth_waking(query.chosen.len(), self.workers.len(), network.operations());
         let workers = &mut self.workers[..active];
-        let hands = cut::deal(pieces, active);
-        workers.par_iter_mut().zip(hands).for_each(|(worker, pieces)| worker.pass(&job, &pieces));
+        let shares = cut::assign(pieces, active);
+        workers.par_iter_mut().zip(shares).for_each(|(worker, pieces)| worker.pass(&job, &pieces));
         for (index, sum) in sums.iter_mut().enumerate() {
             reduce(workers, index, query.step(index), sum);
             for node in &network.nodes {

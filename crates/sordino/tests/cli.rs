@@ -265,7 +265,7 @@ fn missing_arguments_are_a_usage_error() {
 }
 
 #[test]
-fn hints_about_groups_do_not_send_in_circles() {
+fn hints_about_groups_do_not_name_an_accountant_that_refuses_them() {
     let plan = "--noise-multiplier 1 --sample-rate 0.1 --steps 100 --delta 1e-5 --group-size 50";
     refused(&format!("epsilon {plan} --accountant rdp"), &["a group of 50 records"], "--accountant pld");
     refused(

@@ -136,7 +136,7 @@ fn rows_that_cannot_be_read_have_empty_predictions() {
 }
 
 #[test]
-fn a_table_is_asked_for_where_one_was_trained_on() {
+fn a_model_trained_on_a_table_refuses_other_formats() {
     let place = trained("table", "");
     archive(&place, "images.npz", &[10, 28, 28], 2);
     let message = place.refusal("predict --run run --data images.npz");

@@ -333,7 +333,7 @@ fn a_folder_without_a_ledger_is_explained_and_does_not_count() {
 }
 
 #[test]
-fn a_clip_norm_has_one_name_and_answers_to_the_old_one() {
+fn the_old_name_of_the_clipping_norm_is_accepted() {
     let place = Place::new("clip");
     place.text("train --steps 2 --seed 1 --clip 0.5");
     assert!(place.read("runs/1/config.toml").contains("max_grad_norm = 0.5"));

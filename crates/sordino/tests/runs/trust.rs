@@ -117,7 +117,7 @@ fn a_run_from_before_weights_had_hashes_is_shown_with_a_remark() {
 }
 
 #[test]
-fn runs_on_the_same_data_know_of_each_other() {
+fn the_total_of_all_runs_on_the_same_data_is_stated() {
     let place = Place::new("same-data");
     let first = place.json("train --steps 20");
     assert_eq!((&first["runs_on_data"], &first["epsilon_of_all"]), (&1.into(), &first["epsilon"]));
