@@ -20,8 +20,8 @@ use crate::{AccountingError, Delta, Entry, Epsilon, Plan, Relation, Sampling, rd
 /// # Errors
 /// A cost that no finite number can express.
 pub fn zcdp_epsilon(plan: &Plan, delta: Delta) -> Result<Epsilon, AccountingError> {
-    if let Some(entry) = plan.entries().iter().find(|e| matches!(e.sampling(), Sampling::Remembered { .. })) {
-        return Err(AccountingError::remembered("zcdp", entry));
+    if let Some(entry) = plan.entries().iter().find(|e| matches!(e.sampling(), Sampling::Stateful { .. })) {
+        return Err(AccountingError::stateful("zcdp", entry));
     }
     let rho: f64 =
         plan.entries().iter().map(|entry| steps(entry) * gaussian_rho(entry, plan.relation())).sum();
@@ -61,9 +61,9 @@ fn tcdp_step(entry: &Entry, relation: Relation) -> Result<(f64, f64), Accounting
         instead: "use --accountant pld or rdp, which have no such conditions, or more noise",
     };
     match entry.sampling() {
-        Sampling::Everybody => Ok((rho, f64::INFINITY)),
-        Sampling::Remembered { .. } => Err(AccountingError::remembered("tcdp", entry)),
-        Sampling::Poisson { rate, .. } | Sampling::Grouped { rate, .. } => {
+        Sampling::FullBatch => Ok((rho, f64::INFINITY)),
+        Sampling::Stateful { .. } => Err(AccountingError::stateful("tcdp", entry)),
+        Sampling::Poisson { rate, .. } | Sampling::Rotating { rate, .. } => {
             let q = rate.get();
             if q > 0.1 || rho > 0.1 || -q.ln() < 3.0 * rho * (2.0 - rho.log2()) {
                 return Err(refused(format!(

@@ -76,7 +76,7 @@ mod tests {
     use crate::{Entry, NoiseMultiplier, SamplingRate, Steps};
 
     fn gaussian_plan(z: f64, steps: u64) -> Plan {
-        Plan::new(vec![Entry::everybody(NoiseMultiplier::new(z).unwrap(), Steps::new(steps).unwrap())])
+        Plan::new(vec![Entry::full_batch(NoiseMultiplier::new(z).unwrap(), Steps::new(steps).unwrap())])
     }
 
     fn floor() -> Delta {

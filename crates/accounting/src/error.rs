@@ -60,7 +60,7 @@ pub enum AccountingError {
 
 impl AccountingError {
     /// An accountant that assumes fresh batches refuses steps that remember earlier ones.
-    pub(crate) fn remembered(accountant: &'static str, entry: &crate::Entry) -> Self {
+    pub(crate) fn stateful(accountant: &'static str, entry: &crate::Entry) -> Self {
         Self::Unsupported {
             accountant,
             entry: entry.to_string(),

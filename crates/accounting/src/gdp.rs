@@ -30,13 +30,13 @@ pub fn mu(plan: &Plan) -> Result<Mu, AccountingError> {
         let mu = 1.0 / entry.effective_noise_multiplier();
         total += steps
             * match entry.sampling() {
-                Sampling::Remembered { .. } => return Err(AccountingError::remembered(NAME, entry)),
-                Sampling::Poisson { rate, cap: None } | Sampling::Grouped { rate, .. }
+                Sampling::Stateful { .. } => return Err(AccountingError::stateful(NAME, entry)),
+                Sampling::Poisson { rate, cap: None } | Sampling::Rotating { rate, .. }
                     if rate.get() < 1.0 =>
                 {
                     rate.get().powi(2) * (mu * mu).exp_m1()
                 }
-                Sampling::Poisson { cap: None, .. } | Sampling::Grouped { .. } | Sampling::Everybody => {
+                Sampling::Poisson { cap: None, .. } | Sampling::Rotating { .. } | Sampling::FullBatch => {
                     mu * mu
                 }
                 Sampling::Poisson { .. } | Sampling::FixedSize { .. } => {

@@ -7,11 +7,11 @@
 //!
 //! ```text
 //! delta(epsilon) <= sum_{tau < T} p (1-p)^tau delta_G(epsilon; mu_tau),
-//! mu_tau^2 = [ 1 + (T-1-tau) reach^2 ] / z^2.
+//! mu_tau^2 = [ 1 + (T-1-tau) later_shift^2 ] / z^2.
 //! ```
 //!
 //! For DiceSGD with thresholds `C_1`, `C_2` and noise `sigma_1` on the mean over `B` records, `z = sigma_1 B / C_1` and
-//! `reach = (C_1 + 2 B C_2) / C_1`. Valid for `epsilon >= 0`, both directions, zero-out, also for the Adam and the automatic
+//! `later_shift = (C_1 + 2 B C_2) / C_1`. Valid for `epsilon >= 0`, both directions, zero-out, also for the Adam and the automatic
 //! forms.
 
 use crate::{AccountingError, Delta, Entry, Epsilon, Plan, Sampling, gaussian};
@@ -21,7 +21,7 @@ const NAME: &str = "first-participation";
 /// Every step is looked at, for every epsilon that is tried.
 const MOST_STEPS: u64 = 10_000_000;
 
-/// The proved epsilon of a plan whose one entry [remembers](Sampling::Remembered): often enormous, because the privacy of such
+/// The proved epsilon of a plan whose one entry [remembers](Sampling::Stateful): often enormous, because the privacy of such
 /// algorithms is poor.
 ///
 /// # Errors
@@ -54,7 +54,7 @@ struct Memory {
     rate: f64,
     steps: u64,
     z: f64,
-    reach: f64,
+    later_shift: f64,
 }
 
 impl Memory {
@@ -69,18 +69,18 @@ impl Memory {
         match plan.entries() {
             [] => Ok(None),
             [entry] => match entry.sampling() {
-                Sampling::Remembered { .. } if entry.steps().get() > MOST_STEPS => {
+                Sampling::Stateful { .. } if entry.steps().get() > MOST_STEPS => {
                     Err(AccountingError::OutOfReach {
                         accountant: NAME,
                         reason: format!("it looks at up to {MOST_STEPS} steps, got {}", entry.steps()),
                         instead: "take fewer steps",
                     })
                 }
-                Sampling::Remembered { rate, reach } => Ok(Some(Self {
+                Sampling::Stateful { rate, later_shift } => Ok(Some(Self {
                     rate: rate.get(),
                     steps: entry.steps().get(),
                     z: entry.effective_noise_multiplier(),
-                    reach,
+                    later_shift,
                 })),
                 _ => Err(refused(
                     entry,
@@ -99,7 +99,8 @@ impl Memory {
     #[expect(clippy::cast_precision_loss, reason = "a count of steps")]
     fn ln_delta(&self, epsilon: f64) -> f64 {
         let term = |tau: u64| {
-            let mu = (1.0 + (self.steps - 1 - tau) as f64 * self.reach * self.reach).sqrt() / self.z;
+            let mu =
+                (1.0 + (self.steps - 1 - tau) as f64 * self.later_shift * self.later_shift).sqrt() / self.z;
             let waiting = if tau == 0 { 0.0 } else { tau as f64 * (-self.rate).ln_1p() };
             self.rate.ln() + waiting + gaussian::ln_delta(epsilon, mu)
         };
@@ -126,8 +127,8 @@ mod tests {
     use super::*;
     use crate::{Accountant, NoiseMultiplier, SamplingRate, Steps};
 
-    fn plan(rate: f64, steps: u64, z: f64, reach: f64) -> Plan {
-        let sampling = Sampling::Remembered { rate: SamplingRate::new(rate).unwrap(), reach };
+    fn plan(rate: f64, steps: u64, z: f64, later_shift: f64) -> Plan {
+        let sampling = Sampling::Stateful { rate: SamplingRate::new(rate).unwrap(), later_shift };
         let steps = Steps::new(steps).unwrap();
         Plan::new(vec![Entry::new(sampling, vec![NoiseMultiplier::new(z).unwrap()], steps).unwrap()])
     }

@@ -86,7 +86,7 @@ impl Total {
 
 /// The accountant that prices such plans as one; none for plans that are priced alone.
 fn composer(plan: &Plan) -> Option<Accountant> {
-    let remembered = |entry: &crate::Entry| matches!(entry.sampling(), Sampling::Remembered { .. });
+    let remembered = |entry: &crate::Entry| matches!(entry.sampling(), Sampling::Stateful { .. });
     match plan.relation() {
         _ if plan.entries().iter().any(remembered) => None,
         Relation::ZeroOut => Some(Accountant::Pld),
@@ -185,7 +185,7 @@ mod tests {
     /// The last turn of a group may be cut short in every run, so exposures are counted run by run.
     #[test]
     fn repeated_groups_expose_a_record_as_often_as_separate_runs() {
-        let plan = entry(Sampling::Grouped { rate: rate(0.1), groups: 7 }, 2.0, 29);
+        let plan = entry(Sampling::Rotating { rate: rate(0.1), groups: 7 }, 2.0, 29);
         let twice = Total::composed(&[runs(&plan, Accountant::Pld, 2)]).unwrap();
         let listed = Total::composed(&[runs(&plan, Accountant::Pld, 1); 2]).unwrap();
         assert_eq!(twice.epsilon, listed.epsilon);
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn plans_that_cannot_be_composed_add_up() {
         let poisson = Plan::of_numbers(3.0, 0.02, 100);
-        let memory = entry(Sampling::Remembered { rate: rate(0.02), reach: 2.0 }, 30.0, 50);
+        let memory = entry(Sampling::Stateful { rate: rate(0.02), later_shift: 2.0 }, 30.0, 50);
         let fixed = entry(Sampling::FixedSize { batch_size: 20, population: 1000 }, 5.0, 100);
         let (a, b, c) = (
             runs(&poisson, Accountant::Pld, 3),

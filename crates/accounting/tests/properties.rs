@@ -174,7 +174,7 @@ fn composed_gaussians_match_their_closed_form() {
 
 #[test]
 fn full_batches_and_samples_mix() {
-    let full = Entry::everybody(NoiseMultiplier::new(20.0).unwrap(), Steps::new(100).unwrap());
+    let full = Entry::full_batch(NoiseMultiplier::new(20.0).unwrap(), Steps::new(100).unwrap());
     let mixed = Plan::new(vec![entry(1.0, 0.01, 500), full.clone()]);
     let (lower, upper) = bracket(&mixed, 1e-5);
     let parts = [dp_sgd(1.0, 0.01, 500), Plan::new(vec![full])].map(|plan| bracket(&plan, 5e-6).1);
@@ -246,7 +246,7 @@ fn extreme_settings_are_answered_or_refused_by_name() {
     assert!(bracket(&dp_sgd(1.0, 1e-9, 1000), 1e-5).1 < 1e-6);
     assert!(bracket(&dp_sgd(1e7, 0.5, 1000), 1e-5).1 < 1e-3);
     // Every record in every batch is the full batch.
-    let full = Plan::new(vec![Entry::everybody(NoiseMultiplier::new(4.0).unwrap(), Steps::new(9).unwrap())]);
+    let full = Plan::new(vec![Entry::full_batch(NoiseMultiplier::new(4.0).unwrap(), Steps::new(9).unwrap())]);
     assert_eq!(bracket(&dp_sgd(4.0, 1.0, 9), 1e-5), bracket(&full, 1e-5));
     // Tiny deltas and large epsilons keep the bracket narrow: errors are relative to delta.
     for (plan, d) in

@@ -24,8 +24,8 @@ fn dp_sgd(noise_multiplier: f64, rate: f64, t: u64) -> Plan {
     Plan::dp_sgd(z(noise_multiplier), SamplingRate::new(rate).unwrap(), steps(t))
 }
 
-fn everybody(noise_multiplier: f64, t: u64) -> Plan {
-    Plan::new(vec![Entry::everybody(z(noise_multiplier), steps(t))])
+fn full_batch(noise_multiplier: f64, t: u64) -> Plan {
+    Plan::new(vec![Entry::full_batch(z(noise_multiplier), steps(t))])
 }
 
 /// The bracket is narrow and overlaps `[low, high]`.

@@ -68,9 +68,9 @@ impl DicePublishedOptions {
         let (clip, batch) = (self.clip(setting), setting.expected_batch_size);
         let sigma = claimed_noise(setting, claim, clip);
         let z = NoiseMultiplier::new(sigma * batch / clip)?;
-        let sampling = Sampling::Remembered {
+        let sampling = Sampling::Stateful {
             rate: poisson_rate(setting, "dice-published")?,
-            reach: (clip + 2.0 * batch * clip) / clip,
+            later_shift: (clip + 2.0 * batch * clip) / clip,
         };
         Ok(Plan::new(vec![Entry::new(sampling, vec![z], setting.steps)?]))
     }

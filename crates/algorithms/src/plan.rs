@@ -125,7 +125,7 @@ impl Choice {
                 (window, z, group_rate)
             }
         };
-        let sampling = Sampling::Grouped { rate: group_rate, groups: window + 1 };
+        let sampling = Sampling::Rotating { rate: group_rate, groups: window + 1 };
         Ok(Plan::new(vec![Entry::new(sampling, vec![z], setting.steps)?]))
     }
 

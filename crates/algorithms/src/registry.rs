@@ -369,7 +369,7 @@ pub(crate) mod tests {
 
     #[test]
     fn sampling_that_an_algorithm_is_not_made_for_is_refused() {
-        let everybody = Setting { sampling: Sampling::Everybody, ..setting() };
+        let everybody = Setting { sampling: Sampling::FullBatch, ..setting() };
         let z = Noise::Multiplier(NoiseMultiplier::new(1.0).unwrap());
         for name in ["dice", "dp-svrg", "dp-c4"] {
             let text = if name == "dice" {

@@ -78,7 +78,7 @@ impl<'a, 'r, G: Gradients> PerRecord<'a, 'r, G> {
     /// Banded error feedback: the clipped sum plus the mean of the residual sums of the last `W` steps, which stay hidden in the
     /// vault: `sum_i clip(g_i, C_1) + (1/W) sum_{l=1..W} R_{t-l}`.
     ///
-    /// For plans that [sample groups in turn](sordino_accounting::Sampling::Grouped), `W + 1` of them. It is the one release of its
+    /// For plans that [sample groups in turn](sordino_accounting::Sampling::Rotating), `W + 1` of them. It is the one release of its
     /// step, with the same rules from the first step to the last.
     ///
     /// **Guarantees.** Adding or removing one record moves the releases of the `W + 1` steps from the one that samples it on,
@@ -95,7 +95,7 @@ impl<'a, 'r, G: Gradients> PerRecord<'a, 'r, G> {
     /// Error feedback as DiceSGD was published: `y = sum_i clip(g_i, C_1) + clip(e, F)`, and the hidden error becomes
     /// `e + sum_i g_i - y`. A normalising rule bounds the error by normalising it, too.
     ///
-    /// For plans that [remember](sordino_accounting::Sampling::Remembered): a record that was sampled once moves all later releases,
+    /// For plans that [remember](sordino_accounting::Sampling::Stateful): a record that was sampled once moves all later releases,
     /// and the price says so.
     ///
     /// # Errors

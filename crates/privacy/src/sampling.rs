@@ -15,8 +15,8 @@ pub(crate) fn draw(
 ) {
     batch.clear();
     match sampling {
-        Sampling::Remembered { rate, .. } => poisson(rate.get(), population, rng, batch),
-        Sampling::Grouped { rate, groups } => {
+        Sampling::Stateful { rate, .. } => poisson(rate.get(), population, rng, batch),
+        Sampling::Rotating { rate, groups } => {
             // Place `i` belongs to group `i mod groups`, whoever else is there.
             let groups = usize::try_from(groups).unwrap_or(usize::MAX);
             #[expect(clippy::cast_possible_truncation, reason = "less than the number of groups")]
@@ -39,7 +39,7 @@ pub(crate) fn draw(
             batch.extend(index::sample(rng, population, size));
             batch.sort_unstable();
         }
-        Sampling::Everybody => batch.extend(0..population),
+        Sampling::FullBatch => batch.extend(0..population),
     }
 }
 
@@ -167,19 +167,19 @@ mod tests {
         assert_eq!(batches(at_rate(1.0), 5, 3), vec![vec![0, 1, 2, 3, 4]; 3]);
         assert!(batches(at_rate(1e-300), usize::MAX, 3).iter().all(Vec::is_empty));
         assert!(batches(at_rate(0.5), 0, 3).iter().all(Vec::is_empty));
-        assert_eq!(batches(Sampling::Everybody, 3, 1), vec![vec![0, 1, 2]]);
+        assert_eq!(batches(Sampling::FullBatch, 3, 1), vec![vec![0, 1, 2]]);
     }
 
     #[test]
     fn groups_take_turns_and_places_never_change_theirs() {
         let mut rng = ChaCha20Rng::seed_from_u64(4);
         let mut batch = Vec::new();
-        let everybody = Sampling::Grouped { rate: SamplingRate::new(1.0).unwrap(), groups: 3 };
+        let everybody = Sampling::Rotating { rate: SamplingRate::new(1.0).unwrap(), groups: 3 };
         for (turn, members) in [(0, vec![0, 3, 6]), (1, vec![1, 4, 7]), (2, vec![2, 5]), (3, vec![0, 3, 6])] {
             draw(everybody, turn, 8, &mut rng, &mut batch);
             assert_eq!(batch, members);
         }
-        let half = Sampling::Grouped { rate: SamplingRate::new(0.5).unwrap(), groups: 3 };
+        let half = Sampling::Rotating { rate: SamplingRate::new(0.5).unwrap(), groups: 3 };
         let mut hits = [0; 8];
         for turn in 0..60_000 {
             draw(half, turn, 8, &mut rng, &mut batch);

@@ -140,7 +140,7 @@ impl<G: Gradients> Vault<G> {
         self.ledger.enter_model(hash)
     }
 
-    /// How long the last line of the ledger took to reach the disk.
+    /// How long the last line of the ledger took to later_shift the disk.
     pub fn sync_time(&self) -> Duration {
         self.ledger.sync_time()
     }
@@ -291,7 +291,7 @@ impl<'r, G: Gradients> Round<'r, G> {
         left: &Sum,
     ) -> Result<(Kind, f64), PrivacyError> {
         let wrong = |problem: &str| Err(PrivacyError::Rule(problem.to_owned()));
-        let Sampling::Grouped { groups, .. } = self.step.sampling else {
+        let Sampling::Rotating { groups, .. } = self.step.sampling else {
             return wrong("banded feedback needs a plan whose batches are drawn from groups in turn");
         };
         if self.step.releases.len() != 1 || self.released > 0 || self.fed {
@@ -324,7 +324,7 @@ impl<'r, G: Gradients> Round<'r, G> {
         plain: &[f64],
     ) -> Result<Kind, PrivacyError> {
         let wrong = |problem: &str| Err(PrivacyError::Rule(problem.to_owned()));
-        let Sampling::Remembered { reach, .. } = self.step.sampling else {
+        let Sampling::Stateful { later_shift, .. } = self.step.sampling else {
             return wrong("error feedback needs a plan whose price includes a memory of all steps");
         };
         if self.step.releases.len() != 1 || self.released > 0 || self.fed {
@@ -332,8 +332,8 @@ impl<'r, G: Gradients> Round<'r, G> {
         }
         let sensitivity = rule.sensitivity();
         let shift = sensitivity + 2.0 * feedback.sensitivity();
-        if !feedback.is_flat() || !(shift <= reach * sensitivity * (1.0 + 1e-9)) {
-            return wrong("the threshold of the fed back error is larger than the plan's reach allows");
+        if !feedback.is_flat() || !(shift <= later_shift * sensitivity * (1.0 + 1e-9)) {
+            return wrong("the threshold of the fed back error is larger than the plan's later_shift allows");
         }
         self.vault.memory.feed_back(sum, plain, feedback);
         self.fed = true;

@@ -17,11 +17,11 @@ fn rule(bound: f64) -> ClipRule {
 }
 
 fn grouped(groups: u64, rate: f64) -> Sampling {
-    Sampling::Grouped { rate: SamplingRate::new(rate).unwrap(), groups }
+    Sampling::Rotating { rate: SamplingRate::new(rate).unwrap(), groups }
 }
 
-fn remembered(reach: f64, rate: f64) -> Sampling {
-    Sampling::Remembered { rate: SamplingRate::new(rate).unwrap(), reach }
+fn stateful(later_shift: f64, rate: f64) -> Sampling {
+    Sampling::Stateful { rate: SamplingRate::new(rate).unwrap(), later_shift }
 }
 
 /// Unpriced, so that noise can be next to nothing.
@@ -85,7 +85,7 @@ fn records(count: usize) -> Vec<Vec<f32>> {
 }
 
 /// For every record, window and seed: a block of `W + 1` steps moves by at most `kappa`, and a record moves nothing outside of the
-/// blocks that sampled it. Some blocks reach 99.8 % of it (a thousandth is kept for rounding).
+/// blocks that sampled it. Some blocks later_shift 99.8 % of it (a thousandth is kept for rounding).
 #[test]
 fn a_block_of_banded_releases_moves_by_at_most_its_sensitivity() {
     for groups in [2_u64, 3, 5] {
@@ -158,7 +158,7 @@ fn what_the_proof_does_not_cover_is_refused() {
         let refused = std::iter::from_fn(|| vault.round(|round| act(round)).unwrap()).any(|refused| refused);
         assert!(refused, "{name}");
     };
-    let (groups, memory) = (terms(&[(grouped(2, 1.0), 2)], 4), terms(&[(remembered(5.0, 1.0), 2)], 4));
+    let (groups, memory) = (terms(&[(grouped(2, 1.0), 2)], 4), terms(&[(stateful(5.0, 1.0), 2)], 4));
     let poisson = terms(&[(Sampling::Poisson { rate: SamplingRate::new(1.0).unwrap(), cap: None }, 2)], 4);
     for (name, terms) in [("poisson", &poisson), ("memory", &memory)] {
         refuse(&format!("banded under {name}"), terms, &|round| banded(round.gradients(&[])).is_err());
@@ -193,14 +193,16 @@ fn what_the_proof_does_not_cover_is_refused() {
         let layers = ClipRule::per_layer(&[ClipNorm::new(1.0).unwrap()]).unwrap();
         round.gradients(&[]).fed_back_sum(&rule(1.0), &layers).is_err()
     });
-    // 1 + 2 * 2 = 5 is the plan's reach; a little more is too much.
-    refuse("reach", &memory, &|round| round.gradients(&[]).fed_back_sum(&rule(1.0), &rule(2.01)).is_err());
+    // 1 + 2 * 2 = 5 is the plan's later_shift; a little more is too much.
+    refuse("later_shift", &memory, &|round| {
+        round.gradients(&[]).fed_back_sum(&rule(1.0), &rule(2.01)).is_err()
+    });
 }
 
-/// `y = s + clip(e)`, `e <- e + g - y`, by hand; and a record moves its first release by 1 and later ones by at most the reach.
+/// `y = s + clip(e)`, `e <- e + g - y`, by hand; and a record moves its first release by 1 and later ones by at most the later_shift.
 #[test]
 fn error_feedback_follows_its_formula_and_its_reach() {
-    let terms = terms(&[(remembered(5.0, 0.6), 12)], 6);
+    let terms = terms(&[(stateful(5.0, 0.6), 12)], 6);
     for (record, seed) in (0..6).flat_map(|record| (0..4).map(move |seed| (record, seed))) {
         let moves = moves(&records(6), record, &terms, seed, fed_back);
         let first = moves.iter().position(|moved| *moved > 0.0).unwrap_or(moves.len());
@@ -213,7 +215,7 @@ fn error_feedback_follows_its_formula_and_its_reach() {
     }
     let mut rows = vec![Vec::new(); 2];
     rows[0] = vec![3.0, 4.0];
-    let releases = run(rows, &self::terms(&[(remembered(5.0, 1.0), 20)], 2), 1, fed_back);
+    let releases = run(rows, &self::terms(&[(stateful(5.0, 1.0), 20)], 2), 1, fed_back);
     let clip = |v: [f64; 2], bound: f64| {
         let factor = (bound * (1.0 - 1.0 / 1024.0) / v[0].hypot(v[1])).min(1.0);
         v.map(|x| if factor.is_finite() { factor * x } else { 0.0 })
@@ -234,11 +236,8 @@ fn error_feedback_follows_its_formula_and_its_reach() {
 #[test]
 fn a_memory_is_priced_by_first_participation_alone() {
     let plan = || {
-        let entry = Entry::new(
-            remembered(5.0, 0.1),
-            vec![NoiseMultiplier::new(1.0).unwrap()],
-            Steps::new(9).unwrap(),
-        );
+        let entry =
+            Entry::new(stateful(5.0, 0.1), vec![NoiseMultiplier::new(1.0).unwrap()], Steps::new(9).unwrap());
         Plan::new(vec![entry.unwrap()])
     };
     let delta = Delta::new(1e-5).unwrap();

@@ -103,7 +103,7 @@ fn nothing_of_an_earlier_sum_is_left() {
     let quiet = || vec![NoiseMultiplier::new(1e-6).unwrap()];
     let rare = Sampling::Poisson { rate: SamplingRate::new(1e-9).unwrap(), cap: None };
     let entry = |sampling| Entry::new(sampling, quiet(), Steps::new(1).unwrap()).unwrap();
-    let plan = Plan::new(vec![entry(Sampling::Everybody), entry(rare)]);
+    let plan = Plan::new(vec![entry(Sampling::FullBatch), entry(rare)]);
     let terms = Terms::unprotected(plan, 10, "a test without noise");
     let mut vault = Vault::seal(rows, &terms, Randomness::seeded(1), &folder.file("l")).unwrap();
     let mut sum = || vault.round(step).unwrap().unwrap().unwrap()[0];

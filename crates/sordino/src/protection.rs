@@ -88,7 +88,7 @@ pub(crate) fn sampling(
         (SamplingName::FixedSize, None) => {
             Sampling::FixedSize { batch_size: pace.batch_size as u64, population }
         }
-        (SamplingName::FullBatch, None) => Sampling::Everybody,
+        (SamplingName::FullBatch, None) => Sampling::FullBatch,
         (_, Some(_)) => {
             return Err(Problem::refused(
                 "max_batch_size belongs to Poisson sampling",

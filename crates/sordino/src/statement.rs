@@ -109,7 +109,7 @@ pub(crate) fn sampling(plan: &Plan) -> String {
 
 fn kind(sampling: Sampling) -> String {
     match sampling {
-        Sampling::Everybody => "none (every record takes part)".to_owned(),
+        Sampling::FullBatch => "none (every record takes part)".to_owned(),
         sampled => sampled.to_string(),
     }
 }

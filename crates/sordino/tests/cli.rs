@@ -77,7 +77,7 @@ fn plan_files_hold_all_kinds_of_entries() {
         "kinds",
         r#"[{"noise_multiplier": 1.0, "sample_rate": 0.01, "steps": 400},
             {"noise_multiplier": [2.0, 6.0], "sample_rate": 0.02, "steps": 100},
-            {"sampling": "everybody", "noise_multiplier": 30, "steps": 10}]"#,
+            {"sampling": "full-batch", "noise_multiplier": 30, "steps": 10}]"#,
     );
     let mixed = json(&format!("epsilon --plan {path} --delta 1e-5"))["epsilon"].as_f64().unwrap();
     let part = json("epsilon --noise-multiplier 1 --sample-rate 0.01 --steps 400 --delta 1e-5")["epsilon"]
@@ -133,7 +133,7 @@ fn profile_states_delta_and_curves() {
 fn profile_and_epsilon_state_a_lower_end_for_the_same_plans() {
     for (name, entry, reached) in [
         ("plain", "", true),
-        ("grouped", r#""sampling":"grouped","groups":7,"#, false),
+        ("rotating", r#""sampling":"rotating","groups":7,"#, false),
         ("capped", r#""max_batch_size":90,"population":300,"#, false),
     ] {
         let entry = format!("[{{{entry}\"noise_multiplier\":2,\"sample_rate\":0.1,\"steps\":30}}]");

@@ -217,7 +217,7 @@ fn check(seed: u64, ledger: &Path) -> bool {
         let network = Network::new(&description).unwrap();
         let engine = Engine::with_workers(network, Loss::cross_entropy(), workers).unwrap();
         let records = engine.records(inputs, Targets::Classes(&classes)).unwrap();
-        released(engine, records, (Sampling::Everybody, absent), points, rules, ledger)
+        released(engine, records, (Sampling::FullBatch, absent), points, rules, ledger)
     };
     let (with, without) = (sums(None), sums(Some(Absent::Slot(absent))));
     assert!(with.iter().flat_map(|(sum, _)| sum).all(|value| value.is_finite()));
@@ -292,7 +292,7 @@ fn leaving_out_a_record_does_not_change_how_others_are_rounded() {
     let poisson = |rate: f64| Sampling::Poisson { rate: SamplingRate::new(rate).unwrap(), cap: None };
     for digits in [14, 17, 20] {
         for gradients in [crafted(1 << digits, 1.0), crafted(1 << digits, 32.0), pile(1 << digits)] {
-            for sampling in [Sampling::Everybody, poisson(0.99), poisson(0.02)] {
+            for sampling in [Sampling::FullBatch, poisson(0.99), poisson(0.02)] {
                 let moved = moved_by_one_of_many(&gradients, 1.002, sampling, &ledger);
                 assert!(moved <= 1.0, "2^{digits} records, {sampling:?}: {moved} of the sensitivity");
             }

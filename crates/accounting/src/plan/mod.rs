@@ -56,25 +56,25 @@ pub enum Sampling {
         population: u64,
     },
     /// Every record takes part.
-    Everybody,
+    FullBatch,
     /// Records belong to `groups` groups by their place. Step `t` of the entry samples only those of group `t mod groups`, each
     /// with this probability.
     ///
     /// What a record adds may be spread over the `groups` steps from the one that samples it up to the next one that can: the
     /// sensitivity is then that of these steps together. So a record is exposed `ceil(steps / groups)` times.
-    Grouped {
+    Rotating {
         /// The probability.
         rate: SamplingRate,
         /// The number of groups, at least 2.
         groups: u64,
     },
     /// Poisson sampling, and what a step releases may depend on all records that were ever sampled, without noise between: a
-    /// record moves the release that samples it first by one sensitivity, and every later one by up to `reach` of them.
-    Remembered {
+    /// record moves the release that samples it first by one sensitivity, and every later one by up to `later_shift` of them.
+    Stateful {
         /// The probability.
         rate: SamplingRate,
         /// How far a record can move later releases, in sensitivities; at least 1.
-        reach: f64,
+        later_shift: f64,
     },
 }
 
@@ -88,15 +88,15 @@ impl fmt::Display for Sampling {
             Self::FixedSize { batch_size, population } => {
                 write!(f, "fixed-size sampling of {batch_size} of {population} records")
             }
-            Self::Everybody => f.write_str("the full batch"),
-            Self::Grouped { rate, groups } => {
+            Self::FullBatch => f.write_str("the full batch"),
+            Self::Rotating { rate, groups } => {
                 write!(f, "Poisson sampling at rate {rate} of one of {groups} groups in turn")
             }
-            Self::Remembered { rate, reach } => {
+            Self::Stateful { rate, later_shift } => {
                 write!(
                     f,
                     "Poisson sampling at rate {rate}, with a memory of all earlier batches (a record moves later releases up to \
-                     {reach} times as far)"
+                     {later_shift} times as far)"
                 )
             }
         }
@@ -148,11 +148,11 @@ impl Entry {
             Sampling::Poisson { cap: Some(cap), .. } => {
                 (cap.max_batch_size, cap.population, "max_batch_size")
             }
-            Sampling::Grouped { groups, .. } if groups < 2 => {
+            Sampling::Rotating { groups, .. } if groups < 2 => {
                 return bad(format!("groups must be at least 2, got {groups}"));
             }
-            Sampling::Remembered { reach, .. } if !(1.0..=1e12).contains(&reach) => {
-                return bad(format!("reach must be between 1 and 1e12, got {reach}"));
+            Sampling::Stateful { later_shift, .. } if !(1.0..=1e12).contains(&later_shift) => {
+                return bad(format!("later_shift must be between 1 and 1e12, got {later_shift}"));
             }
             _ => (1, 1, ""),
         };
@@ -171,8 +171,8 @@ impl Entry {
     }
 
     /// Full-batch releases.
-    pub fn everybody(noise_multiplier: NoiseMultiplier, steps: Steps) -> Self {
-        Self { sampling: Sampling::Everybody, releases: vec![noise_multiplier], steps }
+    pub fn full_batch(noise_multiplier: NoiseMultiplier, steps: Steps) -> Self {
+        Self { sampling: Sampling::FullBatch, releases: vec![noise_multiplier], steps }
     }
 
     /// How each of the steps chooses its records.
@@ -193,7 +193,7 @@ impl Entry {
     /// How many of the steps can sample the same record.
     pub fn exposures(&self) -> u64 {
         match self.sampling {
-            Sampling::Grouped { groups, .. } => self.steps.get().div_ceil(groups),
+            Sampling::Rotating { groups, .. } => self.steps.get().div_ceil(groups),
             _ => self.steps.get(),
         }
     }
@@ -274,7 +274,7 @@ impl Plan {
         let repeat = |entry: &Entry| {
             // Every run exposes a record as often as the first run. An incomplete last turn does not continue in the next run.
             let steps = match entry.sampling {
-                Sampling::Grouped { groups, .. } => entry.exposures().saturating_mul(groups),
+                Sampling::Rotating { groups, .. } => entry.exposures().saturating_mul(groups),
                 _ => entry.steps.get(),
             };
             Ok(Entry { steps: Steps::new(steps.saturating_mul(runs))?, ..entry.clone() })
@@ -297,7 +297,7 @@ impl Plan {
     /// Whether there are data sets that cost as much as the plan is priced at: not known if batches are cut to a maximal size, or if
     /// groups take turns, whose last one may be cut short.
     pub(crate) fn is_reached(&self) -> bool {
-        !self.is_capped() && !self.entries.iter().any(|e| matches!(e.sampling, Sampling::Grouped { .. }))
+        !self.is_capped() && !self.entries.iter().any(|e| matches!(e.sampling, Sampling::Rotating { .. }))
     }
 
     /// The same plan with all multipliers times `factor`.
@@ -398,9 +398,9 @@ mod tests {
         let text = r#"[{"noise_multiplier":1.5,"sample_rate":0.01,"steps":10},
             {"noise_multiplier":[1.5,6.0],"sample_rate":0.01,"max_batch_size":700,"population":60000,"steps":1},
             {"sampling":"fixed-size","noise_multiplier":2.0,"batch_size":600,"population":60000,"steps":3},
-            {"sampling":"everybody","noise_multiplier":7.0,"steps":2},
-            {"sampling":"grouped","noise_multiplier":1.5,"sample_rate":0.08,"groups":9,"steps":150},
-            {"sampling":"remembered","noise_multiplier":2.0,"sample_rate":0.02,"reach":3.0,"steps":20}]"#;
+            {"sampling":"full-batch","noise_multiplier":7.0,"steps":2},
+            {"sampling":"rotating","noise_multiplier":1.5,"sample_rate":0.08,"groups":9,"steps":150},
+            {"sampling":"stateful","noise_multiplier":2.0,"sample_rate":0.02,"later_shift":3.0,"steps":20}]"#;
         let plan = read(text).unwrap();
         assert_eq!(plan.entries().len(), 6);
         assert_eq!(plan.entries()[4].exposures(), 17);
@@ -423,13 +423,13 @@ mod tests {
                 r#"[{"sampling":"fixed-size","noise_multiplier":1,"batch_size":9,"population":8,"steps":1}]"#,
                 "between 1 and the population of 8, got 9",
             ),
-            (r#"[{"sampling":"everybody","noise_multiplier":1,"sample_rate":0.1,"steps":1}]"#, "takes only"),
+            (r#"[{"sampling":"full-batch","noise_multiplier":1,"sample_rate":0.1,"steps":1}]"#, "takes only"),
             (
-                r#"[{"sampling":"grouped","noise_multiplier":1,"sample_rate":0.1,"groups":1,"steps":1}]"#,
+                r#"[{"sampling":"rotating","noise_multiplier":1,"sample_rate":0.1,"groups":1,"steps":1}]"#,
                 "at least 2, got 1",
             ),
             (
-                r#"[{"sampling":"remembered","noise_multiplier":1,"sample_rate":0.1,"reach":0.5,"steps":1}]"#,
+                r#"[{"sampling":"stateful","noise_multiplier":1,"sample_rate":0.1,"later_shift":0.5,"steps":1}]"#,
                 "between 1 and 1e12, got 0.5",
             ),
             (r#"[{"noise_multiplier":1,"sample_rate":0.1,"groups":3,"steps":1}]"#, "takes sample_rate"),

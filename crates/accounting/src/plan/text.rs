@@ -24,8 +24,8 @@ pub(super) struct EntryText {
     population: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     groups: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    reach: Option<f64>,
+    #[serde(alias = "reach", default, skip_serializing_if = "Option::is_none")]
+    later_shift: Option<f64>,
     steps: Steps,
 }
 
@@ -35,9 +35,13 @@ enum SamplingKind {
     #[default]
     Poisson,
     FixedSize,
-    Everybody,
-    Grouped,
-    Remembered,
+    // The aliases are the names in ledgers of earlier versions.
+    #[serde(alias = "everybody")]
+    FullBatch,
+    #[serde(alias = "grouped")]
+    Rotating,
+    #[serde(alias = "remembered")]
+    Stateful,
 }
 
 impl SamplingKind {
@@ -103,27 +107,27 @@ impl TryFrom<EntryText> for Entry {
             max_batch_size,
             population,
             groups,
-            reach,
+            later_shift,
             steps,
         } = text;
         let sampling = match (sampling, sample_rate, batch_size, max_batch_size, population) {
-            (SamplingKind::Grouped, Some(rate), None, None, None) if reach.is_none() => {
-                let groups = groups.ok_or_else(|| bad("a grouped entry needs groups"))?;
-                return Entry::new(Sampling::Grouped { rate, groups }, noise_multiplier.0, steps);
+            (SamplingKind::Rotating, Some(rate), None, None, None) if later_shift.is_none() => {
+                let groups = groups.ok_or_else(|| bad("a rotating entry needs groups"))?;
+                return Entry::new(Sampling::Rotating { rate, groups }, noise_multiplier.0, steps);
             }
-            (SamplingKind::Remembered, Some(rate), None, None, None) if groups.is_none() => {
-                let reach = reach.ok_or_else(|| bad("a remembered entry needs reach"))?;
-                return Entry::new(Sampling::Remembered { rate, reach }, noise_multiplier.0, steps);
+            (SamplingKind::Stateful, Some(rate), None, None, None) if groups.is_none() => {
+                let later_shift = later_shift.ok_or_else(|| bad("a stateful entry needs later_shift"))?;
+                return Entry::new(Sampling::Stateful { rate, later_shift }, noise_multiplier.0, steps);
             }
-            (SamplingKind::Grouped, ..) => {
-                return Err(bad("a grouped entry takes sample_rate and groups, and nothing else"));
+            (SamplingKind::Rotating, ..) => {
+                return Err(bad("a rotating entry takes sample_rate and groups, and nothing else"));
             }
-            (SamplingKind::Remembered, ..) => {
-                return Err(bad("a remembered entry takes sample_rate and reach, and nothing else"));
+            (SamplingKind::Stateful, ..) => {
+                return Err(bad("a stateful entry takes sample_rate and later_shift, and nothing else"));
             }
-            _ if groups.is_some() || reach.is_some() => {
+            _ if groups.is_some() || later_shift.is_some() => {
                 return Err(bad(
-                    "such an entry takes sample_rate or batch_size; groups and reach belong to grouped and remembered ones",
+                    "such an entry takes sample_rate or batch_size; groups and later_shift belong to rotating and stateful ones",
                 ));
             }
             (SamplingKind::Poisson, Some(rate), None, None, None) => Sampling::Poisson { rate, cap: None },
@@ -142,9 +146,9 @@ impl TryFrom<EntryText> for Entry {
             (SamplingKind::FixedSize, ..) => {
                 return Err(bad("a fixed-size entry takes batch_size and population, and no sample_rate"));
             }
-            (SamplingKind::Everybody, None, None, None, None) => Sampling::Everybody,
-            (SamplingKind::Everybody, ..) => {
-                return Err(bad("an entry over everybody takes only noise_multiplier and steps"));
+            (SamplingKind::FullBatch, None, None, None, None) => Sampling::FullBatch,
+            (SamplingKind::FullBatch, ..) => {
+                return Err(bad("a full-batch entry takes only noise_multiplier and steps"));
             }
         };
         Entry::new(sampling, noise_multiplier.0, steps)
@@ -161,7 +165,7 @@ impl From<Entry> for EntryText {
             max_batch_size: None,
             population: None,
             groups: None,
-            reach: None,
+            later_shift: None,
             steps,
         };
         match sampling {
@@ -175,16 +179,16 @@ impl From<Entry> for EntryText {
                 text.batch_size = Some(batch_size);
                 text.population = Some(population);
             }
-            Sampling::Everybody => text.sampling = SamplingKind::Everybody,
-            Sampling::Grouped { rate, groups } => {
-                text.sampling = SamplingKind::Grouped;
+            Sampling::FullBatch => text.sampling = SamplingKind::FullBatch,
+            Sampling::Rotating { rate, groups } => {
+                text.sampling = SamplingKind::Rotating;
                 text.sample_rate = Some(rate);
                 text.groups = Some(groups);
             }
-            Sampling::Remembered { rate, reach } => {
-                text.sampling = SamplingKind::Remembered;
+            Sampling::Stateful { rate, later_shift } => {
+                text.sampling = SamplingKind::Stateful;
                 text.sample_rate = Some(rate);
-                text.reach = Some(reach);
+                text.later_shift = Some(later_shift);
             }
         }
         text

@@ -180,8 +180,8 @@ impl WorstCase {
         for entry in plan.entries() {
             let mu = 1.0 / entry.effective_noise_multiplier();
             match entry.sampling() {
-                Sampling::Remembered { .. } => return Err(AccountingError::remembered(NAME, entry)),
-                Sampling::Grouped { .. } if group != GroupSize::ONE => {
+                Sampling::Stateful { .. } => return Err(AccountingError::stateful(NAME, entry)),
+                Sampling::Rotating { .. } if group != GroupSize::ONE => {
                     return Err(AccountingError::Unsupported {
                         accountant: NAME,
                         entry: entry.to_string(),
@@ -189,10 +189,10 @@ impl WorstCase {
                         instead: "ask for a single record",
                     });
                 }
-                Sampling::Poisson { rate, .. } | Sampling::Grouped { rate, .. } if rate.get() < 1.0 => {
+                Sampling::Poisson { rate, .. } | Sampling::Rotating { rate, .. } if rate.get() < 1.0 => {
                     sampled.push((Pair { rate: rate.get(), mu, group: group.0 }, entry.exposures()));
                 }
-                Sampling::Everybody | Sampling::Poisson { .. } | Sampling::Grouped { .. } => {
+                Sampling::FullBatch | Sampling::Poisson { .. } | Sampling::Rotating { .. } => {
                     #[expect(clippy::cast_precision_loss, reason = "a count of steps")]
                     let steps = entry.exposures() as f64;
                     gaussian += steps * (mu * f64::from(group.0)).powi(2);

@@ -136,9 +136,9 @@ impl Curve {
             #[expect(clippy::cast_precision_loss, reason = "a count of steps")]
             let steps = entry.exposures() as f64;
             match entry.sampling() {
-                Sampling::Everybody => gaussian += steps * mu * mu,
-                Sampling::Remembered { .. } => return Err(AccountingError::remembered(NAME, entry)),
-                Sampling::Poisson { .. } | Sampling::Grouped { .. } if relation == Relation::ReplaceOne => {
+                Sampling::FullBatch => gaussian += steps * mu * mu,
+                Sampling::Stateful { .. } => return Err(AccountingError::stateful(NAME, entry)),
+                Sampling::Poisson { .. } | Sampling::Rotating { .. } if relation == Relation::ReplaceOne => {
                     return Err(AccountingError::Unsupported {
                         accountant: NAME,
                         entry: entry.to_string(),
@@ -147,10 +147,10 @@ impl Curve {
                         instead: "use one kind of sampling throughout",
                     });
                 }
-                Sampling::Poisson { rate, .. } | Sampling::Grouped { rate, .. } if rate.get() < 1.0 => {
+                Sampling::Poisson { rate, .. } | Sampling::Rotating { rate, .. } if rate.get() < 1.0 => {
                     parts.push((Part::Sampled { rate: rate.get(), mu }, steps));
                 }
-                Sampling::Poisson { .. } | Sampling::Grouped { .. } => gaussian += steps * mu * mu,
+                Sampling::Poisson { .. } | Sampling::Rotating { .. } => gaussian += steps * mu * mu,
                 Sampling::FixedSize { batch_size, population } if batch_size == population => {
                     gaussian += steps * mu * mu;
                 }

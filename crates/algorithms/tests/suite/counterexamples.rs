@@ -161,7 +161,7 @@ fn sound_dice_keeps_its_promise_under_the_same_attack() {
     let attack = Attack::new("dice", 100.0);
     assert!(attack.terms.guarantee().unwrap().epsilon <= budget().epsilon);
     let entry = &attack.terms.plan().unwrap().entries()[0];
-    let Sampling::Grouped { rate, groups } = entry.sampling() else { panic!("dice samples groups in turn") };
+    let Sampling::Rotating { rate, groups } = entry.sampling() else { panic!("dice samples groups in turn") };
     // A record of the first group that is sampled moves its own step by C_1 and the W after it by C_r / W, of noise z kappa.
     let (q, window) = (rate.get(), (groups - 1) as f64);
     let unit = (1.0 - 1.0 / 1024.0) / (entry.releases()[0].get() * (1.0 + 81.0 / window).sqrt());

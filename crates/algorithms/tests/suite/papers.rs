@@ -65,7 +65,7 @@ fn histogram(batch: &[Vector], x: Vector, range: f64, bins: usize) -> Vec<f64> {
     counts
 }
 
-/// Everybody is in every batch, and they are a prime number of records: no count lies exactly on a limit.
+/// FullBatch is in every batch, and they are a prime number of records: no count lies exactly on a limit.
 #[test]
 fn thresholds_of_dc_sgd_come_from_histograms_as_in_algorithms_3_and_4() {
     let setting = setting(1.0);
