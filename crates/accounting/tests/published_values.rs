@@ -119,7 +119,7 @@ fn gaussian_deltas_match_closed_forms() {
         (vec![(100.0, 9999)], 10.0, 9.762_440_353_227_572e-23),
         (vec![(10.0, 50), (5.0, 50)], 4.0, 0.016_455_672_864_108_956),
     ] {
-        let plan: Plan = phases.iter().flat_map(|(m, t)| everybody(*m, *t).entries().to_vec()).collect();
+        let plan: Plan = phases.iter().flat_map(|(m, t)| full_batch(*m, *t).entries().to_vec()).collect();
         let bracket = pld::delta(&plan, Epsilon::new(epsilon).unwrap()).unwrap();
         assert!(
             bracket.lower <= expected * (1.0 + 1e-9) && expected <= bracket.upper * (1.0 + 1e-9),
@@ -127,10 +127,10 @@ fn gaussian_deltas_match_closed_forms() {
         );
     }
     // tensorflow_privacy: two full batches at 0.7.
-    let bracket = pld::epsilon(&everybody(0.7, 2), delta(1e-5)).unwrap();
+    let bracket = pld::epsilon(&full_batch(0.7, 2), delta(1e-5)).unwrap();
     assert!((bracket.upper.get() - 10.122_494_6).abs() < 1e-4);
     // The same without sampling in its printed statement: five epochs at multiplier 1.
-    assert!((pld::epsilon(&everybody(1.0, 5), delta(1e-6)).unwrap().upper.get() - 12.595).abs() < 1e-3);
+    assert!((pld::epsilon(&full_batch(1.0, 5), delta(1e-6)).unwrap().upper.get() - 12.595).abs() < 1e-3);
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn groups_match_mixtures_of_gaussians() {
     let two = group(&dp_sgd(4.0, 1024.0 / 50_000.0, 10_000), 2);
     assert!(two.lower.get() <= 4.604_67 && two.upper.get() >= 4.6037, "{two:?}");
     // Without sampling a group of k is k times the sensitivity.
-    let full = group(&everybody(6.0, 4), 3);
+    let full = group(&full_batch(6.0, 4), 3);
     assert!(
         (full.upper.get() / gaussian::epsilon(Mu::new(1.0).unwrap(), delta(1e-5)).get() - 1.0).abs() < 1e-9
     );
@@ -177,12 +177,12 @@ fn renyi_values_match() {
             "{noise_multiplier} {rate}: {epsilon}"
         );
     }
-    let epsilon = rdp::epsilon(&everybody(0.7, 2), delta(1e-5)).unwrap().get();
+    let epsilon = rdp::epsilon(&full_batch(0.7, 2), delta(1e-5)).unwrap().get();
     assert!((epsilon - 10.860_203_6).abs() < 5e-3, "{epsilon}");
     // dp_accounting 0.6.0, rdp_privacy_accountant_test.py.
-    assert!((rdp::epsilon(&everybody(4.530_877_117, 1), delta(1e-6)).unwrap().get() - 1.0).abs() < 1e-6);
+    assert!((rdp::epsilon(&full_batch(4.530_877_117, 1), delta(1e-6)).unwrap().get() - 1.0).abs() < 1e-6);
     assert!((rdp::to_epsilon(Order::new(32.0).unwrap(), 1.1, delta(1e-5)) - 1.327_838_061_76).abs() < 1e-9);
-    let rho = rdp::divergence(&everybody(std::f64::consts::E, 1), Order::new(3.25).unwrap()).unwrap();
+    let rho = rdp::divergence(&full_batch(std::f64::consts::E, 1), Order::new(3.25).unwrap()).unwrap();
     assert!((rho - 3.25 / (2.0 * std::f64::consts::E.powi(2))).abs() < 1e-12);
     // tensorflow_privacy: almost no noise and a million steps. Its grid ends at order 1.25, which says 5,907,982; the optimum
     // lies far below, and the exact epsilon a little lower still.
