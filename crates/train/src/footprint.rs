@@ -1,12 +1,11 @@
-//! How much memory a run will take, estimated before it is allocated.
+//! An estimate of the memory that a run takes, made before it is allocated.
 
 use std::{fs, thread};
 
 use sordino_algorithms::Choice;
 use sordino_optim::OptimizerConfig;
-use sordino_train::Learning;
 
-use crate::problem::Problem;
+use crate::{Learning, TrainError, format::grouped};
 
 /// The limit on systems that do not report how much memory is available.
 const PERMITTED: u64 = 16 << 30;
@@ -14,14 +13,14 @@ const GIB: f64 = (1_u64 << 30) as f64;
 
 /// The memory of a run without its records, which are already in memory at this point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Footprint {
+pub struct Footprint {
     parameters: u64,
     bytes_per_parameter: u64,
 }
 
 impl Footprint {
     /// The memory for training this many parameters on this machine.
-    pub(crate) fn new(parameters: usize, learning: &Learning, algorithm: &Choice) -> Self {
+    pub fn new(parameters: usize, learning: &Learning, algorithm: &Choice) -> Self {
         Self::on_workers(
             parameters,
             learning,
@@ -39,7 +38,7 @@ impl Footprint {
             | OptimizerConfig::Adagrad { .. } => 1,
             OptimizerConfig::Adam { .. } | OptimizerConfig::AdamW { .. } => 2,
         };
-        let remembered = match algorithm {
+        let algorithm_state = match algorithm {
             Choice::Dice { .. } | Choice::DiceTwoRelease { .. } | Choice::DicePublished(_) => 1,
             // An anchor, its packed weights, and its gradient; some algorithms have two anchors.
             Choice::DpSvrg { .. }
@@ -48,7 +47,7 @@ impl Footprint {
             | Choice::DpC4PlusPublished(_) => 4,
             _ => 0,
         };
-        let kept = 1 + optimizer + remembered + u64::from(learning.average.is_some());
+        let kept = 1 + optimizer + algorithm_state + u64::from(learning.average.is_some());
         // On each worker, a sum in single precision, one in double, and twice the parameters' size for the records of a chunk.
         let training = workers as u64 * (4 + 8 + 8);
         // The result in double precision; sum, release and packed weights in single precision.
@@ -64,13 +63,16 @@ impl Footprint {
         self.parameters.saturating_mul(self.bytes_per_parameter)
     }
 
-    /// Refuses this many runs at a time if they do not fit into the memory that is available.
-    pub(crate) fn check(&self, runs: usize) -> Result<(), Problem> {
+    /// Checks that this many runs at a time fit into the memory that is available.
+    ///
+    /// # Errors
+    /// Not enough memory.
+    pub fn check(&self, runs: usize) -> Result<(), TrainError> {
         self.check_within(runs, available())
     }
 
-    fn check_within(&self, runs: usize, available: Option<u64>) -> Result<(), Problem> {
-        let (limit, whose) = match available {
+    fn check_within(&self, runs: usize, available: Option<u64>) -> Result<(), TrainError> {
+        let (limit, kind) = match available {
             Some(bytes) => (bytes, "available"),
             None => (PERMITTED, "permitted"),
         };
@@ -81,18 +83,17 @@ impl Footprint {
         }
         let most = limit / (self.bytes_per_parameter * runs);
         let together = if runs > 1 { format!(" in each of {runs} simultaneous runs") } else { String::new() };
-        #[expect(clippy::cast_precision_loss, reason = "for display")]
         let gib = |bytes: u64| format!("{:.1} GiB", bytes as f64 / GIB);
-        Err(Problem::refused(
+        Err(TrainError::refused(
             format!(
-                "training {} parameters{together} takes about {} of memory, but only {} are {whose}",
-                crate::statement::grouped(self.parameters),
+                "training {} parameters{together} takes about {} of memory, but only {} are {kind}",
+                grouped(self.parameters),
                 gib(needed),
                 gib(limit),
             ),
             format!(
-                "up to about {} parameters fit: choose a smaller model (--hidden, --model), or a machine with more memory",
-                crate::statement::grouped(most)
+                "up to about {} parameters fit: choose a smaller model ({{model}}, {{hidden}}), or a machine with more memory",
+                grouped(most)
             ),
         ))
     }
@@ -134,9 +135,10 @@ mod tests {
     fn what_does_not_fit_is_refused_with_its_size_the_limit_and_what_fits() {
         let model = footprint(1_000_000, "sgd");
         assert!(model.check_within(1, Some(model.bytes())).is_ok());
-        let problem = model.check_within(1, Some(model.bytes() - 1)).unwrap_err().to_string();
+        let error = model.check_within(1, Some(model.bytes() - 1)).unwrap_err();
+        let (problem, hint) = (error.to_string(), error.hint().to_string());
         assert!(problem.contains("1,000,000 parameters takes about 0.1 GiB"), "{problem}");
-        assert!(problem.contains("available") && problem.contains("999,999 parameters fit"), "{problem}");
+        assert!(problem.contains("available") && hint.contains("999,999 parameters fit"), "{problem} {hint}");
         assert!(model.check_within(2, Some(model.bytes())).is_err());
         // If the system reports nothing, there is a fixed limit, and nothing overflows.
         assert!(model.check_within(1, None).is_ok());

@@ -2,65 +2,22 @@
 
 use std::{fs, path::Path};
 
-use serde::{Deserialize, Serialize};
-use sordino_data::{Dataset, Encoding, Scale};
-use sordino_nn::{Description, Loss, Network, NetworkError, Shape, models};
-use sordino_train::{RunFolder, model_notes};
+use sordino_nn::{Description, Layer, Loss, Network, NetworkError, Shape, models};
 
-use crate::problem::Problem;
+use crate::{DataFacts, TrainError};
 
-/// What a model must know about its data, all of it public.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Facts {
-    pub(crate) input: Shape,
-    /// The names of the classes; none if numbers are predicted.
-    pub(crate) classes: Vec<String>,
-    /// How the numbers were scaled; none if a class is predicted.
-    pub(crate) numbers: Vec<Scale>,
-    /// How the values of the training records were stored.
-    pub(crate) encoding: Encoding,
-    /// The number of test records.
-    pub(crate) test_records: u64,
-}
-
-impl Facts {
-    pub(crate) fn of(data: &Dataset, test_records: u64) -> Self {
-        Self {
-            input: data.shape(),
-            classes: data.classes().to_vec(),
-            numbers: data.scales().to_vec(),
-            encoding: data.encoding(),
-            test_records,
-        }
-    }
-
-    /// The facts in a run's file of weights.
-    pub(crate) fn read(folder: &RunFolder) -> Result<Self, Problem> {
-        let refused = |problem: &str| {
-            Problem::refused(
-                format!("{}: {problem}", folder.model().display()),
-                "give the folder of a run that this version of `sordino train` has trained",
-            )
-        };
-        let notes = model_notes(folder)?;
-        let text = notes
-            .get("facts")
-            .ok_or_else(|| refused("has no description of the records that the model reads"))?;
-        serde_json::from_str(text).map_err(|error| refused(&error.to_string()))
-    }
-}
-
-/// A network that has been chosen; it can be built as often as it is needed.
+/// A network for the data of a run, and its loss. It can be built several times.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Model {
-    kind: Kind,
+pub struct ResolvedModel {
+    architecture: Architecture,
     input: Shape,
     outputs: usize,
-    pub(crate) loss: Loss,
+    /// The loss that is minimised.
+    pub loss: Loss,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Kind {
+enum Architecture {
     Linear,
     Mlp(Vec<usize>),
     MnistCnn,
@@ -72,9 +29,9 @@ enum Kind {
 const NAMES: &str =
     "logistic, linear, mlp, mnist-cnn, lenet5, resnet20, or a TOML file that describes a network";
 
-impl Kind {
-    fn named(name: &str, hidden: Option<&[usize]>) -> Result<Self, Problem> {
-        let kind = match name {
+impl Architecture {
+    fn named(name: &str, hidden: Option<&[usize]>) -> Result<Self, TrainError> {
+        let architecture = match name {
             "logistic" | "linear" => Self::Linear,
             "mlp" => Self::Mlp(hidden.unwrap_or(&[128]).to_vec()),
             "mnist-cnn" => Self::MnistCnn,
@@ -82,25 +39,25 @@ impl Kind {
             "resnet20" => Self::ResNet20,
             file if file.ends_with(".toml") => Self::Described(described(Path::new(file))?),
             _ => {
-                return Err(Problem::refused(
+                return Err(TrainError::refused(
                     format!("model must be one of {NAMES}, got {name}"),
-                    "try --model mlp",
+                    "try {model=mlp}",
                 ));
             }
         };
-        if hidden.is_some() && !matches!(kind, Self::Mlp(_)) {
-            return Err(Problem::refused(
-                format!("--hidden belongs to --model mlp, the model is {name}"),
-                "leave it out, or describe the network in a TOML file",
+        if hidden.is_some() && !matches!(architecture, Self::Mlp(_)) {
+            return Err(TrainError::refused(
+                format!("hidden belongs to the model mlp, but the model is {name}"),
+                "leave out {hidden}, use {model=mlp}, or describe the network in a TOML file",
             ));
         }
-        Ok(kind)
+        Ok(architecture)
     }
 }
 
-impl Model {
+impl ResolvedModel {
     /// The name of the default model for this data. There is one for every shape that can be read.
-    pub(crate) fn default_name(facts: &Facts) -> &'static str {
+    pub fn default_name(facts: &DataFacts) -> &'static str {
         match facts.input {
             Shape::Image { channels: 3, height: 32, width: 32 } => "resnet20",
             Shape::Image { .. } if models::mnist_cnn_for(facts.input, 1).is_ok() => "mnist-cnn",
@@ -111,23 +68,37 @@ impl Model {
         }
     }
 
-    /// Chooses a model by name.
-    pub(crate) fn choose(name: &str, hidden: Option<&[usize]>, facts: &Facts) -> Result<Self, Problem> {
-        let kind = Kind::named(name, hidden)?;
+    /// Chooses a model by its name or by the path of a TOML file.
+    ///
+    /// # Errors
+    /// A name that is not in the list, a file that cannot be read, or a model that does not fit the data.
+    pub fn choose(name: &str, hidden: Option<&[usize]>, facts: &DataFacts) -> Result<Self, TrainError> {
+        Self::fitting(Architecture::named(name, hidden)?, name, facts)
+    }
+
+    /// A network that is described layer by layer.
+    ///
+    /// # Errors
+    /// A network that does not fit the data.
+    pub fn described(description: Description, facts: &DataFacts) -> Result<Self, TrainError> {
+        Self::fitting(Architecture::Described(description), "the network", facts)
+    }
+
+    fn fitting(architecture: Architecture, name: &str, facts: &DataFacts) -> Result<Self, TrainError> {
         let classes = facts.classes.len();
         let (outputs, loss) = match classes {
             0 => (facts.numbers.len(), Loss::SquaredError),
-            2 if kind == Kind::Linear => (1, Loss::Logistic),
+            2 if architecture == Architecture::Linear => (1, Loss::Logistic),
             _ => (classes, Loss::cross_entropy()),
         };
-        let model = Self { kind, input: facts.input, outputs, loss };
+        let model = Self { architecture, input: facts.input, outputs, loss };
         let network = model.network().map_err(|error| model.unfit(name, error))?;
         if network.input() != facts.input {
             let problem =
                 format!("{name} reads records of {}, the data has {}", network.input(), facts.input);
-            return Err(Problem::refused(
+            return Err(TrainError::refused(
                 problem,
-                "set the input of the network in the TOML file to that of the data",
+                "set the input of the described network to that of the data",
             ));
         }
         if network.outputs() == 1 && classes == 2 {
@@ -135,7 +106,7 @@ impl Model {
         }
         if network.outputs() != outputs {
             let problem = format!("{name} has {} outputs, the data needs {outputs}", network.outputs());
-            return Err(Problem::refused(
+            return Err(TrainError::refused(
                 problem,
                 "a network needs one output for each class; two classes may share one",
             ));
@@ -144,16 +115,19 @@ impl Model {
     }
 
     /// Why a network of this kind cannot be built for this data, and which one can.
-    fn unfit(&self, name: &str, error: NetworkError) -> Problem {
-        let convolutional = matches!(self.kind, Kind::MnistCnn | Kind::LeNet5 | Kind::ResNet20);
+    fn unfit(&self, name: &str, error: NetworkError) -> TrainError {
+        let convolutional = matches!(
+            self.architecture,
+            Architecture::MnistCnn | Architecture::LeNet5 | Architecture::ResNet20
+        );
         match self.input {
-            Shape::Image { .. } if convolutional => Problem::refused(
+            Shape::Image { .. } if convolutional => TrainError::refused(
                 format!("{name} does not fit images of {} (channels x height x width): {error}", self.input),
-                "--model mlp reads images of any size",
+                "{model=mlp} reads images of any size",
             ),
-            _ if convolutional => Problem::refused(
+            _ if convolutional => TrainError::refused(
                 format!("{name} reads images, but the data has records of {} features", self.input),
-                "--model mlp reads any records; images are arrays of the shape [n, height, width] or \
+                "{model=mlp} reads any records; images are arrays of the shape [n, height, width] or \
                  [n, channels, height, width], or IDX files",
             ),
             _ => error.into(),
@@ -161,39 +135,43 @@ impl Model {
     }
 
     /// Builds the network.
-    pub(crate) fn network(&self) -> Result<Network, NetworkError> {
+    ///
+    /// # Errors
+    /// Layers that do not fit each other.
+    pub fn network(&self) -> Result<Network, NetworkError> {
         let features = self.input.len();
-        match &self.kind {
+        match &self.architecture {
             // Pixels are features like any other.
-            Kind::Linear | Kind::Mlp(_) if matches!(self.input, Shape::Image { .. }) => {
-                let mut description = Description::new(self.input).then(sordino_nn::Layer::Flatten);
-                let hidden = if let Kind::Mlp(hidden) = &self.kind { &hidden[..] } else { &[] };
+            Architecture::Linear | Architecture::Mlp(_) if matches!(self.input, Shape::Image { .. }) => {
+                let mut description = Description::new(self.input).then(Layer::Flatten);
+                let hidden =
+                    if let Architecture::Mlp(hidden) = &self.architecture { &hidden[..] } else { &[] };
                 for (index, &width) in hidden.iter().enumerate() {
                     description = description
-                        .named(&format!("fc{}", index + 1), sordino_nn::Layer::linear(width))
-                        .then(sordino_nn::Layer::Relu);
+                        .named(&format!("fc{}", index + 1), Layer::linear(width))
+                        .then(Layer::Relu);
                 }
                 let last =
                     if hidden.is_empty() { "linear".to_owned() } else { format!("fc{}", hidden.len() + 1) };
-                Network::new(&description.named(&last, sordino_nn::Layer::linear(self.outputs)))
+                Network::new(&description.named(&last, Layer::linear(self.outputs)))
             }
-            Kind::Linear => models::softmax_regression(features, self.outputs),
-            Kind::Mlp(hidden) => models::mlp(features, hidden, self.outputs),
-            Kind::MnistCnn => models::mnist_cnn_for(self.input, self.outputs),
-            Kind::LeNet5 => models::lenet5_for(self.input, self.outputs),
-            Kind::ResNet20 => models::resnet20_for(self.input, self.outputs),
-            Kind::Described(description) => Network::new(description),
+            Architecture::Linear => models::softmax_regression(features, self.outputs),
+            Architecture::Mlp(hidden) => models::mlp(features, hidden, self.outputs),
+            Architecture::MnistCnn => models::mnist_cnn_for(self.input, self.outputs),
+            Architecture::LeNet5 => models::lenet5_for(self.input, self.outputs),
+            Architecture::ResNet20 => models::resnet20_for(self.input, self.outputs),
+            Architecture::Described(description) => Network::new(description),
         }
     }
 }
 
 /// Reads the description of a network.
-fn described(path: &Path) -> Result<Description, Problem> {
+fn described(path: &Path) -> Result<Description, TrainError> {
     let hint = "a network is described by `input` and `layers`; docs/engine.md has an example";
     let text = fs::read_to_string(path)
-        .map_err(|error| Problem::refused(format!("cannot read {}: {error}", path.display()), hint))?;
+        .map_err(|error| TrainError::refused(format!("cannot read {}: {error}", path.display()), hint))?;
     toml::from_str(&text).map_err(|error| {
-        Problem::refused(format!("{}: {}", path.display(), error.to_string().trim_end()), hint)
+        TrainError::refused(format!("{}: {}", path.display(), error.to_string().trim_end()), hint)
     })
 }
 
@@ -201,10 +179,10 @@ fn described(path: &Path) -> Result<Description, Problem> {
 mod tests {
     use super::*;
 
-    fn facts(input: Shape, classes: usize) -> Facts {
+    fn facts(input: Shape, classes: usize) -> DataFacts {
         let classes: Vec<String> = (0..classes).map(|class| class.to_string()).collect();
         let numbers = if classes.is_empty() { vec![Scale::NONE; 2] } else { Vec::new() };
-        Facts { input, classes, numbers, encoding: Encoding::Bytes, test_records: 0 }
+        DataFacts { input, classes, numbers, encoding: Encoding::Bytes, test_records: 0 }
     }
 
     const IMAGES: [(usize, usize, usize); 7] =
@@ -216,15 +194,15 @@ mod tests {
         for input in images.into_iter().chain([Shape::Features(1), Shape::Features(126)]) {
             for classes in [0, 2, 3, 10, 100] {
                 let facts = facts(input, classes);
-                let name = Model::default_name(&facts);
-                let model = Model::choose(name, None, &facts);
+                let name = ResolvedModel::default_name(&facts);
+                let model = ResolvedModel::choose(name, None, &facts);
                 let network =
                     model.unwrap_or_else(|problem| panic!("{input}, {classes}: {problem}")).network();
                 let outputs = if name == "logistic" && classes == 2 { 1 } else { classes };
                 assert_eq!(network.unwrap().outputs(), if classes == 0 { 2 } else { outputs }, "{input}");
             }
         }
-        let name = |shape| Model::default_name(&facts(shape, 10));
+        let name = |shape| ResolvedModel::default_name(&facts(shape, 10));
         assert_eq!(name(Shape::Image { channels: 1, height: 28, width: 28 }), "mnist-cnn");
         assert_eq!(name(Shape::Image { channels: 3, height: 32, width: 32 }), "resnet20");
     }
@@ -234,11 +212,11 @@ mod tests {
         for (channels, height, width) in IMAGES {
             let facts = facts(Shape::Image { channels, height, width }, 2);
             for name in ["logistic", "linear", "mlp", "mnist-cnn", "lenet5", "resnet20"] {
-                match Model::choose(name, None, &facts) {
+                match ResolvedModel::choose(name, None, &facts) {
                     Ok(model) => assert_eq!(model.network().unwrap().input(), facts.input),
                     Err(problem) => {
                         assert!(height.min(width) < 14, "{name} for {}", facts.input);
-                        assert!(problem.to_string().contains("--model mlp"), "{problem}");
+                        assert!(problem.hint().to_string().contains("model = mlp"), "{problem}");
                     }
                 }
             }
@@ -249,7 +227,7 @@ mod tests {
     fn the_networks_of_the_papers_are_as_they_were() {
         let network = |name, channels, size| {
             let facts = facts(Shape::Image { channels, height: size, width: size }, 10);
-            Model::choose(name, None, &facts).unwrap().network().unwrap()
+            ResolvedModel::choose(name, None, &facts).unwrap().network().unwrap()
         };
         for (network, known) in [
             (network("mnist-cnn", 1, 28), models::mnist_cnn()),

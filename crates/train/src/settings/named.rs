@@ -1,16 +1,16 @@
-//! Choices with settings of their own, as one word: `adam,beta2=0.99`.
+//! A name with options, in one word: `adam,beta2=0.99`.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-/// Reads `NAME,KEY=VALUE,...` as the choice called NAME with these settings.
-pub(crate) fn tagged<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+/// Parses `NAME,KEY=VALUE,...` as the variant called NAME with these options.
+pub(crate) fn named<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     let mut parts = text.split(',').map(str::trim);
     let mut map = Map::new();
     map.insert("type".to_owned(), parts.next().unwrap_or_default().into());
     for part in parts {
         let (key, value) =
-            part.split_once('=').ok_or_else(|| format!("settings are written KEY=VALUE, got {part:?}"))?;
+            part.split_once('=').ok_or_else(|| format!("options are written KEY=VALUE, got {part:?}"))?;
         let value = serde_json::from_str(value.trim()).unwrap_or_else(|_| Value::from(value.trim()));
         if map.insert(key.trim().replace('-', "_"), value).is_some() {
             return Err(format!("{} is set twice", key.trim()));
@@ -26,13 +26,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_settings_are_read() {
-        assert_eq!(tagged::<Schedule>("cosine").unwrap(), Schedule::Cosine { last: 0.0 });
+    fn names_and_options_are_parsed() {
+        assert_eq!(named::<Schedule>("cosine").unwrap(), Schedule::Cosine { last: 0.0 });
         assert_eq!(
-            tagged::<Schedule>("step, every=10, factor=0.5").unwrap(),
+            named::<Schedule>("step, every=10, factor=0.5").unwrap(),
             Schedule::Step { every: 10, factor: 0.5 }
         );
-        assert_eq!(tagged::<OptimizerConfig>("adam").unwrap(), OptimizerConfig::named("adam").unwrap());
+        assert_eq!(named::<OptimizerConfig>("adam").unwrap(), OptimizerConfig::named("adam").unwrap());
         for (text, part) in [
             ("adam,beta3=1", "beta3"),
             ("adam,beta2", "KEY=VALUE"),
@@ -40,7 +40,7 @@ mod tests {
             ("sgdd", "sgdd"),
             ("adam,beta2=0.9,beta2=0.8", "twice"),
         ] {
-            let message = tagged::<OptimizerConfig>(text).unwrap_err();
+            let message = named::<OptimizerConfig>(text).unwrap_err();
             assert!(message.contains(part), "{text}: {message}");
         }
     }
