@@ -49,7 +49,20 @@ impl<G: Gradients> Vault<G> {
     ) -> Result<Self, PrivacyError> {
         fitting(&gradients, terms)?;
         let ledger = Ledger::create(ledger, terms, randomness.is_seeded())?;
-        Ok(Self::new(gradients, ledger, randomness))
+        Ok(Self::new(gradients, ledger, randomness, 0))
+    }
+
+    /// Seals records behind priced terms with a ledger in memory.
+    ///
+    /// Nothing survives the process, so that nothing can say later how many steps were drawn. The whole plan counts as charged from
+    /// the start, and neither stopping early nor [closing](Self::close) gives steps back.
+    ///
+    /// # Errors
+    /// Terms for another number of records.
+    pub fn seal_in_memory(gradients: G, terms: &Terms, randomness: Randomness) -> Result<Self, PrivacyError> {
+        fitting(&gradients, terms)?;
+        let ledger = Ledger::in_memory(terms, randomness.is_seeded());
+        Ok(Self::new(gradients, ledger, randomness, 0))
     }
 
     /// Opens the vault of a run that stopped. All steps that the ledger has charged count as taken; what is left of the
@@ -65,11 +78,11 @@ impl<G: Gradients> Vault<G> {
     ) -> Result<Self, PrivacyError> {
         fitting(&gradients, terms)?;
         let ledger = Ledger::resume(ledger, terms, randomness.is_seeded())?;
-        Ok(Self::new(gradients, ledger, randomness))
+        let position = ledger.account().charged();
+        Ok(Self::new(gradients, ledger, randomness, position))
     }
 
-    fn new(gradients: G, ledger: Ledger, randomness: Randomness) -> Self {
-        let position = ledger.account().charged();
+    fn new(gradients: G, ledger: Ledger, randomness: Randomness, position: u64) -> Self {
         Self {
             gradients,
             ledger,
@@ -145,16 +158,17 @@ impl<G: Gradients> Vault<G> {
         self.ledger.sync_time()
     }
 
-    /// Closes the vault: steps that were paid for and not drawn are given back, and a finished plan is marked so.
+    /// Closes the vault: steps that were charged and not drawn are given back (not to a ledger in memory), and a finished plan is
+    /// marked as finished.
     ///
     /// # Errors
     /// A ledger that cannot be written: then all that was paid for counts as taken.
     pub fn close(mut self) -> Result<Account, PrivacyError> {
         let account = self.ledger.account();
-        if self.position < account.charged() {
-            self.ledger.settle(self.position)?;
-        } else if self.position == account.steps() && !account.is_closed() {
+        if self.position == account.steps() {
             self.ledger.close()?;
+        } else if self.position < account.charged() && !account.is_in_memory() {
+            self.ledger.settle(self.position)?;
         }
         Ok(self.ledger.account().clone())
     }
