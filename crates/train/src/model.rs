@@ -177,6 +177,8 @@ fn described(path: &Path) -> Result<Description, TrainError> {
 
 #[cfg(test)]
 mod tests {
+    use sordino_data::{Encoding, Scale};
+
     use super::*;
 
     fn facts(input: Shape, classes: usize) -> DataFacts {

@@ -1,16 +1,14 @@
-//! Predictions as a table.
+//! Predictions as CSV.
 
 use sordino_data::{DataError, Row};
-use sordino_train::class_of;
-
-use crate::models::Facts;
+use sordino_train::{DataFacts, class_of};
 
 /// CSV with a line for each row: its id and the class with the probability of every class, or the numbers. Floats are
 /// written with as many digits as are needed to read them back bit by bit.
 ///
 /// There are `width` outputs for each row that could be read. A row without finite outputs has no prediction; the reason is stored in
 /// the row.
-pub(crate) fn table(facts: &Facts, rows: &mut [Row], outputs: &[f32], width: usize) -> String {
+pub(crate) fn table(facts: &DataFacts, rows: &mut [Row], outputs: &[f32], width: usize) -> String {
     let header = header(facts);
     let mut text = line(std::iter::once("id".to_owned()).chain(header.iter().cloned()));
     let mut outputs = outputs.chunks_exact(width);
@@ -38,7 +36,7 @@ fn not_finite(row: usize) -> DataError {
     }
 }
 
-fn header(facts: &Facts) -> Vec<String> {
+fn header(facts: &DataFacts) -> Vec<String> {
     match facts.numbers.len() {
         0 => {
             let probabilities = facts.classes.iter().map(|class| format!("probability_{class}"));
@@ -50,7 +48,7 @@ fn header(facts: &Facts) -> Vec<String> {
 }
 
 /// The prediction for a record, from its outputs.
-fn fields(facts: &Facts, outputs: &[f32]) -> Vec<String> {
+fn fields(facts: &DataFacts, outputs: &[f32]) -> Vec<String> {
     if !facts.numbers.is_empty() {
         let numbers = outputs.iter().zip(&facts.numbers).map(|(z, scale)| format!("{:?}", scale.undo(*z)));
         return numbers.collect();
@@ -106,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_row_without_finite_outputs_has_no_prediction() {
-        let facts = Facts {
+        let facts = DataFacts {
             input: Shape::Features(1),
             classes: ["a", "b"].map(str::to_owned).to_vec(),
             numbers: Vec::new(),

@@ -1,4 +1,5 @@
-//! Progress of a run: step, time left, the epsilon that is paid for, accuracy on public records. Nothing private is shown.
+//! The progress of a run on standard error: step, time left, the epsilon that is charged, accuracy on public records. Nothing private is
+//! shown.
 
 use std::{
     io::{self, Write},
@@ -7,34 +8,35 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressStyle};
 use sordino_privacy::{Account, Standing, Terms};
-use sordino_train::{Measurement, Observer};
-
-use crate::statement::{grouped, rounded_up};
+use sordino_train::{
+    Measurement, Observer,
+    format::{grouped, rounded_up},
+};
 
 /// How often the epsilon is updated over a run.
 const MILESTONES: u64 = 20;
 
-/// A bar on standard error, or a line from time to time if that is not a terminal.
-pub(crate) struct Progress {
+/// A bar, or a line from time to time if standard error is not a terminal.
+pub(crate) struct ProgressDisplay {
     bar: ProgressBar,
     log: Log,
     steps: u64,
     /// The epsilon of the whole plan.
     whole: String,
-    /// The epsilon that is shown covers so many steps.
+    /// The number of steps that the displayed epsilon covers.
     priced: u64,
-    paid: String,
+    charged: String,
     accuracy: String,
 }
 
-impl Progress {
+impl ProgressDisplay {
     pub(crate) fn new(terms: &Terms) -> Self {
         let steps = terms.steps();
         let whole =
             terms.guarantee().map(|guarantee| rounded_up(guarantee.epsilon.get())).unwrap_or_default();
         let bar = bar(steps, "step");
         let log = Log::new(Instant::now());
-        Self { bar, log, steps, whole, priced: 0, paid: String::new(), accuracy: String::new() }
+        Self { bar, log, steps, whole, priced: 0, charged: String::new(), accuracy: String::new() }
     }
 
     pub(crate) fn finish(&self) {
@@ -42,10 +44,10 @@ impl Progress {
     }
 
     fn show(&self) {
-        self.bar.set_message(format!("{}{}", self.paid, self.accuracy));
+        self.bar.set_message(format!("{}{}", self.charged, self.accuracy));
     }
 
-    /// Prices the steps that are paid for and those up to the next milestone, so the epsilon is never less than what was spent.
+    /// Prices the steps that are charged and those up to the next milestone, so that the epsilon is never less than what was spent.
     fn price(&mut self, position: u64, account: &Account) {
         if position <= self.priced {
             return;
@@ -53,15 +55,15 @@ impl Progress {
         // Not at every step: pricing takes some milliseconds.
         let every = self.steps.div_ceil(MILESTONES).max(1);
         self.priced = position.next_multiple_of(every).max(account.charged()).min(self.steps);
-        self.paid = match account.standing_after(self.priced) {
+        self.charged = match account.standing_after(self.priced) {
             Ok(Standing::Private(guarantee)) => {
-                let paid = rounded_up(guarantee.epsilon.get());
+                let charged = rounded_up(guarantee.epsilon.get());
                 // A terminal may be narrow.
-                let reach = match self.bar.is_hidden() {
+                let until = match self.bar.is_hidden() {
                     true => format!(" to step {}", grouped(self.priced)),
                     false => String::new(),
                 };
-                format!(", epsilon {paid} of {} paid ahead{reach}", self.whole)
+                format!(", epsilon {charged} of {} charged{until}", self.whole)
             }
             Ok(Standing::NotPrivate(_)) => ", NOT PRIVATE".to_owned(),
             Err(_) => String::new(),
@@ -70,7 +72,7 @@ impl Progress {
     }
 }
 
-impl Observer for Progress {
+impl Observer for ProgressDisplay {
     fn stepped(&mut self, position: u64, account: &Account) {
         self.bar.set_position(position);
         if !self.bar.is_hidden() {
@@ -79,7 +81,7 @@ impl Observer for Progress {
             && let Some(line) = self.log.line("step", position, self.steps, Instant::now())
         {
             self.price(position, account);
-            let _ = writeln!(io::stderr(), "{line}{}{}", self.paid, self.accuracy);
+            let _ = writeln!(io::stderr(), "{line}{}{}", self.charged, self.accuracy);
         }
     }
 
@@ -87,9 +89,9 @@ impl Observer for Progress {
         self.log.resumed(position);
         let lost = position - checkpoint.min(position);
         let note = match lost {
-            0 => format!("going on after step {}", grouped(position)),
+            0 => format!("continuing after step {}", grouped(position)),
             _ => format!(
-                "going on after step {}; {} steps were paid for and not kept",
+                "continuing after step {}; {} steps were charged and are lost",
                 grouped(position),
                 grouped(lost)
             ),
@@ -115,7 +117,7 @@ pub(crate) fn bar(count: u64, what: &str) -> ProgressBar {
     bar
 }
 
-/// Lines in place of a bar: none in the first ten seconds, then one every ten seconds, and less often the longer it takes.
+/// Lines in place of a bar: none in the first ten seconds, then one every ten seconds, and fewer the longer it takes.
 pub(crate) struct Log {
     begun: Instant,
     last: Instant,
@@ -128,13 +130,12 @@ impl Log {
         Self { begun: now, last: now, before: 0 }
     }
 
-    /// Steps of an earlier process are left out of the estimate of the time that is left.
+    /// Leaves the steps of an earlier process out of the estimate of the time left.
     fn resumed(&mut self, position: u64) {
         self.before = position;
     }
 
     /// The next line, if it is time for one.
-    #[expect(clippy::cast_precision_loss, reason = "counts")]
     pub(crate) fn line(&mut self, what: &str, done: u64, all: u64, now: Instant) -> Option<String> {
         let elapsed = now - self.begun;
         let pause = (elapsed / 10).clamp(Duration::from_secs(10), Duration::from_secs(600));
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_has_a_line_now_and_then_and_none_for_short_runs() {
+    fn a_log_has_few_lines_and_none_for_short_runs() {
         assert!(lines(10).is_empty());
         let minute = lines(60);
         assert_eq!(minute.iter().map(|(second, _)| *second).collect::<Vec<_>>(), [10, 20, 30, 40, 50]);
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_earlier_process_did_is_not_timed() {
+    fn steps_of_an_earlier_process_are_not_timed() {
         let begun = Instant::now();
         let mut log = Log::new(begun);
         log.resumed(900);

@@ -1,24 +1,21 @@
-//! What went wrong, in one voice: the value, the permitted range, and a hint.
+//! Errors as the command line prints them: the value, the permitted range, and a hint with flags.
 
 use std::{error::Error, fmt, io, path::Path};
 
 use clap::error::ErrorKind;
 use sordino_accounting::AccountingError;
-use sordino_algorithms::AlgorithmError;
 use sordino_data::DataError;
-use sordino_nn::NetworkError;
-use sordino_optim::OptimError;
 use sordino_privacy::PrivacyError;
 use sordino_train::TrainError;
 
-/// A reason not to answer; the exit code is 2.
+/// Why a command failed; the exit code is 2.
 #[derive(Debug)]
 pub(crate) enum Problem {
-    /// Help, the version, or arguments that make no sense together.
+    /// Help, the version, or wrong arguments.
     Usage(clap::Error),
-    /// Anything that was refused.
+    /// Any other error.
     Refused {
-        /// What, with its value and the permitted range.
+        /// The value and the permitted range.
         message: String,
         /// The cure.
         hint: String,
@@ -30,7 +27,7 @@ impl Problem {
         Self::Refused { message: message.into(), hint: hint.into() }
     }
 
-    /// What was refused, in one line.
+    /// The message in one line.
     pub(crate) fn message(&self) -> String {
         match self {
             Self::Usage(error) => error.to_string(),
@@ -38,19 +35,19 @@ impl Problem {
         }
     }
 
-    /// The same problem, with this hint if the disk is full.
+    /// The same problem, with another hint if the disk is full.
     #[must_use]
-    pub(crate) fn or_on_a_full_disk(self, cure: impl FnOnce() -> String) -> Self {
-        // ENOSPC and EDQUOT, as the standard library shows them.
+    pub(crate) fn with_disk_hint(self, hint: impl FnOnce() -> String) -> Self {
+        // ENOSPC and EDQUOT, as the standard library prints them.
         let full =
             |message: &str| ["(os error 28)", "(os error 122)"].iter().any(|code| message.contains(code));
         match self {
-            Self::Refused { message, .. } if full(&message) => Self::Refused { message, hint: cure() },
+            Self::Refused { message, .. } if full(&message) => Self::Refused { message, hint: hint() },
             other => other,
         }
     }
 
-    /// The same problem, of this one among several.
+    /// The same problem, with a name before the message.
     pub(crate) fn about(self, name: &str) -> Self {
         match self {
             Self::Refused { message, hint } => Self::Refused { message: format!("{name}: {message}"), hint },
@@ -81,28 +78,34 @@ impl Problem {
     }
 }
 
-/// Errors of the crates below bring their own hints.
-macro_rules! speaks_for_itself {
+/// A setting as a flag.
+pub(crate) fn flag(name: &str, value: Option<&str>) -> String {
+    let value = value.map(|value| format!(" {value}")).unwrap_or_default();
+    format!("--{}{value}", name.replace('_', "-"))
+}
+
+impl From<TrainError> for Problem {
+    fn from(error: TrainError) -> Self {
+        Self::refused(error.to_string(), error.hint().render(flag))
+    }
+}
+
+/// Errors of other crates have their hints from [`TrainError`].
+macro_rules! through_train_error {
     ($($error:ty),*) => {$(
         impl From<$error> for Problem {
             fn from(error: $error) -> Self {
-                Self::refused(error.to_string(), error.hint())
+                TrainError::from(error).into()
             }
         }
     )*};
 }
 
-speaks_for_itself!(AccountingError, AlgorithmError, DataError, OptimError, PrivacyError, TrainError);
-
-impl From<NetworkError> for Problem {
-    fn from(error: NetworkError) -> Self {
-        TrainError::from(error).into()
-    }
-}
+through_train_error!(AccountingError, DataError, PrivacyError);
 
 impl From<clap::Error> for Problem {
     fn from(error: clap::Error) -> Self {
-        // A value that was refused by its own type speaks for itself.
+        // Quantities have their own messages.
         let refused = error.source().and_then(|source| source.downcast_ref::<AccountingError>()).cloned();
         match refused {
             Some(refused) if error.kind() == ErrorKind::ValueValidation => refused.into(),
@@ -125,10 +128,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_disk_has_a_cure_of_its_own() {
+    fn settings_in_hints_become_flags() {
+        let error = TrainError::refused("too large", "raise {max_batch_size}, or use {accountant=rdp}");
+        let text = Problem::from(error).to_string();
+        assert_eq!(text, "error: too large\n\nhint: raise --max-batch-size, or use --accountant rdp");
+    }
+
+    #[test]
+    fn a_full_disk_has_its_own_hint() {
         let problem = |code| {
             let message = format!("runs/1/ledger: {}", io::Error::from_raw_os_error(code));
-            Problem::refused(message, "other").or_on_a_full_disk(|| "free some space".to_owned()).to_string()
+            Problem::refused(message, "other").with_disk_hint(|| "free some space".to_owned()).to_string()
         };
         assert!(problem(28).ends_with("hint: free some space"));
         assert!(problem(122).ends_with("hint: free some space"));

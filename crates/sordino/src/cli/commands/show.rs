@@ -1,4 +1,4 @@
-//! `sordino show`: what a run was and what it guarantees, after checking its ledger.
+//! `sordino show`: a run and its guarantee, after checking its ledger.
 
 use std::{
     io::Write,
@@ -7,17 +7,15 @@ use std::{
 
 use clap::Args;
 use serde::Serialize;
+use sordino::report::{self, DataAccount, RunReport};
 use sordino_privacy::Account;
-use sordino_train::{RunFolder, inspect};
+use sordino_train::{DataFacts, RunFolder, Settings, inspect, verified_settings};
 
-use crate::{
-    data_account::DataAccount, models::Facts, problem::Problem, report::Report, run_files::verified_settings,
-    settings::Settings, statement,
-};
+use crate::problem::{Problem, flag};
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// The folder of a run
+    /// Folder of a run
     #[arg(value_name = "DIR")]
     run: PathBuf,
     /// List the numbers of the rows, from 1, that were held back for testing and are NOT protected, one per line
@@ -32,7 +30,7 @@ pub(crate) struct Arguments {
 #[derive(Serialize)]
 struct HeldBack<'a> {
     run: &'a Path,
-    /// How many rows the data has.
+    /// The number of rows of the data.
     rows: usize,
     /// The numbers, from 1, of the rows that were held back.
     held_back: Vec<usize>,
@@ -45,21 +43,21 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     if arguments.held_back {
         return held_back(&folder, &inspection.account, &settings, arguments.json);
     }
-    let report = Report {
+    let report = RunReport {
         settings: &settings,
         account: &inspection.account,
         score: inspection.score,
         seconds: inspection.seconds,
-        folder: folder.path(),
+        folder: Some(folder.path()),
         // A run that was killed early has no weights and no facts.
-        test_records: Facts::read(&folder).ok().map(|facts| facts.test_records),
+        test_records: DataFacts::read(&folder).ok().map(|facts| facts.test_records),
         weights_covered: inspection.weights_covered,
-        data: DataAccount::of(&folder, &settings),
+        data: Some(DataAccount::new(&folder, &settings)),
     };
-    if arguments.json { report.json() } else { report.text() }
+    Ok(if arguments.json { report.json()? } else { report.text()?.render(flag) })
 }
 
-/// The rows that the public seed held back: they follow from the number of rows, the fraction and the seed.
+/// The rows that were held back. They follow from the number of rows, the fraction and the public seed.
 fn held_back(
     folder: &RunFolder,
     account: &Account,
@@ -67,7 +65,7 @@ fn held_back(
     json: bool,
 ) -> Result<String, Problem> {
     let tests =
-        settings.test_fraction.map_or(Ok(0), |_| Facts::read(folder).map(|facts| facts.test_records))?;
+        settings.test_fraction.map_or(Ok(0), |_| DataFacts::read(folder).map(|facts| facts.test_records))?;
     let rows = usize::try_from(account.records().saturating_add(tests)).unwrap_or(usize::MAX);
     let mut held_back = Vec::new();
     if tests > 0 {
@@ -82,7 +80,7 @@ fn held_back(
         ));
     }
     if json {
-        return Ok(statement::json(&HeldBack { run: folder.path(), rows, held_back }));
+        return Ok(report::json(&HeldBack { run: folder.path(), rows, held_back }));
     }
     if held_back.is_empty() {
         let _ = writeln!(std::io::stderr(), "note: no row was held back: all {rows} rows were trained on");

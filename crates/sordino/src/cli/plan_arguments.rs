@@ -1,4 +1,4 @@
-//! The arguments that describe a plan, shared by the commands that price one.
+//! The arguments that describe a plan, for the commands that price one.
 
 use std::{fs, path::PathBuf};
 
@@ -7,10 +7,10 @@ use sordino_accounting::{NoiseMultiplier, Plan, SamplingRate, Steps};
 
 use crate::problem::Problem;
 
-/// A plan: DP-SGD from three numbers, or anything from a file.
+/// A plan: DP-SGD from three numbers, or any plan from a file.
 #[derive(Args)]
 pub(crate) struct PlanArguments {
-    /// Standard deviation of the noise on each sum, divided by the clip norm
+    /// Standard deviation of the noise on each sum, divided by the clipping norm
     #[arg(long, value_name = "Z", allow_hyphen_values = true)]
     noise_multiplier: Option<NoiseMultiplier>,
     /// Probability with which each record joins a batch

@@ -1,11 +1,10 @@
-//! Settings to try: lists of values in a TOML file, for all algorithms or for one.
+//! Settings to try in a comparison: lists of values in a TOML file, for all algorithms or for one.
 
 use std::{fs, path::Path};
 
 use sordino_algorithms::registry::owners;
+use sordino_train::{Settings, TrainError};
 use toml::{Table, Value};
-
-use crate::{problem::Problem, settings::Settings};
 
 /// A grid of settings.
 ///
@@ -15,12 +14,12 @@ use crate::{problem::Problem, settings::Settings};
 /// max_grad_norm = [0.5, 1]
 /// routine = [1, 4]
 /// ```
-pub(crate) struct Grid(Table);
+pub struct Grid(Table);
 
 /// The most combinations for one algorithm.
 const MOST: usize = 1000;
 
-/// What may be tried. Budgets, data and seeds are the same for all.
+/// The settings that may be tried. Privacy budget, data and seeds are the same for all.
 const PERMITTED: [&str; 11] = [
     "learning_rate",
     "optimizer",
@@ -35,32 +34,47 @@ const PERMITTED: [&str; 11] = [
     "hidden",
 ];
 
-const HINT: &str = "a file for --tune has lists of settings, such as learning_rate = [10, 20, 40], and tables of them under the names \
+const HINT: &str = "a grid has lists of settings, such as learning_rate = [10, 20, 40], and tables of them under the names \
                     of algorithms, such as [dp-c4]";
 
 impl Grid {
-    pub(crate) fn read(path: &Path) -> Result<Self, Problem> {
-        let wrong = |problem: String| Problem::refused(format!("{}: {problem}", path.display()), HINT);
+    /// Reads a TOML file.
+    ///
+    /// # Errors
+    /// A file that cannot be read or parsed.
+    pub fn read(path: &Path) -> Result<Self, TrainError> {
+        let wrong = |problem: String| TrainError::refused(format!("{}: {problem}", path.display()), HINT);
         let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
         let table: Table =
             toml::from_str(&text).map_err(|error| wrong(error.to_string().trim_end().to_owned()))?;
         Ok(Self(table))
     }
 
-    /// Refuses tables of algorithms that are not compared.
-    pub(crate) fn check(&self, names: &[String]) -> Result<(), Problem> {
+    /// Rejects tables for algorithms that are not compared.
+    ///
+    /// # Errors
+    /// The first such table.
+    pub fn check(&self, names: &[String]) -> Result<(), TrainError> {
         let known = |name: &str| names.iter().any(|other| base(other) == name);
         let stray = self.0.iter().find(|(key, value)| value.is_table() && !known(key));
         match stray {
             None => Ok(()),
-            Some((key, _)) => {
-                Err(Problem::refused(format!("[{key}] is not among the algorithms that are compared"), HINT))
-            }
+            Some((key, _)) => Err(TrainError::refused(
+                format!("[{key}] is not among the algorithms that are compared"),
+                HINT,
+            )),
         }
     }
 
-    /// All combinations for an algorithm: what was chosen, in words, and the settings that follow.
-    pub(crate) fn of(&self, algorithm: &str, given: &Settings) -> Result<Vec<(String, Settings)>, Problem> {
+    /// All combinations for an algorithm: a description of each, and its settings.
+    ///
+    /// # Errors
+    /// Settings that cannot be tuned, or too many combinations.
+    pub fn combinations(
+        &self,
+        algorithm: &str,
+        given: &Settings,
+    ) -> Result<Vec<(String, Settings)>, TrainError> {
         let mut lists: Table = self.0.iter().filter(|(_, value)| !value.is_table()).map(own).collect();
         if let Some(Value::Table(table)) = self.0.get(base(algorithm)) {
             lists.extend(table.iter().map(own));
@@ -68,7 +82,7 @@ impl Grid {
         let mut choices = vec![Table::new()];
         for (key, list) in lists {
             let Value::Array(values) = list else {
-                return Err(Problem::refused(format!("{key} is not a list of values to try"), HINT));
+                return Err(TrainError::refused(format!("{key} is not a list of values to try"), HINT));
             };
             let with = |choice: &Table, value: &Value| {
                 let mut choice = choice.clone();
@@ -81,7 +95,7 @@ impl Grid {
                 .collect();
             if choices.is_empty() || choices.len() > MOST {
                 let count = choices.len();
-                return Err(Problem::refused(
+                return Err(TrainError::refused(
                     format!("{algorithm} has {count} combinations to try; permitted are 1 to {MOST}"),
                     HINT,
                 ));
@@ -96,7 +110,7 @@ impl Grid {
             let (options, choice): (Table, Table) =
                 choice.into_iter().partition(|(key, _)| owners(key).contains(&base(algorithm)));
             if let Some(key) = choice.keys().find(|key| !PERMITTED.contains(&key.as_str())) {
-                return Err(Problem::refused(
+                return Err(TrainError::refused(
                     format!(
                         "{key} cannot be tuned; permitted are {} and the options of {}",
                         PERMITTED.join(", "),
@@ -109,7 +123,7 @@ impl Grid {
                 .iter()
                 .fold(algorithm.to_owned(), |name, (key, value)| format!("{name},{key}={}", plain(value)));
             let text = toml::to_string(&choice).expect("a table of values is TOML");
-            let tried = Settings::parse(&text).map_err(|problem| Problem::refused(problem, HINT))?;
+            let tried = Settings::parse(&text).map_err(|problem| TrainError::refused(problem, HINT))?;
             let named = Settings { algorithm: Some(named), ..Settings::default() };
             Ok((words, tried.or(named).or(given.clone())))
         };
@@ -118,7 +132,7 @@ impl Grid {
 }
 
 /// The name of an algorithm without its options.
-pub(crate) fn base(algorithm: &str) -> &str {
+fn base(algorithm: &str) -> &str {
     algorithm.split(',').next().unwrap_or(algorithm)
 }
 
@@ -142,12 +156,12 @@ mod tests {
     }
 
     #[test]
-    fn all_combinations_are_tried_and_tables_go_first() {
+    fn all_combinations_are_tried_and_tables_take_precedence() {
         let grid = grid(
             "learning_rate = [1, 2]\nbatch-size = [32]\n[dp-c4]\nlearning_rate = [3, 4, 5]\nanchor_scale = [7]\n",
         );
         let given = Settings { batch_size: Some(64), epochs: Some(3.0), ..Settings::default() };
-        let tried = |name: &str| grid.of(name, &given).unwrap();
+        let tried = |name: &str| grid.combinations(name, &given).unwrap();
         assert_eq!(tried("dp-sgd").len(), 2);
         let coupled = tried("dp-c4,routine=4");
         let rates: Vec<Option<f64>> = coupled.iter().map(|(_, settings)| settings.learning_rate).collect();
@@ -171,7 +185,7 @@ mod tests {
             "window = [3]",
             "learning_rate = [\"x\"]",
         ] {
-            assert!(grid(text).of("dp-sgd", &given).is_err(), "{text}");
+            assert!(grid(text).combinations("dp-sgd", &given).is_err(), "{text}");
         }
         assert!(grid("[dp-c4]\nlearning_rate = [1]").check(&["dp-sgd".to_owned()]).is_err());
         assert!(grid("[dp-sgd]\nlearning_rate = [1]").check(&["dp-sgd".to_owned()]).is_ok());

@@ -1,29 +1,14 @@
-//! `sordino`: training with differential privacy, and guarantees that hold.
+//! The command line: parses arguments, calls the library, prints.
 #![forbid(unsafe_code)]
 
 mod budget_arguments;
-mod claim;
 mod commands;
-mod comparison;
-mod data_account;
-mod data_settings;
-mod experiment;
 mod interruption;
-mod learning;
-mod memory;
-mod models;
-mod pace;
 mod plan_arguments;
 mod predictions;
 mod problem;
 mod progress;
-mod protection;
-mod report;
-mod run_files;
-mod settings;
-mod statement;
-mod tagged;
-mod tuning;
+mod settings_arguments;
 
 use std::{
     io::{self, Write},
@@ -48,19 +33,19 @@ enum Command {
     Train(Box<train::Arguments>),
     /// Apply a trained model to records.
     Predict(predict::Arguments),
-    /// What a run was and what it guarantees, after checking its ledger.
+    /// Show a run and its guarantee, after checking its ledger.
     Show(show::Arguments),
-    /// Algorithms side by side at equal budgets: without arguments, all private ones on the Mushroom data at epsilon 1.
+    /// Compare algorithms at equal privacy budgets: without arguments, all sound ones on the Mushroom data at epsilon 1.
     Compare(Box<compare::Arguments>),
-    /// What algorithms there are, what holds of them, and their options.
+    /// List the algorithms, what is proved about each, and their options.
     Algorithms(algorithms::Arguments),
-    /// What a plan costs: its epsilon at a delta.
+    /// Compute the epsilon of a plan at a delta.
     Epsilon(epsilon::Arguments),
-    /// The least noise that a budget allows.
+    /// Find the smallest noise multiplier that a privacy budget allows.
     Noise(noise::Arguments),
-    /// A dynamic schedule within a budget, exact and by the central limit theorem side by side.
+    /// Find a dynamic schedule within a privacy budget, exactly and by the central limit theorem.
     Schedule(schedule::Arguments),
-    /// A plan's guarantee at every epsilon: deltas, test errors, mu.
+    /// Compute the guarantee of a plan at every epsilon: deltas, test errors, mu.
     Profile(profile::Arguments),
 }
 
@@ -83,14 +68,14 @@ fn main() -> ExitCode {
             ExitCode::from(u8::try_from(message.exit_code()).unwrap_or(2))
         }
         Err(problem) => {
-            // Nobody may be listening.
+            // Standard error may be closed.
             let _ = writeln!(io::stderr(), "{problem}");
             ExitCode::from(2)
         }
     }
 }
 
-/// Prints the answer. A reader that has seen enough, such as `head`, is no reason to complain.
+/// Prints the answer. A reader that stops early, such as `head`, is not an error.
 fn print(text: &str) -> ExitCode {
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

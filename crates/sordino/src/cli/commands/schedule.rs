@@ -1,4 +1,4 @@
-//! `sordino schedule`: a dynamic schedule within a budget.
+//! `sordino schedule`: a dynamic schedule within a privacy budget.
 
 use clap::Args;
 use serde::Serialize;
@@ -8,10 +8,15 @@ use sordino_accounting::{
     pld::GroupSize,
 };
 
+use sordino::report::{Column, GuaranteeRecord, json, labelled, status, table};
+use sordino_train::{
+    Hint,
+    format::{grouped, rounded_down, rounded_up},
+};
+
 use crate::{
     budget_arguments::BudgetArguments,
-    problem::Problem,
-    statement::{GuaranteeRecord, grouped, json, rounded_down, rounded_up, rows, status},
+    problem::{Problem, flag},
 };
 
 #[derive(Args)]
@@ -21,10 +26,10 @@ pub(crate) struct Arguments {
     /// How many times larger mu (less noise) is at the end than at the start
     #[arg(long, value_name = "R", allow_hyphen_values = true)]
     rho_mu: Growth,
-    /// How many times smaller the clip norm is at the end than at the start
+    /// How many times smaller the clipping norm is at the end than at the start
     #[arg(long, value_name = "R", allow_hyphen_values = true)]
     rho_c: Growth,
-    /// The clip norm at the start
+    /// Clipping norm at the start
     #[arg(long, alias = "clip", value_name = "C", allow_hyphen_values = true)]
     max_grad_norm: ClipNorm,
     /// Print one JSON object
@@ -99,16 +104,18 @@ fn text(
     truth: &Guarantee,
 ) -> String {
     let (exact_ends, clt_ends) = (Ends::of(exact), Ends::of(clt));
-    let row = |label: &str, a: String, b: String| format!("  {label:<26} {a:>22} {b:>22}\n");
+    let row = |label: &str, a: String, b: String| vec![label.to_owned(), a, b];
     let arrow = |[first, last]: [f64; 2]| format!("{} -> {}", rounded_up(first), rounded_up(last));
-    let mut table = row("", "exact (pld)".to_owned(), "by the CLT".to_owned());
-    table += &row("mu_0", rounded_down(exact.mu_0.get()), rounded_down(clt.mu_0.get()));
-    table += &row("noise multiplier", arrow(exact_ends.noise_multiplier), arrow(clt_ends.noise_multiplier));
-    table += &row("clip norm", arrow(exact_ends.clip_norm), arrow(clt_ends.clip_norm));
-    table += &row("noise standard deviation", arrow(exact_ends.noise_std), arrow(clt_ends.noise_std));
-    table +=
-        &row("true epsilon, at most", rounded_up(guarantee.epsilon.get()), rounded_up(truth.epsilon.get()));
-    let about = rows(&[
+    let rows = [
+        row("", "exact (pld)".to_owned(), "by the CLT".to_owned()),
+        row("mu_0", rounded_down(exact.mu_0.get()), rounded_down(clt.mu_0.get())),
+        row("noise multiplier", arrow(exact_ends.noise_multiplier), arrow(clt_ends.noise_multiplier)),
+        row("clip norm", arrow(exact_ends.clip_norm), arrow(clt_ends.clip_norm)),
+        row("noise standard deviation", arrow(exact_ends.noise_std), arrow(clt_ends.noise_std)),
+        row("true epsilon, at most", rounded_up(guarantee.epsilon.get()), rounded_up(truth.epsilon.get())),
+    ];
+    let table = table(&[Column::Left(26), Column::Right(22), Column::Right(22)], &rows);
+    let about = labelled(&[
         ("target", format!("epsilon {} at delta {}", budget.epsilon, budget.delta)),
         ("protects", format!("one record, relation {}", guarantee.relation)),
         (
@@ -123,8 +130,8 @@ fn text(
         ("exact", status(guarantee)),
         (
             "CLT",
-            "APPROXIMATE, NOT A BOUND: its choice of mu_0 really costs the epsilon in its column".to_owned(),
+            "APPROXIMATE, NOT A BOUND: the epsilon in its column is the true cost of its mu_0".to_owned(),
         ),
     ]);
-    format!("{table}\n{about}")
+    Hint::new(format!("{table}\n{about}")).render(flag)
 }

@@ -1,9 +1,11 @@
-//! `sordino algorithms`: what there is, what holds of it, and where it comes from.
+//! `sordino algorithms`: the algorithms, what is proved about each, and their references.
 
 use clap::Args;
 use sordino_algorithms::registry::{ALGORITHMS, Description};
 
-use crate::{problem::Problem, statement::json};
+use sordino::report::json;
+
+use crate::problem::Problem;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -22,7 +24,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     })
 }
 
-/// Which algorithm to use, according to the measurements in `docs/algorithms.md`.
+/// Which algorithm to use, by the measurements in `docs/algorithms.md`.
 const ADVICE: [&str; 6] = [
     "When in doubt, use dp-sgd, the default. Without tuning it was the best, or within one standard deviation of the best, on \
      Mushroom at epsilon 1 and on MNIST at epsilon 1, 2 and 4.",
@@ -51,7 +53,7 @@ fn paragraph(algorithm: &Description) -> String {
     format!("{}\n{lines}", algorithm.name)
 }
 
-/// A line that is broken between words and set in.
+/// A line that is indented and wrapped between words.
 fn wrapped(line: &str) -> String {
     const WIDTH: usize = 100;
     let mut text = String::from(" ");

@@ -11,16 +11,14 @@ use clap::Args;
 use sordino_data::{Reading, Row, Source, Unlabelled};
 use sordino_nn::{Engine, Params};
 use sordino_privacy::{Account, Standing};
-use sordino_train::{Inspection, RunFolder, inspect};
+use sordino_train::{
+    DataFacts, Hint, Inspection, ResolvedModel, RunFolder, Settings, TrainError, format::grouped, inspect,
+    source, verified_settings,
+};
 
 use crate::{
-    data_settings::source,
-    models::{Facts, Model},
     predictions::table,
-    problem::Problem,
-    run_files::verified_settings,
-    settings::Settings,
-    statement::grouped,
+    problem::{Problem, flag},
 };
 
 /// The exit code if some rows could not be read.
@@ -47,16 +45,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     let Inspection { account, weights_covered, .. } = inspect(&folder)?;
     verified_settings(&folder, &account)?;
     let settings = Settings::read(&folder.config())?;
-    let (facts, name) = (Facts::read(&folder)?, settings.model.as_deref().unwrap_or("logistic"));
-    let model = Model::choose(name, settings.hidden.as_deref(), &facts)?;
-    let mut engine = Engine::new(model.network()?, model.loss)?;
-    let params = Params::load(engine.network().layout().clone(), &folder.model())?;
+    let (facts, name) = (DataFacts::read(&folder)?, settings.model.as_deref().unwrap_or("logistic"));
+    let model = ResolvedModel::choose(name, settings.hidden.as_deref(), &facts)?;
+    let network = model.network().map_err(TrainError::from)?;
+    let mut engine = Engine::new(network, model.loss).map_err(TrainError::from)?;
+    let params =
+        Params::load(engine.network().layout().clone(), &folder.model()).map_err(TrainError::from)?;
     let mut unlabelled = read(arguments, &settings, &facts)?;
     let outputs = match &unlabelled.records {
         Some(records) => {
             let all: Vec<usize> = (0..records.len()).collect();
-            let inputs = engine.unlabelled(records.inputs())?;
-            engine.outputs(&params, &inputs, &all)?
+            let inputs = engine.unlabelled(records.inputs()).map_err(TrainError::from)?;
+            engine.outputs(&params, &inputs, &all).map_err(TrainError::from)?
         }
         None => Vec::new(),
     };
@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
 }
 
 /// Reads records of the same kind as the training records.
-fn read(arguments: &Arguments, settings: &Settings, facts: &Facts) -> Result<Unlabelled, Problem> {
+fn read(arguments: &Arguments, settings: &Settings, facts: &DataFacts) -> Result<Unlabelled, Problem> {
     let source = Source { path: arguments.data.clone(), ..source(settings) };
     let reading = Reading {
         id: arguments.id.clone(),
@@ -139,7 +139,8 @@ fn refusals(rows: &[Row]) -> Option<String> {
     }
     let messages: String = refused.iter().map(|error| format!("error: {error}\n")).collect();
     let hints: BTreeSet<&str> = refused.iter().map(|error| error.hint()).collect();
-    let hints: String = hints.into_iter().map(|hint| format!("\nhint: {hint}")).collect();
+    let hints: String =
+        hints.into_iter().map(|hint| format!("\nhint: {}", Hint::new(hint).render(flag))).collect();
     let count = format!("{} of {} rows", grouped(refused.len() as u64), grouped(rows.len() as u64));
     Some(format!("{messages}error: {count} could not be read; their predictions are empty\n{hints}\n"))
 }

@@ -1,22 +1,23 @@
-//! `sordino epsilon`: what a plan costs.
+//! `sordino epsilon`: the epsilon of a plan.
 
 use clap::Args;
 use sordino_accounting::{Accountant, AccountingError, Delta, Guarantee, Plan, pld, pld::GroupSize};
 
+use sordino::report::{GuaranteeRecord, json, plan_statement};
+
 use crate::{
     plan_arguments::PlanArguments,
-    problem::Problem,
-    statement::{GuaranteeRecord, json, statement},
+    problem::{Problem, flag},
 };
 
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     plan: PlanArguments,
-    /// The delta at which to state epsilon
+    /// Delta at which epsilon is stated
     #[arg(long, value_name = "D", allow_hyphen_values = true)]
     delta: Delta,
-    /// Who prices the plan: pld, rdp, gdp-clt, zcdp, tcdp or first-participation
+    /// Accountant: pld, rdp, gdp-clt, zcdp, tcdp or first-participation
     #[arg(long, value_name = "NAME", default_value_t)]
     accountant: Accountant,
     /// Protect this many records together
@@ -34,7 +35,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     Ok(if arguments.json {
         json(&GuaranteeRecord::new(guarantee, group))
     } else {
-        statement(&plan, group, &guarantee)
+        plan_statement(&plan, group, &guarantee).render(flag)
     })
 }
 
@@ -48,12 +49,12 @@ fn price(plan: &Plan, group: GroupSize, arguments: &Arguments) -> Result<Guarant
             accountant: accountant.name(),
             entry: format!("a group of {} records", group.get()),
             reason: "only privacy loss distributions are composed for groups".to_owned(),
-            instead: "use --accountant pld",
+            instead: "use {accountant=pld}",
         });
     }
     let bracket = pld::epsilon_for_group(plan, group, delta)?;
     let relation = plan.relation();
-    // A lower end of 0 says nothing.
+    // A lower end of 0 is trivial.
     let epsilon_lower = (bracket.lower.get() > 0.0).then_some(bracket.lower);
     Ok(Guarantee { epsilon: bracket.upper, epsilon_lower, delta, accountant, relation })
 }

@@ -1,7 +1,7 @@
 //! The total cost of the runs in a folder that used the same data.
 //!
-//! Data is recognised by the path in a run's settings. Nothing that is computed from records is stored, because a hash of private
-//! records would itself be a release. Everything is read from the settings and ledgers of the runs that are in the folder.
+//! Data is identified by its path in the settings of a run. Nothing that is computed from records is stored, because a hash of private
+//! records would itself be a release. Everything is read from the settings and ledgers of the runs in the folder.
 
 use std::{
     fs,
@@ -14,16 +14,14 @@ use sordino_accounting::{
     total::{PricedRuns, Total},
 };
 use sordino_privacy::{Account, Standing};
-use sordino_train::RunFolder;
-
-use crate::{
-    run_files::verified_settings,
-    settings::Settings,
-    statement::{grouped, pair},
+use sordino_train::{
+    RunFolder, Settings,
+    format::{grouped, pair},
+    verified_settings,
 };
 
 /// All runs of a folder on the same data.
-pub(crate) struct DataAccount {
+pub struct DataAccount {
     folder: PathBuf,
     runs: Vec<Used>,
     cost: Result<Cost, NoCost>,
@@ -38,14 +36,14 @@ struct Used {
 
 /// The total cost of the runs.
 struct Cost {
-    /// However the runs were chosen.
+    /// For any choice of the runs.
     any: Total,
     /// If all plans were fixed before the first run.
     fixed: Total,
 }
 
 enum NoCost {
-    /// No run has paid for a step.
+    /// No run has charged a step.
     NoRuns,
     /// These runs are not private.
     NotPrivate(Vec<String>),
@@ -53,9 +51,9 @@ enum NoCost {
     Unknown(String),
 }
 
-/// The account as it appears in JSON.
+/// The account of the data, as it appears in JSON.
 #[derive(Serialize)]
-pub(crate) struct DataAccountRecord {
+pub struct DataAccountRecord {
     runs_on_data: Option<usize>,
     epsilon_of_all: Option<f64>,
     delta_of_all: Option<f64>,
@@ -68,7 +66,7 @@ pub(crate) struct DataAccountRecord {
 
 impl DataAccount {
     /// The account of the data that this run has used, over all runs in the same folder.
-    pub(crate) fn of(run: &RunFolder, settings: &Settings) -> Self {
+    pub fn new(run: &RunFolder, settings: &Settings) -> Self {
         let absolute = run.path().canonicalize().unwrap_or_else(|_| run.path().to_owned());
         let absolute = absolute.parent().map_or_else(|| absolute.clone(), Path::to_owned);
         // As the user wrote it, if possible.
@@ -85,7 +83,7 @@ impl DataAccount {
     }
 
     /// The sentences for the report, if there are several runs on the data or a problem.
-    pub(crate) fn text(&self) -> Option<String> {
+    pub fn text(&self) -> Option<String> {
         let folder = self.folder.display();
         if let Err(NoCost::Unknown(problem)) = &self.cost {
             return Some(format!(
@@ -127,7 +125,8 @@ impl DataAccount {
         Some(text)
     }
 
-    pub(crate) fn record(&self) -> DataAccountRecord {
+    /// The account for JSON.
+    pub fn record(&self) -> DataAccountRecord {
         let cost = self.cost.as_ref().ok();
         let (any, fixed) = (cost.map(|cost| cost.any), cost.map(|cost| cost.fixed));
         DataAccountRecord {
@@ -150,7 +149,7 @@ impl DataAccount {
     }
 }
 
-/// The runs in a folder that have paid for a step on this data.
+/// The runs in a folder that have charged a step on this data.
 fn runs_on(folder: &Path, settings: &Settings) -> Result<Vec<Used>, String> {
     let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
@@ -159,7 +158,7 @@ fn runs_on(folder: &Path, settings: &Settings) -> Result<Vec<Used>, String> {
     for path in paths {
         let Some(run) = RunFolder::find(&path).map_err(|error| error.to_string())? else { continue };
         let account = Account::read(&run.ledger()).map_err(|error| error.to_string())?;
-        let used = verified_settings(&run, &account).map_err(|problem| problem.message())?;
+        let used = verified_settings(&run, &account).map_err(|error| error.to_string())?;
         if used.data == settings.data && account.charged() > 0 {
             runs.push(Used { path, account, settings: used });
         }

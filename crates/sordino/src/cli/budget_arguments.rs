@@ -1,15 +1,15 @@
-//! The arguments of a budget and of the steps that it must last for, shared by the commands that calibrate.
+//! The arguments of a privacy budget and its steps, for the commands that calibrate noise.
 
 use clap::Args;
 use sordino_accounting::{Delta, Epsilon, SamplingRate, Steps, calibrate::Budget};
 
-/// A budget, and how many steps at which sampling rate it is for.
+/// A privacy budget, and the sampling rate and number of steps that it is for.
 #[derive(Args, Clone, Copy)]
 pub(crate) struct BudgetArguments {
-    /// The epsilon not to exceed
+    /// Privacy budget
     #[arg(long, value_name = "E", allow_hyphen_values = true)]
     epsilon: Epsilon,
-    /// The delta that goes with it
+    /// Delta of the privacy budget
     #[arg(long, value_name = "D", allow_hyphen_values = true)]
     delta: Delta,
     /// Probability with which each record joins a batch

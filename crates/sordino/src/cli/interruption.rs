@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: the first asks to stop, the second ends the process.
+//! Ctrl-C and SIGTERM: the first stops the command in good order, the second quits.
 
 use std::{
     io::{self, Write},
@@ -15,15 +15,14 @@ static STOP: AtomicBool = AtomicBool::new(false);
 /// When the first signal came.
 static FIRST: OnceLock<Instant> = OnceLock::new();
 
-/// Signals that follow the first one so soon are one and the same request: `timeout` and job schedulers signal a process and its
-/// group.
+/// Signals within this time of the first count as the same request, because `timeout` and job schedulers signal a process and its group.
 const TOGETHER: Duration = Duration::from_secs(1);
 
-/// The exit code of a command that was asked to stop.
+/// The exit code of a command that was stopped.
 pub(crate) const STOPPED: i32 = 130;
 
-/// Listens from here on; what is returned is set when the user wants to stop, who is told what becomes of the work, and what would be
-/// lost by asking once more.
+/// Handles signals from now on. The returned flag is set by the first signal. The messages say what is kept, and what a second signal
+/// loses.
 pub(crate) fn listen(kept: &'static str, lost: &'static str) -> &'static AtomicBool {
     let handler = move || {
         if STOP.swap(true, Ordering::Relaxed) {
@@ -36,7 +35,7 @@ pub(crate) fn listen(kept: &'static str, lost: &'static str) -> &'static AtomicB
         let _ = writeln!(io::stderr(), "stopping {kept}; press Ctrl-C again to quit now, {lost}");
     };
     if let Err(error) = ctrlc::set_handler(handler) {
-        let _ = writeln!(io::stderr(), "warning: Ctrl-C will end at once, {lost}: {error}");
+        let _ = writeln!(io::stderr(), "warning: Ctrl-C will quit at once, {lost}: {error}");
     }
     &STOP
 }

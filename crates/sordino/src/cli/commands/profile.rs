@@ -1,16 +1,12 @@
-//! `sordino profile`: a plan's guarantee at every epsilon.
-
-use std::fmt::Write;
+//! `sordino profile`: the guarantee of a plan at every epsilon.
 
 use clap::Args;
 use serde::Serialize;
-use sordino_accounting::{Delta, Epsilon, curve::Profile, pld};
+use sordino::report::{Column, json, table};
+use sordino_accounting::{AccountingError, Delta, Epsilon, Relation, curve::Profile, pld};
+use sordino_train::format::{rounded_down, rounded_up, scientific};
 
-use crate::{
-    plan_arguments::PlanArguments,
-    problem::Problem,
-    statement::{json, rounded_down, rounded_up, scientific},
-};
+use crate::{plan_arguments::PlanArguments, problem::Problem};
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -19,7 +15,7 @@ pub(crate) struct Arguments {
     /// State delta at this epsilon only
     #[arg(long, value_name = "E", allow_hyphen_values = true)]
     epsilon: Option<Epsilon>,
-    /// The delta down to which the profile goes
+    /// Smallest delta of the profile
     #[arg(
         long,
         value_name = "D",
@@ -33,7 +29,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// How many epsilons the curves are made of; a table shows every few.
+/// The number of points of a curve; the table shows fewer.
 const POINTS: u32 = 97;
 const ROWS: usize = 12;
 
@@ -112,22 +108,33 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
             proved: true,
         }));
     }
-    let mut text = String::from("Privacy profile (PROVED upper bounds)\n\n  epsilon     delta, at most\n");
-    for (epsilon, delta) in profile.points().iter().step_by(POINTS as usize / ROWS) {
-        writeln!(text, "  {:<11} {}", rounded_up(epsilon.get()), scientific(*delta, f64::ceil))
-            .expect("writing to a string");
-    }
-    text += "\nA test of whether a record took part that wrongly accuses with probability a misses with at least:\n\n  a           miss\n";
-    for (alpha, miss) in trade_off {
-        writeln!(text, "  {alpha:<11} {}", rounded_down(miss)).expect("writing to a string");
-    }
-    write!(
-        text,
-        "\nDown to delta = {}, the plan is {}-GDP: no easier to attack than telling N(0, 1) from N({1}, 1).\nRelation: {2}.\n",
-        arguments.floor,
-        rounded_up(profile.mu()?.get()),
-        plan.relation()
-    )
-    .expect("writing to a string");
-    Ok(text)
+    Ok(text(&profile, &trade_off, arguments.floor, plan.relation())?)
+}
+
+fn text(
+    profile: &Profile,
+    trade_off: &[(f64, f64)],
+    floor: Delta,
+    relation: Relation,
+) -> Result<String, AccountingError> {
+    let row = |first: &dyn ToString, second: String| vec![first.to_string(), second];
+    let mut deltas = vec![row(&"epsilon", "delta, at most".to_owned())];
+    deltas.extend(
+        profile
+            .points()
+            .iter()
+            .step_by(POINTS as usize / ROWS)
+            .map(|(epsilon, delta)| row(&rounded_up(epsilon.get()), scientific(*delta, f64::ceil))),
+    );
+    let mut errors = vec![row(&"a", "false negative rate".to_owned())];
+    errors.extend(trade_off.iter().map(|(alpha, miss)| row(alpha, rounded_down(*miss))));
+    let mu = rounded_up(profile.mu()?.get());
+    let columns = [Column::Left(10), Column::Left(0)];
+    Ok(format!(
+        "Privacy profile (PROVED upper bounds)\n\n{}\n\
+         A test of whether a record was used that has false positive rate a has at least this false negative rate:\n\n{}\n\
+         Down to delta = {floor}, the plan is {mu}-GDP: as hard to attack as telling N(0, 1) from N({mu}, 1).\nRelation: {relation}.\n",
+        table(&columns, &deltas),
+        table(&columns, &errors),
+    ))
 }

@@ -1,33 +1,39 @@
-//! What a run was and what it guarantees, as text and as JSON.
+//! A run and its guarantee, as text and as JSON.
 
 use std::path::Path;
 
 use serde::Serialize;
-use sordino_accounting::pld::GroupSize;
+use sordino_accounting::{Guarantee, pld::GroupSize};
 use sordino_privacy::{Account, Standing};
-use sordino_train::Score;
-
-use crate::{
-    claim::{Claim, shown},
-    data_account::{DataAccount, DataAccountRecord},
-    problem::Problem,
-    settings::Settings,
-    statement::{grouped, json, noise, pair, protects, rounded_up, rows, sampling, status},
+use sordino_train::{
+    Claim, Hint, Score, Settings, TrainError,
+    format::{grouped, pair, rounded_to_nearest, rounded_up},
 };
 
-/// A run as a report shows it.
-pub(crate) struct Report<'a> {
-    pub(crate) settings: &'a Settings,
-    pub(crate) account: &'a Account,
-    pub(crate) score: Option<Score>,
-    pub(crate) seconds: Option<f64>,
-    pub(crate) folder: &'a Path,
-    /// The number of public test records; none if the run is of an earlier version that did not store it.
-    pub(crate) test_records: Option<u64>,
+use super::{
+    DataAccount, DataAccountRecord,
+    statement::{json, noise, protects, sampling, status},
+    table::labelled,
+};
+
+/// A run and its guarantee.
+pub struct RunReport<'a> {
+    /// All settings of the run.
+    pub settings: &'a Settings,
+    /// The content of its ledger.
+    pub account: &'a Account,
+    /// The score on the test records.
+    pub score: Option<Score>,
+    /// Seconds of training.
+    pub seconds: Option<f64>,
+    /// Its folder; none if it was in memory.
+    pub folder: Option<&'a Path>,
+    /// The number of public test records; none if an earlier version that did not store it trained the model.
+    pub test_records: Option<u64>,
     /// Whether the ledger has the hash of the weights.
-    pub(crate) weights_covered: bool,
-    /// All runs on the same data.
-    pub(crate) data: DataAccount,
+    pub weights_covered: bool,
+    /// All runs on the same data; none if the run was in memory.
+    pub data: Option<DataAccount>,
 }
 
 /// The report as it appears in JSON.
@@ -36,18 +42,18 @@ struct ReportRecord<'a> {
     test_accuracy: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     test_mean_squared_error: Option<f64>,
-    /// Test records are public; what is said about them is not noised.
+    /// Test records are public. No noise is added to what is measured on them.
     test_set_protected: bool,
     test_records: Option<u64>,
-    /// How many of them were taken from the records of the data; 0 if the data has a test set of its own.
+    /// How many of them were held back from the data; 0 if the data has a test set of its own.
     held_back_records: Option<u64>,
     epsilon: Option<f64>,
-    /// Whether there is none because the algorithm has none, whatever its noise.
+    /// Whether the algorithm has no epsilon, whatever its noise.
     epsilon_infinite: bool,
-    /// What a paper or a theorem that is no bound says; not proved.
+    /// The epsilon that a paper or an approximation claims; not proved.
     #[serde(skip_serializing_if = "Option::is_none")]
     claimed_epsilon: Option<f64>,
-    /// Of the steps paid for; a bound only if nothing that was released had a say in when the run stopped.
+    /// Of the steps charged so far; valid only if the decision to stop did not depend on any output.
     #[serde(skip_serializing_if = "Option::is_none")]
     epsilon_so_far: Option<f64>,
     delta: Option<f64>,
@@ -66,13 +72,16 @@ struct ReportRecord<'a> {
     noise_multiplier: Option<f64>,
     weights_covered: bool,
     #[serde(flatten)]
-    data: DataAccountRecord,
-    run: &'a Path,
+    data: Option<DataAccountRecord>,
+    run: Option<&'a Path>,
 }
 
-impl Report<'_> {
+impl RunReport<'_> {
     /// One JSON object.
-    pub(crate) fn json(&self) -> Result<String, Problem> {
+    ///
+    /// # Errors
+    /// A plan that cannot be priced.
+    pub fn json(&self) -> Result<String, TrainError> {
         let (guarantee, why) = match self.account.standing()? {
             Standing::Private(guarantee) => (Some(guarantee), None),
             Standing::NotPrivate(why) => (None, Some(why)),
@@ -107,16 +116,18 @@ impl Report<'_> {
             accountant: guarantee.map(|guarantee| guarantee.accountant.name()),
             noise_multiplier: self.multiplier(),
             weights_covered: self.weights_covered,
-            data: self.data.record(),
+            data: self.data.as_ref().map(DataAccount::record),
             run: self.folder,
         }))
     }
 
-    /// Text for a person.
-    pub(crate) fn text(&self) -> Result<String, Problem> {
+    /// Text for a person, with settings in braces.
+    ///
+    /// # Errors
+    /// A plan that cannot be priced.
+    pub fn text(&self) -> Result<Hint, TrainError> {
         let standing = self.account.standing()?;
-        let mut lines: Vec<(&str, String)> = Vec::new();
-        let mut head = match &standing {
+        let mut text = match &standing {
             Standing::Private(guarantee) => format!(
                 "{} satisfies {}-differential privacy.\n",
                 self.subject(),
@@ -124,76 +135,78 @@ impl Report<'_> {
             ),
             Standing::NotPrivate(_) => format!("{} is NOT PRIVATE.\n", self.subject()),
         };
-        let uncovered = uncovered(self.settings, self.test_records, self.account.records())
+        let unprotected = unprotected_records(self.settings, self.test_records, self.account.records())
             .filter(|_| matches!(standing, Standing::Private(_)));
-        for sentence in uncovered.into_iter().chain(self.data.text()) {
-            head += &format!("{sentence}\n");
+        for sentence in unprotected.into_iter().chain(self.data.as_ref().and_then(DataAccount::text)) {
+            text += &format!("{sentence}\n");
         }
-        if let Some(accuracy) = self.score.and_then(|score| score.accuracy) {
-            lines.push((
-                "accuracy",
-                format!("{:.2} % on the test set, which is public and not protected", 100.0 * accuracy),
-            ));
-        }
-        if let Some(error) = self.score.and_then(|score| score.mean_squared_error) {
-            lines.push((
-                "error",
-                format!("{error:.4} mean squared, on the test set, which is public and not protected"),
-            ));
-        }
+        let mut lines = self.score_lines();
         match standing {
-            Standing::Private(guarantee) => {
-                lines.push(("epsilon", self.epsilon(guarantee.epsilon.get())?));
-                lines.push(("delta", self.delta(guarantee.delta.get())));
-                lines.push((
-                    "protects",
-                    protects(guarantee.relation, GroupSize::ONE).replacen(
-                        "one record",
-                        "one training record",
-                        1,
-                    ),
-                ));
-                if let Some(plan) = self.account.plan() {
-                    lines.push(("sampling", sampling(plan)));
-                    lines.push(("noise", noise(plan)));
-                }
-                lines.push((
-                    "accountant",
-                    format!("{}: {}", guarantee.accountant, guarantee.accountant.description()),
-                ));
-                lines.push(("status", status(&guarantee)));
-            }
+            Standing::Private(guarantee) => lines.extend(self.guarantee_lines(&guarantee)?),
             Standing::NotPrivate(why) => lines.push(("NOT PRIVATE", why)),
         }
-        lines.push(("algorithm", self.training()));
-        lines.push(("steps", self.steps()));
+        lines.extend(self.run_lines());
+        Ok(Hint::new(format!("{text}\n{}{}", self.warning()?.unwrap_or_default(), labelled(&lines))))
+    }
+
+    fn score_lines(&self) -> Vec<(&'static str, String)> {
+        let public = "on the test set, which is public and not protected";
+        let accuracy = self.score.and_then(|score| score.accuracy);
+        let accuracy = accuracy.map(|accuracy| ("accuracy", format!("{:.2} % {public}", 100.0 * accuracy)));
+        let error = self.score.and_then(|score| score.mean_squared_error);
+        let error = error.map(|error| ("error", format!("{error:.4} mean squared, {public}")));
+        accuracy.into_iter().chain(error).collect()
+    }
+
+    fn guarantee_lines(&self, guarantee: &Guarantee) -> Result<Vec<(&'static str, String)>, TrainError> {
+        let protects = protects(guarantee.relation, GroupSize::ONE);
+        let mut lines = vec![
+            ("epsilon", self.epsilon(guarantee.epsilon.get())?),
+            ("delta", self.delta(guarantee.delta.get())),
+            ("protects", protects.replacen("one record", "one training record", 1)),
+        ];
+        if let Some(plan) = self.account.plan() {
+            lines.push(("sampling", sampling(plan)));
+            lines.push(("noise", noise(plan)));
+        }
+        lines.push((
+            "accountant",
+            format!("{}: {}", guarantee.accountant, guarantee.accountant.description()),
+        ));
+        lines.push(("status", status(guarantee)));
+        Ok(lines)
+    }
+
+    fn run_lines(&self) -> Vec<(&'static str, String)> {
+        let mut lines = vec![("algorithm", self.training()), ("steps", self.steps())];
         if let Some(seconds) = self.seconds {
             lines.push(("seconds", format!("{seconds:.1}")));
         }
         if !self.weights_covered {
-            lines.push((
-                "weights",
-                "NOT COVERED: an earlier version trained them, and the ledger has no hash to compare them with"
-                    .to_owned(),
-            ));
+            let why = "NOT COVERED: an earlier version trained them, and the ledger has no hash to compare them with";
+            lines.push(("weights", why.to_owned()));
         }
-        lines.push(("run", self.folder.display().to_string()));
-        Ok(format!("{head}\n{}{}", self.warning()?.unwrap_or_default(), rows(&lines)))
+        if self.account.is_in_memory() {
+            let why = "in memory: the whole plan counts as spent from the first step on, even if training stops early";
+            lines.push(("ledger", why.to_owned()));
+        }
+        lines.extend(self.folder.map(|folder| ("run", folder.display().to_string())));
+        lines
     }
 
     fn claim(&self) -> Option<Claim> {
-        Claim::of(self.settings, self.account.plan())
+        Claim::new(self.settings, self.account.plan())
     }
 
-    /// What is claimed beside what is proved, if somebody claims something that is not.
-    pub(crate) fn warning(&self) -> Result<Option<String>, Problem> {
+    /// The claimed epsilon next to the proved one, if there is a claim that is not proved.
+    fn warning(&self) -> Result<Option<String>, TrainError> {
         let Some(claim) = self.claim() else { return Ok(None) };
         let (proved, why) = match self.account.standing()? {
             Standing::Private(guarantee) if guarantee.epsilon.get() <= claim.epsilon => {
                 let epsilon = rounded_up(guarantee.epsilon.get());
                 (
                     format!("epsilon {epsilon}"),
-                    "in this setting what is proved happens to be no more than the claim".to_owned(),
+                    "with these settings, the proved epsilon is not larger than the claim".to_owned(),
                 )
             }
             Standing::Private(guarantee) => {
@@ -204,16 +217,24 @@ impl Report<'_> {
         let lines = [
             (
                 "claimed",
-                format!("epsilon {} at delta {:e}, by {}", shown(claim.epsilon), claim.delta, claim.by),
+                format!(
+                    "epsilon {} at delta {:e}, by {}",
+                    rounded_to_nearest(claim.epsilon),
+                    claim.delta,
+                    claim.by
+                ),
             ),
             ("proved", proved),
             ("why", why),
             ("instead", claim.instead),
         ];
-        Ok(Some(format!("WARNING: what is claimed of this run is not what is proved.\n{}\n", rows(&lines))))
+        Ok(Some(format!(
+            "WARNING: the epsilon that is claimed for this run is not proved.\n{}\n",
+            labelled(&lines)
+        )))
     }
 
-    /// The least multiplier of the plan.
+    /// The smallest noise multiplier of the plan.
     fn multiplier(&self) -> Option<f64> {
         let entries = self.account.plan()?.entries().iter();
         entries.map(sordino_accounting::Entry::effective_noise_multiplier).min_by(f64::total_cmp)
@@ -233,10 +254,10 @@ impl Report<'_> {
         text.split(',').next().unwrap_or(text)
     }
 
-    fn epsilon(&self, whole: f64) -> Result<String, Problem> {
+    fn epsilon(&self, whole: f64) -> Result<String, TrainError> {
         let weak = if whole > 10.0 { " (WEAK: above 10, little is promised)" } else { "" };
         let whole = format!("{}{weak}", rounded_up(whole));
-        if self.account.is_closed() {
+        if self.account.is_closed() || self.account.is_in_memory() {
             return Ok(whole);
         }
         let so_far = match self.account.standing_after(self.account.charged())? {
@@ -244,18 +265,17 @@ impl Report<'_> {
             Standing::NotPrivate(_) => String::new(),
         };
         Ok(format!(
-            "{whole} for the whole plan, whenever it stops ({so_far} so far, if nothing that was released had a say in \
-             when it stopped)"
+            "{whole} for the whole plan, whenever it stops ({so_far} so far, valid only if the decision to stop did not depend on any \
+             output)"
         ))
     }
 
     fn delta(&self, delta: f64) -> String {
-        #[expect(clippy::cast_precision_loss, reason = "a count of records")]
         let records = self.account.records() as f64;
         let mut text = format!("{delta:e}");
         if delta * records >= 1.0 {
             text += &format!(
-                " (WEAK: above 1 / {} records, publishing somebody's record outright would be permitted)",
+                " (WEAK: above 1 / {} records, publishing one whole record would be permitted)",
                 grouped(self.account.records())
             );
         }
@@ -263,13 +283,13 @@ impl Report<'_> {
     }
 
     fn training(&self) -> String {
-        let set = |value: Option<&str>| value.unwrap_or("?").to_owned();
-        let data = self.settings.data.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
+        let data = self.settings.data.as_ref().map(|path| format!(" of {}", path.display()));
         format!(
-            "{} with {} on {} training records of {data}",
+            "{} with {} on {} training records{}",
             self.settings.algorithm.as_deref().unwrap_or("dp-sgd"),
-            set(self.settings.optimizer.as_deref()),
-            grouped(self.account.records())
+            self.settings.optimizer.as_deref().unwrap_or("?"),
+            grouped(self.account.records()),
+            data.unwrap_or_default()
         )
     }
 
@@ -277,7 +297,8 @@ impl Report<'_> {
         let (charged, planned) = (grouped(self.account.charged()), grouped(self.account.steps()));
         let mut text = match self.account.is_closed() {
             true => planned,
-            false => format!("{charged} of {planned} paid for"),
+            false if self.account.is_in_memory() => format!("stopped before the {planned} planned"),
+            false => format!("{charged} of {planned} charged"),
         };
         match self.account.times_resumed() {
             0 => {}
@@ -285,18 +306,19 @@ impl Report<'_> {
             n => text += &format!(", resumed {n} times"),
         }
         if self.account.is_torn() {
-            text += "; the last line of the ledger is incomplete and counts as much as it may have paid for";
+            text +=
+                "; the last line of the ledger is incomplete and counts with all that it may have charged";
         }
         text
     }
 }
 
-/// Which records a guarantee does not cover; the number of test records is not known of runs of earlier versions.
-pub(crate) fn uncovered(settings: &Settings, test_records: Option<u64>, records: u64) -> Option<String> {
-    let own = settings.test_fraction.is_none();
+/// A sentence about the records that a guarantee does not cover. The number of test records is not known for runs of earlier versions.
+pub fn unprotected_records(settings: &Settings, test_records: Option<u64>, records: u64) -> Option<String> {
+    let separate = settings.test_fraction.is_none();
     match test_records {
         Some(0) => None,
-        Some(count) if own => {
+        Some(count) if separate => {
             Some(format!("The {} records of the test set are public and NOT protected.", grouped(count)))
         }
         Some(count) => Some(format!(
@@ -304,7 +326,7 @@ pub(crate) fn uncovered(settings: &Settings, test_records: Option<u64>, records:
             grouped(count),
             grouped(count.saturating_add(records))
         )),
-        None if own => None,
+        None if separate => None,
         None => settings.test_fraction.filter(|&fraction| fraction > 0.0).map(|fraction| {
             format!(
                 "{} % of your records were held back for testing and are NOT protected.",
