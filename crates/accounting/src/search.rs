@@ -4,7 +4,7 @@
 /// factors of two, then narrows the interval until its ends differ by a factor of `1 + tolerance`.
 ///
 /// Returns the argument and the value there. Infinite and undefined values count as high ground.
-pub(crate) fn valley(f: impl Fn(f64) -> f64, start: f64, tolerance: f64) -> (f64, f64) {
+pub fn valley(f: impl Fn(f64) -> f64, start: f64, tolerance: f64) -> (f64, f64) {
     const FARTHEST: f64 = 100.0;
     let f = |ln_x: f64| {
         let value = f(ln_x.exp());

@@ -14,6 +14,7 @@ use crate::{
 use least_noise::{least_noise, sketch};
 
 pub use algorithms::{Coupled, DiceC, Phase, dice_c, dp_c4, remaining_noise_multiplier};
+pub use crate::search::valley as minimum;
 
 /// A privacy budget.
 #[derive(Debug, Clone, Copy, PartialEq)]
