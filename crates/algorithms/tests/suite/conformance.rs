@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::toy_quadratic::{
     Point, QUIET, Scratch, Toy, Training, budget, config, crowd, cubic, facts, facts_for, least_multiplier,
-    plan, quiet, spring, terms,
+    quiet, spring, terms,
 };
 use sordino_accounting::{NoiseMultiplier, Plan};
 use sordino_algorithms::{Algorithm, AlgorithmConfig, NoiseSource, Verdict};
@@ -145,7 +145,7 @@ fn a_state_is_taken_up_and_nonsense_is_not() {
         let (_, state) = train(name, crowd(), 5);
         let (config, facts) = (config(name), facts());
         let terms = terms(&config, &facts);
-        let mut algorithm = config.start::<Toy>(&facts, terms.plan().unwrap()).unwrap();
+        let mut algorithm = config.start::<Toy>(&facts, &terms.plan).unwrap();
         assert_ne!(state, algorithm.state(), "{name}");
         algorithm.restore(&state);
         // Points are taken up when there is one to copy their shape from.
@@ -190,8 +190,7 @@ fn resumed_runs_go_on_with_their_plan_and_never_cost_less() {
             let randomness = Randomness::from_os().unwrap();
             let vault = Vault::resume(records.clone(), &terms, randomness, &ledger.0).unwrap();
             assert_eq!(vault.position(), killed_after, "{name}");
-            let plan = plan(&config, &facts, &terms);
-            let mut algorithm = config.start::<Toy>(&facts, &plan).unwrap();
+            let mut algorithm = config.start::<Toy>(&facts, &terms.plan).unwrap();
             algorithm.restore(&checkpoint);
             let mut resumed = Training { vault, algorithm, point, rate };
             let mut taken = 0;

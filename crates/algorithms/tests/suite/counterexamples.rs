@@ -2,10 +2,10 @@
 
 use std::thread;
 
-use crate::toy_quadratic::{Point, Scratch, Toy, Training, budget, config, facts_for, spring, terms};
-use sordino_accounting::{NoiseMultiplier, Sampling};
-use sordino_algorithms::{Algorithm, NoiseSource, RunFacts};
-use sordino_privacy::{Randomness, Terms};
+use crate::toy_quadratic::{Point, Priced, Scratch, Toy, Training, budget, config, facts_for, spring, terms};
+use sordino_accounting::Sampling;
+use sordino_algorithms::{Algorithm, RunFacts};
+use sordino_privacy::Randomness;
 
 /// Runs with the canary, and as many without.
 const RUNS: u64 = 400;
@@ -22,7 +22,7 @@ fn linear(record: &[f32; 2], _: &Point) -> Point {
 struct Attack {
     text: &'static str,
     facts: RunFacts,
-    terms: Terms,
+    terms: Priced,
     canary: f64,
 }
 
@@ -141,9 +141,7 @@ fn claim_is_false(text: &'static str, feedback: f64, far: f64, at_least: f64) {
     let least = (low - budget().delta.get()).ln() + 0.5 * far * far + 2.0_f64.ln();
     // The accountant as a calculator: what can be proved for the algorithm as its paper prints it.
     let (config, facts) = (config(text), &attack.facts);
-    let unit = NoiseSource::Multiplier(NoiseMultiplier::new(1.0).unwrap());
-    let plan = config.plan(facts, unit).unwrap();
-    let (plan, accountant) = config.provable_plan(facts, &plan).unwrap();
+    let (plan, accountant) = config.provable_plan(facts, &attack.terms.plan).unwrap();
     let proved = accountant.price(&plan, budget().delta).unwrap().epsilon.get();
     assert!(least > at_least && least <= proved, "{text}: at least {least}, proved are {proved}");
 }
@@ -165,7 +163,7 @@ fn dice_as_in_its_theorem_breaks_its_claim() {
 fn sound_dice_keeps_its_promise_under_the_same_attack() {
     let attack = Attack::new("dice", 100.0);
     assert!(attack.terms.guarantee().unwrap().epsilon <= budget().epsilon);
-    let entry = &attack.terms.plan().unwrap().entries()[0];
+    let entry = &attack.terms.plan.entries()[0];
     let Sampling::Rotating { rate, groups } = entry.sampling() else { panic!("dice samples groups in turn") };
     // A record of the first group that is sampled moves its own step by C_1 and the W after it by C_r / W, of noise z kappa.
     let (q, window) = (rate.get(), (groups - 1) as f64);
@@ -193,8 +191,8 @@ fn sound_dice_keeps_its_promise_under_the_same_attack() {
         // The canary is heard all the same.
         assert!(found(&with, 0.0) > found(&without, 0.0));
     }
-    let quieter = attack.terms.plan().unwrap().scaled(0.125).unwrap();
-    let attack = Attack { terms: Terms::unprotected(quieter, 5000, "an eighth of the noise"), ..attack };
+    let quieter = attack.terms.plan.scaled(0.125).unwrap();
+    let attack = Attack { terms: Priced::unprotected(quieter, 5000), ..attack };
     let [with, without] = attack.scores(total);
     let least = least_epsilon(found(&with, 3.5), found(&without, 3.5));
     assert!(least > budget().epsilon.get(), "an eighth of the noise goes unnoticed: {least}");

@@ -2,9 +2,7 @@
 
 use std::{convert::Infallible, fs, ops::Range, path::PathBuf};
 
-use sordino_accounting::{
-    ClipNorm, Delta, Epsilon, NoiseMultiplier, Plan, Sampling, SamplingRate, Steps, calibrate::Budget,
-};
+use sordino_accounting::{ClipNorm, Delta, Epsilon, Plan, Sampling, SamplingRate, Steps, calibrate::Budget};
 use sordino_algorithms::{Algorithm, AlgorithmConfig, NoiseSource, RunFacts, Steps as AlgorithmSteps};
 use sordino_privacy::{Gradients, Randomness, RecordGradient, Release, Sum, Terms, Vault, Weigh};
 
@@ -140,23 +138,36 @@ pub(crate) fn budget() -> Budget {
     Budget { epsilon: Epsilon::new(2.0).unwrap(), delta: Delta::new(1e-5).unwrap() }
 }
 
-/// The terms of a run at the budget.
-pub(crate) fn terms(config: &AlgorithmConfig, facts: &RunFacts) -> Terms {
-    let accountant = config.accountant(facts.sampling);
-    let plan = config.plan(facts, NoiseSource::Budget(budget(), accountant)).unwrap();
-    match config.about().verdict.problem() {
-        Some(problem) => Terms::unprotected(plan, facts.records, problem),
-        None => {
-            let limit = Some(budget().epsilon);
-            Terms::price(plan, facts.records, budget().delta, limit, accountant).unwrap()
-        }
+/// A plan, and the terms that were made of it.
+pub(crate) struct Priced {
+    pub(crate) plan: Plan,
+    pub(crate) terms: Terms,
+}
+
+impl Priced {
+    /// A plan that is not priced.
+    pub(crate) fn unprotected(plan: Plan, records: u64) -> Self {
+        Self { terms: Terms::unprotected(plan.clone(), records, "a test"), plan }
     }
 }
 
-/// The plan that an algorithm is started with: that of the terms, or the one at the budget if the terms have none.
-pub(crate) fn plan(config: &AlgorithmConfig, facts: &RunFacts, terms: &Terms) -> Plan {
-    let noise = NoiseSource::Budget(budget(), config.accountant(facts.sampling));
-    terms.plan().cloned().unwrap_or_else(|| config.plan(facts, noise).unwrap())
+impl std::ops::Deref for Priced {
+    type Target = Terms;
+
+    fn deref(&self) -> &Terms {
+        &self.terms
+    }
+}
+
+/// The plan and the terms of a run at the budget.
+pub(crate) fn terms(config: &AlgorithmConfig, facts: &RunFacts) -> Priced {
+    let accountant = config.accountant(facts.sampling);
+    let plan = config.plan(facts, NoiseSource::Budget(budget(), accountant)).unwrap();
+    if !config.about().verdict.is_sound() {
+        return Priced::unprotected(plan, facts.records);
+    }
+    let terms = Terms::price(plan.clone(), facts.records, budget().delta, Some(budget().epsilon), accountant);
+    Priced { plan, terms: terms.unwrap() }
 }
 
 /// A multiplier of next to no noise.
@@ -171,9 +182,9 @@ pub(crate) fn quiet_plan(plan: &Plan) -> Plan {
     plan.scaled(QUIET / least_multiplier(plan)).unwrap()
 }
 
-/// Terms of the plan with next to no noise, which is not priced.
-pub(crate) fn quiet(plan: &Plan, records: u64) -> Terms {
-    Terms::unprotected(quiet_plan(plan), records, "a test without noise")
+/// The plan with next to no noise, without a price.
+pub(crate) fn quiet(plan: &Plan, records: u64) -> Priced {
+    Priced::unprotected(quiet_plan(plan), records)
 }
 
 /// A file that goes away with its test.
@@ -206,15 +217,14 @@ impl Training {
     pub(crate) fn new(
         config: &AlgorithmConfig,
         facts: &RunFacts,
-        terms: &Terms,
+        terms: &Priced,
         records: Toy,
         randomness: Randomness,
         ledger: &Scratch,
     ) -> Self {
         let vault = Vault::seal(records, terms, randomness, &ledger.0).unwrap();
-        let plan = plan(config, facts, terms);
         let rate = 0.5 / facts.expected_batch_size as f32;
-        Self { vault, algorithm: config.start(facts, &plan).unwrap(), point: [0.0; 2], rate }
+        Self { vault, algorithm: config.start(facts, &terms.plan).unwrap(), point: [0.0; 2], rate }
     }
 
     /// One step of the plan: what the optimizer sees, if anything; nothing at all when the plan is finished.
