@@ -9,7 +9,7 @@ use crate::{
     anchored::{Anchored, Anchoring},
     dc_sgd::{DcSgd, Search},
     dice::{Dice, DiceTwoRelease},
-    dice_published::DicePublished,
+    dice_published::{DicePublished, ERROR_LEAKS},
     dp_c4::DpC4,
     dp_c4_published::{DpC4Published, THRESHOLDS_LEAK},
     dp_sgd::{DpSgd, rule},
@@ -265,6 +265,7 @@ impl Choice {
         match self {
             Self::None {} => Some(PLAIN),
             Self::DpC4Published(_) | Self::DpC4PlusPublished(_) => Some(THRESHOLDS_LEAK),
+            Self::DicePublished(_) => Some(ERROR_LEAKS),
             _ => None,
         }
     }
@@ -337,7 +338,7 @@ impl Choice {
             Self::Dice { .. } | Self::DiceTwoRelease { .. } => {
                 thresholds.push(self.residual_clip(setting)?.get())
             }
-            Self::DicePublished(options) => drop(options.rules(setting)?),
+            Self::DicePublished(options) => drop(options.rule(setting)?),
             // As far down as its thresholds go.
             Self::DpC4(_) => thresholds.push(1e-3 * setting.clip.get()),
             _ => {}

@@ -40,8 +40,19 @@ pub enum Thresholds {
 /// Theorem 3.8 and, for the thresholds of the experiments, from its automatic form.
 pub(crate) struct DicePublished {
     rule: ClipRule,
-    feedback: ClipRule,
+    /// The threshold of the error, in the scale of a sum.
+    threshold: f64,
+    automatic: bool,
+    noise_std: f64,
+    error: Vec<f64>,
 }
+
+/// Why a run states no guarantee.
+pub(crate) const ERROR_LEAKS: &str =
+    "DiceSGD as published adds noise to what it releases but not to the error it feeds back";
+
+/// What the trusted base keeps free for rounding; kept free here too, so that gradients and errors are clipped alike.
+const ROOM: f64 = 1.0 / 1024.0;
 
 impl DicePublishedOptions {
     /// `C_1`, which equals `C_2`.
@@ -52,15 +63,10 @@ impl DicePublishedOptions {
         }
     }
 
-    /// The rules of the clipped sum and of the fed back error, in the scale of a sum.
-    pub(crate) fn rules(self, setting: &Setting) -> Result<(ClipRule, ClipRule), AlgorithmError> {
-        let clip = self.clip(setting);
-        let gradients = rule(setting, ClipNorm::new(clip)?)?;
-        let error = ClipRule::flat(ClipNorm::new(clip * setting.expected_batch_size)?)?;
-        Ok(match self.automatic {
-            false => (gradients, error),
-            true => (gradients.normalising(0.0)?, error.normalising(0.0)?),
-        })
+    /// The rule of the clipped sum.
+    pub(crate) fn rule(self, setting: &Setting) -> Result<ClipRule, AlgorithmError> {
+        let gradients = rule(setting, ClipNorm::new(self.clip(setting))?)?;
+        Ok(if self.automatic { gradients.normalising(0.0)? } else { gradients })
     }
 
     /// The plan whose noise the paper claims to be enough.
@@ -68,10 +74,7 @@ impl DicePublishedOptions {
         let (clip, batch) = (self.clip(setting), setting.expected_batch_size);
         let sigma = claimed_noise(setting, claim, clip);
         let z = NoiseMultiplier::new(sigma * batch / clip)?;
-        let sampling = Sampling::Stateful {
-            rate: poisson_rate(setting, "dice-published")?,
-            later_shift: (clip + 2.0 * batch * clip) / clip,
-        };
+        let sampling = Sampling::Poisson { rate: poisson_rate(setting, "dice-published")?, cap: None };
         Ok(Plan::new(vec![Entry::new(sampling, vec![z], setting.steps)?]))
     }
 }
@@ -96,8 +99,14 @@ pub(crate) fn positive(epsilon: Epsilon) -> f64 {
 
 impl DicePublished {
     pub(crate) fn new(setting: &Setting, options: DicePublishedOptions) -> Result<Self, AlgorithmError> {
-        let (rule, feedback) = options.rules(setting)?;
-        Ok(Self { rule, feedback })
+        let (clip, batch) = (options.clip(setting), setting.expected_batch_size);
+        Ok(Self {
+            rule: options.rule(setting)?,
+            threshold: clip * batch,
+            automatic: options.automatic,
+            noise_std: claimed_noise(setting, setting.claimed()?, clip) * batch,
+            error: Vec::new(),
+        })
     }
 }
 
@@ -108,7 +117,34 @@ impl<G: Gradients> Algorithm<G> for DicePublished {
         at: &G::Point,
         _: u64,
     ) -> Result<Option<Release<Vec<f32>>>, PrivacyError> {
-        let sum = round.gradients(at).fed_back_sum(&self.rule, &self.feedback)?;
-        round.release(sum).map(Some)
+        let clipped = round.gradients(at).clipped_sum(&self.rule)?.unbounded();
+        let clipped = round.disclose(clipped, ERROR_LEAKS)?;
+        let plain = round.gradients(at).plain_sum()?;
+        let plain = round.disclose(plain, ERROR_LEAKS)?;
+        let sum = self.feed_back(&clipped, &plain);
+        let noise = round.noise(self.noise_std);
+        Ok(Some(noise.plus(1.0, &sum, 0.0)))
+    }
+}
+
+impl DicePublished {
+    /// `y = s + clip(e)` and `e <- e + g - y`, where `s` is the clipped sum and `g` the plain one.
+    #[expect(clippy::cast_possible_truncation, reason = "rounded")]
+    fn feed_back(&mut self, clipped: &[f32], plain: &[f32]) -> Vec<f32> {
+        self.error.resize(clipped.len(), 0.0);
+        let norm = self.error.iter().map(|e| e.powi(2)).sum::<f64>().sqrt();
+        let most = self.threshold * (1.0 - ROOM) / norm;
+        // An error of 0 has no direction to be scaled in.
+        let weight = match norm > 0.0 {
+            true => most.min(if self.automatic { f64::INFINITY } else { 1.0 }),
+            false => 0.0,
+        };
+        let mut sum = Vec::with_capacity(clipped.len());
+        for ((clipped, plain), error) in clipped.iter().zip(plain).zip(&mut self.error) {
+            let fed = f64::from(*clipped) + weight * *error;
+            *error += f64::from(*plain) - fed;
+            sum.push(fed as f32);
+        }
+        sum
     }
 }

@@ -2,7 +2,7 @@
 
 use sordino_accounting::ClipNorm;
 
-use crate::{PrivacyError, RecordGradient};
+use crate::PrivacyError;
 
 /// What is kept free for rounding: of weights to single precision, of norms, and of sums within a record.
 const ROOM: f64 = 1.0 / 1024.0;
@@ -127,48 +127,32 @@ impl ClipRule {
         }
     }
 
-    /// Sets the weights of a record in the first sum.
-    pub(crate) fn weigh(&self, record: &mut dyn RecordGradient, layers: usize) {
-        let total = total_norm(record, layers);
-        for layer in 0..layers {
-            let (norm, bound) = self.measure(record, layer, total);
-            record.weigh(0, layer, self.weight(norm, bound));
+    /// Sets the weights of a record whose layers have these norms.
+    pub(crate) fn weigh(&self, norms: &[f64], weights: &mut [f32]) {
+        let total = total_norm(norms);
+        for (layer, weight) in weights.iter_mut().enumerate() {
+            let (norm, bound) = self.measure(norms, layer, total);
+            *weight = self.weight(norm, bound);
         }
     }
 
-    /// Sets the weights of a record in the first sum, and in the second those of what the first leaves of it, bounded by
+    /// Sets the weights of a record in the first sum, and in the second sum the weights of what the first leaves of it, bounded by
     /// `residual`.
-    pub(crate) fn weigh_with_residual(
-        &self,
-        residual: &Self,
-        record: &mut dyn RecordGradient,
-        layers: usize,
-    ) {
-        let total = total_norm(record, layers);
-        for layer in 0..layers {
-            let (norm, bound) = self.measure(record, layer, total);
-            let weight = self.weight(norm, bound);
-            record.weigh(0, layer, weight);
-            let (norm, bound) = residual.measure(record, layer, total);
-            record.weigh(1, layer, bounded(1.0 - f64::from(weight), norm, bound));
+    pub(crate) fn weigh_with_residual(&self, residual: &Self, norms: &[f64], weights: &mut [f32]) {
+        let (clipped, left) = weights.split_at_mut(norms.len());
+        self.weigh(norms, clipped);
+        let total = total_norm(norms);
+        for (layer, (clipped, left)) in clipped.iter().zip(left).enumerate() {
+            let (norm, bound) = residual.measure(norms, layer, total);
+            *left = bounded(1.0 - f64::from(*clipped), norm, bound);
         }
     }
 
-    /// The weight of a vector of this norm as a whole; for flat rules.
-    pub(crate) fn whole_weight(&self, norm: f64) -> f32 {
-        self.weight(norm, self.sensitivity())
-    }
-
-    /// Whether it bounds the gradient as a whole.
-    pub(crate) fn is_flat(&self) -> bool {
-        matches!(self.bounds, Bounds::Flat(_))
-    }
-
-    /// The norm that decides about a layer, and its bound.
-    fn measure(&self, record: &dyn RecordGradient, layer: usize, total: f64) -> (f64, f64) {
+    /// The norm that decides the weight of a layer, and its bound.
+    fn measure(&self, norms: &[f64], layer: usize, total: f64) -> (f64, f64) {
         match &self.bounds {
             Bounds::Flat(bound) => (total, *bound),
-            Bounds::PerLayer(bounds) => (record.norm(layer), bounds[layer]),
+            Bounds::PerLayer(bounds) => (norms[layer], bounds[layer]),
         }
     }
 
@@ -183,8 +167,8 @@ impl ClipRule {
 }
 
 /// The norm over all layers.
-pub(crate) fn total_norm(record: &dyn RecordGradient, layers: usize) -> f64 {
-    (0..layers).map(|layer| record.norm(layer).powi(2)).sum::<f64>().sqrt()
+pub(crate) fn total_norm(norms: &[f64]) -> f64 {
+    norms.iter().map(|norm| norm * norm).sum::<f64>().sqrt()
 }
 
 /// The weight of a table at this norm.

@@ -15,7 +15,7 @@ use sordino_accounting::{
 use sordino_nn::{
     Description, Engine, Inputs, Layer, Loss, Network, NetworkError, Params, Records, Shape, Targets,
 };
-use sordino_privacy::{ClipRule, Gradients, PrivacyError, Randomness, Sum, Terms, Vault, Weigh};
+use sordino_privacy::{ClipRule, Gradients, PrivacyError, Randomness, Sum, Terms, Vault, WeightRule};
 use sordino_train::NetworkGradients;
 
 /// So little noise that a release shows the sum beneath, to a few parts in ten thousand of the bound.
@@ -139,7 +139,7 @@ impl Gradients for Without<'_> {
         at: &Params,
         anchor: Option<&Params>,
         chosen: &[usize],
-        weigh: Option<&Weigh<'_>>,
+        weigh: Option<&WeightRule<'_>>,
         key: [u8; 32],
         sums: &mut [Sum],
     ) -> Result<(), NetworkError> {

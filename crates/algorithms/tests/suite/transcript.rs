@@ -12,7 +12,7 @@ use std::{
 
 use sordino_accounting::{Epsilon, NoiseMultiplier, calibrate::Budget};
 use sordino_algorithms::{Noise, Setting};
-use sordino_privacy::{Gradients, Randomness, Release, Sum, Terms, Vault, Weigh};
+use sordino_privacy::{Gradients, Randomness, Release, Sum, Terms, Vault, WeightRule};
 
 use crate::pull::{Point, Pull, Scratch, Slope, choice, cubic, quiet, setting_for};
 
@@ -61,7 +61,7 @@ impl Gradients for Watched {
         at: &Point,
         anchor: Option<&Point>,
         chosen: &[usize],
-        weigh: Option<&Weigh<'_>>,
+        weigh: Option<&WeightRule<'_>>,
         key: [u8; 32],
         sums: &mut [Sum],
     ) -> Result<(), Infallible> {
