@@ -255,3 +255,41 @@ fn records_and_terms_must_fit() {
     assert_eq!(refused.err().unwrap().to_string(), "the terms are for 5 records, the vault is given 4");
     assert!(!folder.file("l").exists());
 }
+
+#[test]
+fn a_ledger_in_memory_charges_the_whole_plan_and_gives_nothing_back() {
+    let terms = terms(10, &[1.0], 0.5, 7);
+    let whole = terms.guarantee().unwrap().epsilon.get();
+    let seal = |randomness| Vault::seal_in_memory(Rows::same(10, &[1.0, 2.0]), &terms, randomness).unwrap();
+    // Stopped before the first step, after some of them, and after the last.
+    for taken in [0, 3, 7] {
+        let mut vault = seal(Randomness::from_os().unwrap());
+        for number in 1..=taken {
+            assert!(vault.round(step).unwrap().unwrap().is_ok());
+            assert_eq!((vault.position(), vault.account().charged()), (number, 7));
+        }
+        vault.enter_model("a").unwrap();
+        let account = vault.close().unwrap();
+        assert!(account.is_in_memory() && account.charged() == 7 && account.is_closed() == (taken == 7));
+        assert_eq!((epsilon(&account.standing().unwrap()), account.covers_model("a")), (whole, Some(true)));
+    }
+    let mut vault = seal(Randomness::seeded(1));
+    assert_eq!(std::iter::from_fn(|| vault.round(step).unwrap()).count(), 7);
+    assert!(matches!(vault.close().unwrap().standing().unwrap(), Standing::NotPrivate(_)));
+}
+
+#[test]
+fn a_ledger_in_memory_records_what_is_disclosed() {
+    let terms = terms(3, &[1.0], 1.0, 2);
+    let mut vault =
+        Vault::seal_in_memory(Rows::same(3, &[2.0]), &terms, Randomness::from_os().unwrap()).unwrap();
+    vault
+        .round(|round| {
+            let sum = round.gradients(&[]).plain_sum().unwrap();
+            round.disclose(sum, "a test reads it").unwrap()
+        })
+        .unwrap();
+    let status = vault.close().unwrap().standing().unwrap();
+    assert_eq!(status, Standing::NotPrivate("a test reads it".to_owned()));
+    assert!(Vault::seal_in_memory(Rows::same(4, &[2.0]), &terms, Randomness::seeded(1)).is_err());
+}

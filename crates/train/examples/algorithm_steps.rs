@@ -16,7 +16,7 @@ use sordino_accounting::{ClipNorm, Delta, Epsilon, Sampling, SamplingRate, Steps
 use sordino_algorithms::{Algorithm, Choice, Noise, Setting, registry::ALGORITHMS};
 use sordino_nn::{Engine, Inputs, Loss, NetworkError, Params, Targets, models};
 use sordino_optim::{Optimizer, OptimizerConfig};
-use sordino_privacy::{Gradients, Randomness, Sum, Terms, Vault, Weigh};
+use sordino_privacy::{Gradients, Randomness, Sum, Terms, Vault, WeightRule};
 use sordino_train::NetworkGradients;
 
 const RECORDS: usize = 60_000;
@@ -58,7 +58,7 @@ impl Gradients for Counting<'_> {
         at: &Params,
         anchor: Option<&Params>,
         chosen: &[usize],
-        weigh: Option<&Weigh<'_>>,
+        weigh: Option<&WeightRule<'_>>,
         key: [u8; 32],
         sums: &mut [Sum],
     ) -> Result<(), NetworkError> {

@@ -4,7 +4,7 @@ use std::{convert::Infallible, fs, ops::Range, path::PathBuf};
 
 use sordino_accounting::{ClipNorm, Delta, Epsilon, Plan, Sampling, SamplingRate, Steps, calibrate::Budget};
 use sordino_algorithms::{Algorithm, AlgorithmConfig, NoiseSource, RunFacts, Steps as AlgorithmSteps};
-use sordino_privacy::{Gradients, Randomness, RecordGradient, Release, Sum, Terms, Vault, Weigh};
+use sordino_privacy::{Gradients, Randomness, Release, Sum, Terms, Vault, WeightRule};
 
 pub(crate) type Point = [f32; 2];
 
@@ -32,21 +32,6 @@ pub(crate) struct Toy {
 impl Toy {
     pub(crate) fn new(records: Vec<[f32; 2]>, slope: Slope) -> Self {
         Self { records: records.into_iter().map(Some).collect(), slope }
-    }
-}
-
-struct Seen {
-    norm: f64,
-    weights: [f32; 2],
-}
-
-impl RecordGradient for Seen {
-    fn norm(&self, _: usize) -> f64 {
-        self.norm
-    }
-
-    fn weigh(&mut self, sum: usize, _: usize, weight: f32) {
-        self.weights[sum] = weight;
     }
 }
 
@@ -79,7 +64,7 @@ impl Gradients for Toy {
         at: &Point,
         anchor: Option<&Point>,
         chosen: &[usize],
-        weigh: Option<&Weigh<'_>>,
+        weigh: Option<&WeightRule<'_>>,
         _: [u8; 32],
         sums: &mut [Sum],
     ) -> Result<(), Infallible> {
@@ -94,12 +79,12 @@ impl Gradients for Toy {
             if !(norm <= 1e18) {
                 continue;
             }
-            let mut seen = Seen { norm, weights: [1.0; 2] };
+            let mut weights = vec![1.0; totals.len()];
             if let Some(weigh) = weigh {
-                seen.weights = [0.0; 2];
-                weigh(&mut seen);
+                weights.fill(0.0);
+                weigh(&[norm], &mut weights);
             }
-            for (total, weight) in totals.iter_mut().zip(seen.weights) {
+            for (total, weight) in totals.iter_mut().zip(weights) {
                 total[0] += f64::from(weight * gradient[0]);
                 total[1] += f64::from(weight * gradient[1]);
             }

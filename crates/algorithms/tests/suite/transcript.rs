@@ -12,7 +12,7 @@ use std::{
 
 use sordino_accounting::{Epsilon, NoiseMultiplier, Plan, calibrate::Budget};
 use sordino_algorithms::{Algorithm, NoiseSource, RunFacts};
-use sordino_privacy::{Gradients, Randomness, Release, Sum, Terms, Vault, Weigh};
+use sordino_privacy::{Gradients, Randomness, Release, Sum, Terms, Vault, WeightRule};
 
 use crate::toy_quadratic::{Point, Scratch, Slope, Toy, config, cubic, facts_for, quiet, quiet_plan};
 
@@ -61,7 +61,7 @@ impl Gradients for Watched {
         at: &Point,
         anchor: Option<&Point>,
         chosen: &[usize],
-        weigh: Option<&Weigh<'_>>,
+        weigh: Option<&WeightRule<'_>>,
         key: [u8; 32],
         sums: &mut [Sum],
     ) -> Result<(), Infallible> {

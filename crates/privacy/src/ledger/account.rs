@@ -72,6 +72,7 @@ pub struct Account {
     resumed: u64,
     closed: bool,
     torn: Option<u64>,
+    in_memory: bool,
 }
 
 impl Account {
@@ -88,8 +89,16 @@ impl Account {
             resumed: 0,
             closed: false,
             torn: None,
+            in_memory: false,
         };
         (account, line)
+    }
+
+    /// An account without a file: all steps are charged at once, and none can be given back.
+    pub(super) fn in_memory(head: LedgerHead) -> Self {
+        let (account, _) = Self::begin(head);
+        let steps = account.steps();
+        Self { charged: steps, certain: steps, in_memory: true, ..account }
     }
 
     /// Reads a ledger and checks every line.
@@ -236,6 +245,11 @@ impl Account {
             Some(_) => self.steps().min(self.charged.saturating_add(super::MOST_STEPS_PER_CHARGE)),
             None => self.charged,
         }
+    }
+
+    /// Whether the ledger has no file. Then the whole plan counts as charged from the start, however many steps were drawn.
+    pub fn is_in_memory(&self) -> bool {
+        self.in_memory
     }
 
     /// The plan; none if there was no protection to plan.

@@ -26,9 +26,10 @@ use crate::{PrivacyError, Terms};
 /// Steps that a line which was only half written may have been meant to pay for.
 const MOST_STEPS_PER_CHARGE: u64 = 1 << 12;
 
-/// A ledger that is being written. It is locked: a run has one writer.
+/// A ledger that is being written. Its file is locked, so that a run has one writer.
 pub(crate) struct Ledger {
-    file: File,
+    /// `None` for a ledger in memory.
+    file: Option<File>,
     path: PathBuf,
     account: Account,
     sync_time: Duration,
@@ -44,14 +45,23 @@ impl Ledger {
         lock(&file, path)?;
         let head = LedgerHead::new(terms.text.clone(), seeded);
         let (account, line) = Account::begin(head);
-        let mut ledger =
-            Self { file, path: path.to_owned(), account, sync_time: Duration::ZERO, failed: false };
+        let mut ledger = Self::new(Some(file), path, account);
         ledger.append(&line)?;
         // The name must survive a crash, too.
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let synced = File::open(folder).and_then(|folder| folder.sync_all());
         synced.map_err(|error| failed(path, "cannot be synced", &error))?;
         Ok(ledger)
+    }
+
+    /// Begins a ledger without a file, which charges the whole plan at once.
+    pub(crate) fn in_memory(terms: &Terms, seeded: bool) -> Self {
+        let account = Account::in_memory(LedgerHead::new(terms.text.clone(), seeded));
+        Self::new(None, Path::new("(in memory)"), account)
+    }
+
+    fn new(file: Option<File>, path: &Path, account: Account) -> Self {
+        Self { file, path: path.to_owned(), account, sync_time: Duration::ZERO, failed: false }
     }
 
     /// Takes up a ledger where it was left. Every step that was charged counts as taken.
@@ -69,8 +79,7 @@ impl Ledger {
         if account.is_closed() {
             return Err(PrivacyError::Finished(path.to_owned()));
         }
-        let mut ledger =
-            Self { file, path: path.to_owned(), account, sync_time: Duration::ZERO, failed: false };
+        let mut ledger = Self::new(Some(file), path, account);
         if let Some(whole) = ledger.account.torn() {
             // Nothing was drawn on a line that never reached the disk, but whether it did is not ours to guess. The new line is
             // laid over the torn one, so that the file is torn or mended whenever this is interrupted.
@@ -141,8 +150,9 @@ impl Ledger {
     }
 
     fn append(&mut self, line: &str) -> Result<(), PrivacyError> {
+        let Some(file) = &mut self.file else { return Ok(()) };
         let begun = Instant::now();
-        let written = self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync_data());
+        let written = file.write_all(line.as_bytes()).and_then(|()| file.sync_data());
         self.sync_time = begun.elapsed();
         self.failed = written.is_err();
         written.map_err(|error| failed(&self.path, "cannot be written", &error))

@@ -218,7 +218,7 @@ fn a_ledger_whose_disk_fails_pays_for_nothing_more() {
     let folder = Folder::new("full");
     let mut ledger = Ledger::create(&folder.ledger(), &terms(), false).unwrap();
     // A file that cannot be written stands for a full disk.
-    ledger.file = File::open(folder.ledger()).unwrap();
+    ledger.file = Some(File::open(folder.ledger()).unwrap());
     assert!(ledger.charge(10).is_err());
     assert!(ledger.check().is_err() && ledger.charge(1).is_err());
 }
