@@ -77,7 +77,7 @@ impl Accountant {
             Self::Pld => {
                 let bracket = pld::epsilon(plan, delta)?;
                 // With a cap, or where a last block may be cut short, only the upper end is known.
-                (bracket.upper, plan.is_reached().then_some(bracket.lower))
+                (bracket.upper, plan.is_tight().then_some(bracket.lower))
             }
             Self::Rdp => (rdp::epsilon(plan, delta)?, None),
             Self::GdpClt => (gdp::epsilon(plan, delta)?, None),

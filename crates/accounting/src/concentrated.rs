@@ -48,8 +48,8 @@ fn steps(entry: &Entry) -> f64 {
 }
 
 fn gaussian_rho(entry: &Entry, relation: Relation) -> f64 {
-    let reach = if relation == Relation::ReplaceOne { 2.0 } else { 1.0 };
-    0.5 * (reach / entry.effective_noise_multiplier()).powi(2)
+    let sensitivity = if relation == Relation::ReplaceOne { 2.0 } else { 1.0 };
+    0.5 * (sensitivity / entry.effective_noise_multiplier()).powi(2)
 }
 
 fn tcdp_step(entry: &Entry, relation: Relation) -> Result<(f64, f64), AccountingError> {

@@ -27,7 +27,7 @@ const MOST_STEPS: u64 = 10_000_000;
 /// # Errors
 /// Any other plan; an epsilon beyond all numbers.
 pub fn epsilon(plan: &Plan, delta: Delta) -> Result<Epsilon, AccountingError> {
-    let Some(memory) = Memory::of(plan)? else { return Epsilon::new(0.0) };
+    let Some(memory) = StatefulSteps::of(plan)? else { return Epsilon::new(0.0) };
     let exceeds = |epsilon: f64| memory.ln_delta(epsilon) > delta.get().ln();
     let (mut low, mut high) = (0.0, 1.0);
     if !exceeds(low) {
@@ -50,14 +50,14 @@ pub fn epsilon(plan: &Plan, delta: Delta) -> Result<Epsilon, AccountingError> {
 }
 
 /// Steps that remember.
-struct Memory {
+struct StatefulSteps {
     rate: f64,
     steps: u64,
     z: f64,
     later_shift: f64,
 }
 
-impl Memory {
+impl StatefulSteps {
     /// The steps of the plan, or none if it is empty.
     fn of(plan: &Plan) -> Result<Option<Self>, AccountingError> {
         let refused = |entry: &Entry, reason: &str, instead: &'static str| AccountingError::Unsupported {

@@ -60,11 +60,12 @@ impl Total {
     pub fn composed(runs: &[PricedRuns<'_>]) -> Result<Self, AccountingError> {
         let mut parts = Parts::default();
         for accountant in [Some(Accountant::Pld), Some(Accountant::Rdp), None] {
-            let kind: Vec<_> = runs.iter().filter(|run| composer(run.plan) == accountant).copied().collect();
+            let kind: Vec<_> =
+                runs.iter().filter(|run| joint_accountant(run.plan) == accountant).copied().collect();
             if kind.is_empty() {
                 continue;
             }
-            match accountant.map(|accountant| as_one(&kind, accountant)) {
+            match accountant.map(|accountant| price_together(&kind, accountant)) {
                 Some(Ok((epsilon, delta))) => parts.add(epsilon, delta, 1),
                 // These plans cannot be priced together.
                 _ => kind.iter().for_each(|run| parts.add_each(run)),
@@ -85,17 +86,20 @@ impl Total {
 }
 
 /// The accountant that prices such plans as one; none for plans that are priced alone.
-fn composer(plan: &Plan) -> Option<Accountant> {
-    let remembered = |entry: &crate::Entry| matches!(entry.sampling(), Sampling::Stateful { .. });
+fn joint_accountant(plan: &Plan) -> Option<Accountant> {
+    let stateful = |entry: &crate::Entry| matches!(entry.sampling(), Sampling::Stateful { .. });
     match plan.relation() {
-        _ if plan.entries().iter().any(remembered) => None,
+        _ if plan.entries().iter().any(stateful) => None,
         Relation::ZeroOut => Some(Accountant::Pld),
         Relation::ReplaceOne => Some(Accountant::Rdp),
     }
 }
 
 /// The epsilon of all these runs at the largest of their deltas.
-fn as_one(runs: &[PricedRuns<'_>], accountant: Accountant) -> Result<(Epsilon, Delta), AccountingError> {
+fn price_together(
+    runs: &[PricedRuns<'_>],
+    accountant: Accountant,
+) -> Result<(Epsilon, Delta), AccountingError> {
     let plans = runs.iter().map(|run| run.plan.repeated(run.runs)).collect::<Result<Vec<_>, _>>()?;
     let delta = runs
         .iter()

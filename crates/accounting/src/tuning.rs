@@ -128,7 +128,7 @@ pub fn epsilon(candidates: &[Plan], runs: Runs, delta: Delta) -> Result<Epsilon,
             return Err(refused("what a cap on the batch adds to delta is not part of a Renyi divergence"));
         }
     }
-    let curves = candidates.iter().map(rdp::Curve::of).collect::<Result<Vec<_>, _>>()?;
+    let curves = candidates.iter().map(rdp::RenyiDivergence::of).collect::<Result<Vec<_>, _>>()?;
     let worst = |order: f64| largest(curves.iter().map(|curve| curve.at(order)));
     let worst_delta = |epsilon: Epsilon| -> Result<f64, AccountingError> {
         let deltas = candidates.iter().map(|plan| pld::delta(plan, epsilon).map(|bracket| bracket.upper));
@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn matches_repeat_and_select() {
         let base = Plan::of_numbers(1.0, 0.01, 1000);
-        let curve = rdp::Curve::of(&base).unwrap();
+        let curve = rdp::RenyiDivergence::of(&base).unwrap();
         let profile = |e: Epsilon| {
             let ln_delta = |excess: f64| {
                 let alpha = 1.0 + excess;

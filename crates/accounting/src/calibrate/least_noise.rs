@@ -23,25 +23,25 @@ pub(super) fn sketch(plan: &Plan) -> Plan {
     plan.entries().chunks(stride).filter_map(|run| middle(run).ok()).collect()
 }
 
-/// What is known of the price: `short` is too little noise, `enough` is within the budget. Noise as a logarithm.
+/// What is interval of the price: `too_little` is too little noise, `enough` is within the budget. Noise as a logarithm.
 #[derive(Default)]
-struct Known {
-    short: Option<f64>,
+struct SearchInterval {
+    too_little: Option<f64>,
     enough: Option<(f64, Guarantee)>,
 }
 
-impl Known {
+impl SearchInterval {
     /// Whether this noise could still be the answer.
     fn admits(&self, ln_noise: f64) -> bool {
-        self.short.is_none_or(|short| ln_noise > short)
+        self.too_little.is_none_or(|too_little| ln_noise > too_little)
             && self.enough.is_none_or(|(enough, _)| ln_noise < enough)
     }
 
     /// The middle of what is left, or a step beyond the only end there is.
     fn middle(&self) -> f64 {
-        match (self.short, self.enough) {
-            (Some(short), Some((enough, _))) => 0.5 * (short + enough),
-            (Some(short), None) => short + 0.5,
+        match (self.too_little, self.enough) {
+            (Some(too_little), Some((enough, _))) => 0.5 * (too_little + enough),
+            (Some(too_little), None) => too_little + 0.5,
             (None, Some((enough, _))) => enough - 0.5,
             (None, None) => 0.0,
         }
@@ -67,12 +67,12 @@ pub(super) fn least_noise(
         let epsilon = sketch(ln_noise.exp()).and_then(|plan| Accountant::Rdp.price(&plan, budget.delta));
         epsilon.map_or(f64::INFINITY, |guarantee| guarantee.epsilon.get())
     };
-    let mut known = Known::default();
+    let mut interval = SearchInterval::default();
     let (mut law, mut start) = (PowerLaw::default(), 0.0);
     let mut refusal = None;
     for evaluation in 0..MAX_EVALUATIONS {
         let guided = (evaluation < 12).then(|| crossing(guide, law.guide_for(AIM * target), start));
-        let next = guided.filter(|next| known.admits(*next)).unwrap_or_else(|| known.middle());
+        let next = guided.filter(|next| interval.admits(*next)).unwrap_or_else(|| interval.middle());
         start = next;
         if !(RANGE.0.ln()..=RANGE.1.ln()).contains(&next) {
             break;
@@ -83,30 +83,31 @@ pub(super) fn least_noise(
                     return Ok(Calibrated { value: next.exp(), guarantee: found });
                 }
                 law.learn(guide(next), found.epsilon.get());
-                known.enough = Some((next, found));
+                interval.enough = Some((next, found));
             }
             Ok(found) => {
                 law.learn(guide(next), found.epsilon.get());
-                known.short = Some(next);
+                interval.too_little = Some(next);
             }
             // Too little noise for this accountant: more is needed in any case.
             Err(error @ (AccountingError::OutOfReach { .. } | AccountingError::Unsupported { .. }))
-                if known.enough.is_some() || next < 3.0 =>
+                if interval.enough.is_some() || next < 3.0 =>
             {
-                known.short = Some(next);
+                interval.too_little = Some(next);
                 refusal = Some(error);
                 // Between "enough" and what the accountant refuses, the target is not to be had.
-                if known.enough.is_some_and(|(enough, _)| enough - next < 0.05) {
+                if interval.enough.is_some_and(|(enough, _)| enough - next < 0.05) {
                     break;
                 }
                 continue;
             }
             Err(error) => return Err(error),
         }
-        refusal = refusal.filter(|_| known.enough.is_some_and(|(enough, _)| enough.total_cmp(&next).is_eq()));
-        if let (Some(short), Some((enough, found))) = (known.short, known.enough) {
+        refusal =
+            refusal.filter(|_| interval.enough.is_some_and(|(enough, _)| enough.total_cmp(&next).is_eq()));
+        if let (Some(too_little), Some((enough, found))) = (interval.too_little, interval.enough) {
             // An accountant with a jump: nothing lies between "too much" and "enough".
-            if enough - short < 1e-9 {
+            if enough - too_little < 1e-9 {
                 return Ok(Calibrated { value: enough.exp(), guarantee: found });
             }
         }
@@ -115,7 +116,7 @@ pub(super) fn least_noise(
         return Err(refusal);
     }
     // Less and less noise was always enough.
-    if let (None, Some((enough, guarantee))) = (known.short, known.enough) {
+    if let (None, Some((enough, guarantee))) = (interval.too_little, interval.enough) {
         return Ok(Calibrated { value: enough.exp(), guarantee });
     }
     Err(no_noise(&format!("none between {:e} and {:e} reaches epsilon = {target}", RANGE.0, RANGE.1)))

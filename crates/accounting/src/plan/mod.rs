@@ -296,7 +296,7 @@ impl Plan {
 
     /// Whether there are data sets that cost as much as the plan is priced at: not known if batches are cut to a maximal size, or if
     /// groups take turns, whose last one may be cut short.
-    pub(crate) fn is_reached(&self) -> bool {
+    pub(crate) fn is_tight(&self) -> bool {
         !self.is_capped() && !self.entries.iter().any(|e| matches!(e.sampling, Sampling::Rotating { .. }))
     }
 
@@ -407,6 +407,22 @@ mod tests {
         let again = serde_json::to_string(&plan).unwrap();
         assert_eq!(read(&again).unwrap(), plan);
         assert!(!again.contains("null"));
+    }
+
+    #[test]
+    fn names_of_earlier_versions_are_read_and_written_as_the_current_ones() {
+        let old = r#"[{"sampling":"everybody","noise_multiplier":7.0,"steps":2},
+            {"sampling":"grouped","noise_multiplier":1.5,"sample_rate":0.08,"groups":9,"steps":150},
+            {"sampling":"remembered","noise_multiplier":2.0,"sample_rate":0.02,"reach":3.0,"steps":20}]"#;
+        let current = r#"[{"sampling":"full-batch","noise_multiplier":7.0,"steps":2},
+            {"sampling":"rotating","noise_multiplier":1.5,"sample_rate":0.08,"groups":9,"steps":150},
+            {"sampling":"stateful","noise_multiplier":2.0,"sample_rate":0.02,"later_shift":3.0,"steps":20}]"#;
+        let plan = read(old).unwrap();
+        assert_eq!(plan, read(current).unwrap());
+        let written = serde_json::to_string(&plan).unwrap();
+        for name in ["everybody", "grouped", "remembered", "reach"] {
+            assert!(!written.contains(name), "{name}: {written}");
+        }
     }
 
     #[test]

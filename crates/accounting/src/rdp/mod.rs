@@ -66,7 +66,7 @@ pub fn divergence(plan: &Plan, order: Order) -> Result<f64, AccountingError> {
             instead: "ask for epsilon, which charges it",
         });
     }
-    Ok(Curve::of(plan)?.at(order.0))
+    Ok(RenyiDivergence::of(plan)?.at(order.0))
 }
 
 /// The conversion above at one order.
@@ -96,7 +96,7 @@ pub fn epsilon(plan: &Plan, delta: Delta) -> Result<Epsilon, AccountingError> {
     if plan.entries().is_empty() {
         return Epsilon::new(0.0);
     }
-    let curve = Curve::of(plan)?;
+    let curve = RenyiDivergence::of(plan)?;
     plan.with_cap(delta, |e| *e, |delta| minimise(|order| to_epsilon(order, curve.at(order.0), delta)))
 }
 
@@ -111,7 +111,7 @@ pub(crate) fn minimise(bound: impl Fn(Order) -> f64) -> Result<Epsilon, Accounti
 }
 
 /// A plan's divergence as a function of the order.
-pub(crate) struct Curve {
+pub(crate) struct RenyiDivergence {
     parts: Vec<(Part, f64)>,
 }
 
@@ -124,15 +124,15 @@ enum Part {
     FixedSize(fixed_size::FixedSize),
 }
 
-impl Curve {
+impl RenyiDivergence {
     pub(crate) fn of(plan: &Plan) -> Result<Self, AccountingError> {
         let relation = plan.relation();
         let mut parts = Vec::new();
         let mut gaussian = 0.0;
         for entry in plan.entries() {
             // Replacing a record moves a sum twice as far as removing it.
-            let reach = if relation == Relation::ReplaceOne { 2.0 } else { 1.0 };
-            let mu = reach / entry.effective_noise_multiplier();
+            let sensitivity = if relation == Relation::ReplaceOne { 2.0 } else { 1.0 };
+            let mu = sensitivity / entry.effective_noise_multiplier();
             #[expect(clippy::cast_precision_loss, reason = "a count of steps")]
             let steps = entry.exposures() as f64;
             match entry.sampling() {
