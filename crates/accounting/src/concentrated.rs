@@ -13,7 +13,7 @@
 //! Steinke, "Composable and Versatile Privacy via Truncated CDP" (2018), Theorem 11; Yu, Liu, Pu, Gursoy and Truex (2019)
 //! and Zhang, Zhao, Zhang et al. (2021) for the noise-decay algorithms.
 
-use crate::{AccountingError, Delta, Entry, Epsilon, Plan, Relation, Sampling, rdp};
+use crate::{AccountingError, Delta, Entry, Epsilon, Plan, Relation, Sampling, number::real, rdp};
 
 /// The epsilon of a plan by zCDP, without amplification by sampling.
 ///
@@ -23,8 +23,11 @@ pub fn zcdp_epsilon(plan: &Plan, delta: Delta) -> Result<Epsilon, AccountingErro
     if let Some(entry) = plan.entries().iter().find(|e| matches!(e.sampling(), Sampling::Stateful { .. })) {
         return Err(AccountingError::stateful("zcdp", entry));
     }
-    let rho: f64 =
-        plan.entries().iter().map(|entry| steps(entry) * gaussian_rho(entry, plan.relation())).sum();
+    let rho: f64 = plan
+        .entries()
+        .iter()
+        .map(|entry| real(entry.exposures()) * gaussian_rho(entry, plan.relation()))
+        .sum();
     plan.with_cap(delta, |e| *e, |delta| to_epsilon(rho, f64::INFINITY, delta))
 }
 
@@ -36,15 +39,10 @@ pub fn tcdp_epsilon(plan: &Plan, delta: Delta) -> Result<Epsilon, AccountingErro
     let (mut rho, mut omega) = (0.0, f64::INFINITY);
     for entry in plan.entries() {
         let (step_rho, step_omega) = tcdp_step(entry, plan.relation())?;
-        rho += steps(entry) * step_rho;
+        rho += real(entry.exposures()) * step_rho;
         omega = step_omega.min(omega);
     }
     plan.with_cap(delta, |e| *e, |delta| to_epsilon(rho, omega, delta))
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a count of steps")]
-fn steps(entry: &Entry) -> f64 {
-    entry.exposures() as f64
 }
 
 fn gaussian_rho(entry: &Entry, relation: Relation) -> f64 {
@@ -96,7 +94,7 @@ mod tests {
     fn zcdp_is_at_least_as_tight_as_its_textbook_conversion() {
         let delta = Delta::new(1e-5).unwrap();
         for (z, steps) in [(10.0, 100), (1.0, 1), (50.0, 10_000)] {
-            let rho = 0.5 * steps as f64 / (z * z);
+            let rho = 0.5 * real(steps) / (z * z);
             let textbook = rho + 2.0 * (rho * 1e5_f64.ln()).sqrt();
             let epsilon = zcdp_epsilon(&Plan::of_numbers(z, 0.01, steps), delta).unwrap().get();
             assert!(epsilon <= textbook && epsilon > 0.8 * textbook, "{epsilon} {textbook}");

@@ -14,7 +14,7 @@
 //! Bu, Dong, Long and Su, "Deep Learning with Gaussian Differential Privacy" (2020), Theorem 5; Du, Li, Feng and Chen,
 //! "Dynamic Differential-Privacy Preserving SGD" (2021), equation 7 (steps of unequal noise).
 
-use crate::{AccountingError, Delta, Epsilon, Mu, Plan, Sampling, gaussian};
+use crate::{AccountingError, Delta, Epsilon, Mu, Plan, Sampling, gaussian, number::real};
 
 const NAME: &str = "gdp-clt";
 
@@ -25,8 +25,7 @@ const NAME: &str = "gdp-clt";
 pub fn mu(plan: &Plan) -> Result<Mu, AccountingError> {
     let mut total = 0.0;
     for entry in plan.entries() {
-        #[expect(clippy::cast_precision_loss, reason = "a count of steps")]
-        let steps = entry.exposures() as f64;
+        let steps = real(entry.exposures());
         let mu = 1.0 / entry.effective_noise_multiplier();
         total += steps
             * match entry.sampling() {

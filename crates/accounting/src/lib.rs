@@ -3,6 +3,12 @@
 //! A [`Plan`] is public data: how records are sampled, and how much noise each release carries. Accountants are pure
 //! functions of a plan; an entry that an accountant cannot bound is refused by name, never approximated in silence.
 #![forbid(unsafe_code)]
+#![warn(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss
+)]
 
 mod accountant;
 mod binomial;
@@ -13,6 +19,7 @@ pub mod gaussian;
 pub mod gdp;
 #[cfg(test)]
 mod golden;
+mod number;
 pub mod participation;
 mod plan;
 pub mod pld;

@@ -14,7 +14,7 @@
 //! `later_shift = (C_1 + 2 B C_2) / C_1`. Valid for `epsilon >= 0`, both directions, zero-out, also for the Adam and the automatic
 //! forms.
 
-use crate::{AccountingError, Delta, Entry, Epsilon, Plan, Sampling, gaussian};
+use crate::{AccountingError, Delta, Entry, Epsilon, Plan, Sampling, gaussian, number::real};
 
 const NAME: &str = "first-participation";
 
@@ -96,12 +96,10 @@ impl StatefulSteps {
         }
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "a count of steps")]
     fn ln_delta(&self, epsilon: f64) -> f64 {
         let term = |tau: u64| {
-            let mu =
-                (1.0 + (self.steps - 1 - tau) as f64 * self.later_shift * self.later_shift).sqrt() / self.z;
-            let waiting = if tau == 0 { 0.0 } else { tau as f64 * (-self.rate).ln_1p() };
+            let mu = (1.0 + real(self.steps - 1 - tau) * self.later_shift * self.later_shift).sqrt() / self.z;
+            let waiting = if tau == 0 { 0.0 } else { real(tau) * (-self.rate).ln_1p() };
             self.rate.ln() + waiting + gaussian::ln_delta(epsilon, mu)
         };
         // The logarithm of the sum, relative to the largest term so far.
@@ -139,7 +137,7 @@ mod tests {
     fn published_settings_are_worth_what_the_counter_example_says() {
         let (n, b, t, delta, claimed) = (50_000.0, 1000.0, 150, 1e-5_f64, 2.0);
         let proved = |clip: f64| {
-            let sigma = (32.0 * t as f64 * (clip * clip + 2.0) * -delta.ln()).sqrt() / (n * claimed);
+            let sigma = (32.0 * real(t) * (clip * clip + 2.0) * -delta.ln()).sqrt() / (n * claimed);
             let plan = plan(b / n, t, sigma * b / clip, (clip + 2.0 * b * clip) / clip);
             epsilon(&plan, Delta::new(delta).unwrap()).unwrap().get()
         };

@@ -11,7 +11,7 @@
 //! for zero-out: a record that contributes nothing is one of those that replace-one permits.
 
 use crate::{
-    Accountant, AccountingError, Delta, Epsilon, Guarantee, Plan, Relation, Sampling,
+    Accountant, AccountingError, Delta, Epsilon, Guarantee, Plan, Relation, Sampling, number::real,
     tuning::sequential_epsilon,
 };
 
@@ -117,10 +117,9 @@ struct Parts {
 }
 
 impl Parts {
-    #[expect(clippy::cast_precision_loss, reason = "a count of runs")]
     fn add(&mut self, epsilon: Epsilon, delta: Delta, times: u64) {
-        self.epsilon += epsilon.get() * times as f64;
-        self.delta += delta.get() * times as f64;
+        self.epsilon += epsilon.get() * real(times);
+        self.delta += delta.get() * real(times);
         self.count += times;
     }
 

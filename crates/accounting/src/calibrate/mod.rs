@@ -8,7 +8,7 @@ mod least_noise;
 
 use crate::{
     Accountant, AccountingError, ClipNorm, Delta, DynamicSchedule, Entry, Epsilon, Growth, Guarantee, Mu,
-    NoiseMultiplier, Plan, SamplingRate, Steps,
+    NoiseMultiplier, Plan, SamplingRate, Steps, number::real,
 };
 
 use least_noise::{least_noise, sketch};
@@ -115,14 +115,9 @@ pub fn steps(
     Ok(Calibrated { value: Steps::new(most)?, guarantee })
 }
 
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "below 2^41"
-)]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below 2^41")]
 fn geometric_middle(low: u64, high: u64) -> u64 {
-    ((low as f64 * high as f64).sqrt() as u64).clamp(low + 1, high - 1)
+    ((real(low) * real(high)).sqrt() as u64).clamp(low + 1, high - 1)
 }
 
 /// What all dynamic schedules of one comparison share.

@@ -9,7 +9,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AccountingError, Delta, Epsilon, NoiseMultiplier, SamplingRate, Steps, binomial};
+use crate::{AccountingError, Delta, Epsilon, NoiseMultiplier, SamplingRate, Steps, binomial, number::real};
 
 /// Which two data sets the guarantee says cannot be told apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -319,8 +319,7 @@ impl Plan {
             .filter_map(|e| match e.sampling {
                 Sampling::Poisson { rate, cap: Some(cap) } => {
                     let felt = binomial::upper_tail(cap.population + 1, rate.get(), cap.max_batch_size);
-                    #[expect(clippy::cast_precision_loss, reason = "a count of steps")]
-                    Some(e.steps.get() as f64 * felt)
+                    Some(real(e.steps.get()) * felt)
                 }
                 _ => None,
             })

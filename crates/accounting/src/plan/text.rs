@@ -5,7 +5,10 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{Cap, Entry, Sampling};
-use crate::{AccountingError, NoiseMultiplier, SamplingRate, Steps};
+use crate::{
+    AccountingError, NoiseMultiplier, SamplingRate, Steps,
+    number::{real, real_index},
+};
 
 /// An entry as it is written in a plan file.
 #[derive(Serialize, Deserialize)]
@@ -74,13 +77,11 @@ impl<'de> Deserialize<'de> for OneOrMany {
             fn visit_f64<E: serde::de::Error>(self, v: f64) -> Result<OneOrMany, E> {
                 NoiseMultiplier::new(v).map(|z| OneOrMany(vec![z])).map_err(E::custom)
             }
-            #[expect(clippy::cast_precision_loss, reason = "whole multipliers are small")]
             fn visit_u64<E: serde::de::Error>(self, v: u64) -> Result<OneOrMany, E> {
-                self.visit_f64(v as f64)
+                self.visit_f64(real(v))
             }
-            #[expect(clippy::cast_precision_loss, reason = "whole multipliers are small")]
             fn visit_i64<E: serde::de::Error>(self, v: i64) -> Result<OneOrMany, E> {
-                self.visit_f64(v as f64)
+                self.visit_f64(real_index(v))
             }
             fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut seq: A) -> Result<OneOrMany, A::Error> {
                 let mut releases = Vec::new();

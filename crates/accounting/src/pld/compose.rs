@@ -26,7 +26,10 @@ use super::{
     out_of_reach,
     polygon::{Direction, LossDistribution},
 };
-use crate::{AccountingError, Bracket};
+use crate::{
+    AccountingError, Bracket,
+    number::{real_index, real_length, signed},
+};
 
 /// The tilted mass that may lie above the window.
 pub(super) const OUTSIDE: f64 = 1e-9;
@@ -160,8 +163,7 @@ fn compose(
 ) -> Result<Box<dyn PrivacyBounds>, AccountingError> {
     let window = Window::new(steps, tilt, floor)?;
     let (tilted, factors) = (window.tilted(steps), window.factors(steps));
-    #[expect(clippy::cast_precision_loss, reason = "a number of rungs")]
-    let long = window.points * tilted.len() as f64 > LONG;
+    let long = window.points * real_length(tilted.len()) > LONG;
     let low = if long { low_frequencies::compose(steps, &window, &tilted, &factors) } else { None };
     match low {
         Some(low) => Ok(Box::new(low?)),
@@ -176,8 +178,7 @@ fn transform(
     factors: &[Factor],
 ) -> Result<Composed, AccountingError> {
     let (width, points, offset, floor) = (steps.width, window.points, window.offset, window.floor);
-    #[expect(clippy::cast_precision_loss, reason = "a number of rungs")]
-    let rung_count = rungs.len() as f64;
+    let rung_count = real_length(rungs.len());
     if !(points * rung_count <= MAX_LENGTH) {
         return Err(out_of_reach(format!(
             "it would need to compose {:.1e} grid points, and has at most {MAX_LENGTH:.1e}",
@@ -205,7 +206,7 @@ fn transform(
     let mut product = multiply(&spectra, factors, length / 2 + 1);
     let norms = spectra.iter().flat_map(|(near, far)| std::iter::once(near).chain(far)).map(|s| s.norm);
     // Each step's moment is a sum of rounded masses: its relative error is at most their number times the unit round-off.
-    let rounding = 1e-7 + steps.count() * (steps.longest() + 1000.0) * f64::EPSILON;
+    let rounding = 1e-7 + steps.count() * (real_index(steps.longest()) + 1000.0) * f64::EPSILON;
     let slack = round_off(length, steps.count(), norms.fold(0.0, f64::max), &product) + OUTSIDE;
 
     // The spectrum of a real signal is real at its two ends; rounding must not say otherwise.
@@ -215,8 +216,7 @@ fn transform(
     let mut tilted = inverse.make_output_vec();
     inverse.process(&mut product, &mut tilted).expect("buffers made by the same plan");
     tilted.rotate_left(cyclic(first, length));
-    #[expect(clippy::cast_precision_loss, reason = "at most MAX_LENGTH")]
-    let float_length = length as f64;
+    let float_length = real_length(length);
     let total = tilted.iter().sum::<f64>() / float_length;
     tilted.iter_mut().for_each(|p| *p = (*p / float_length).max(0.0));
     // A tilted mass is 1 in all. Anything else, NaN above all, is a failure and must not be mistaken for an answer.
@@ -228,20 +228,19 @@ fn transform(
 }
 
 /// A index's place in a cyclic transform.
-#[expect(clippy::cast_possible_wrap, clippy::cast_possible_truncation, reason = "a remainder")]
+#[expect(clippy::cast_possible_truncation, reason = "a remainder is below the length")]
 fn cyclic(index: i64, length: usize) -> usize {
-    index.rem_euclid(length as i64) as usize
+    index.rem_euclid(signed(length)) as usize
 }
 
 /// A bound on the sum of absolute errors of the composed tilted masses. By Cauchy and Parseval it is at most the
 /// Euclidean norm of the spectrum's error: each of `steps` factors is off by its transform's error and multiplied by
 /// numbers of at most 1, and the way back adds its own.
-#[expect(clippy::cast_precision_loss, reason = "at most MAX_LENGTH")]
 fn round_off(length: usize, steps: f64, largest_input_norm: f64, product: &[Complex64]) -> f64 {
-    let log_length = (length as f64).log2();
+    let log_length = real_length(length).log2();
     // Half of the spectrum stands for its mirror image too.
     let product_norm = (2.0 * product.iter().map(Complex64::norm_sqr).sum::<f64>()).sqrt();
-    let forward = FFT_ERROR * log_length * (length as f64).sqrt() * largest_input_norm * steps;
+    let forward = FFT_ERROR * log_length * real_length(length).sqrt() * largest_input_norm * steps;
     let multiplication = 2.0 * FFT_ERROR * steps * product_norm;
     let backward = FFT_ERROR * log_length * product_norm;
     forward + multiplication + backward

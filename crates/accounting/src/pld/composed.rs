@@ -1,7 +1,10 @@
 //! Reading epsilon and delta off a composed privacy loss, with every error with_errors to the safe side.
 
-use super::moments::{Side, float};
-use crate::gaussian::positive_part;
+use super::moments::Side;
+use crate::{
+    gaussian::positive_part,
+    number::{real_index, signed},
+};
 
 /// What is computed from a composed privacy loss.
 pub(super) trait PrivacyBounds {
@@ -74,9 +77,8 @@ pub(super) struct Composed {
 }
 
 impl Composed {
-    #[expect(clippy::cast_possible_wrap, reason = "an index of a vector")]
     fn loss(&self, index: usize) -> f64 {
-        self.offset + float(self.first + index as i64) * self.width
+        self.offset + real_index(self.first + signed(index)) * self.width
     }
 
     /// All losses of the window from the largest to the smallest, each with its weight and its mass.

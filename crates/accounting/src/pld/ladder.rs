@@ -23,7 +23,7 @@
 use std::collections::BTreeMap;
 
 use super::pair::Pair;
-use crate::gaussian;
+use crate::{gaussian, number::real_length};
 
 /// Up to this many different multipliers per sampling rate get a rung each, and no mixture.
 const MAX_SEPARATE: usize = 24;
@@ -124,8 +124,7 @@ fn rounded(blends: BTreeMap<u64, (f64, u64)>, rung: usize) -> Vec<StepGroup> {
         };
         return blends.into_values().map(step_group).collect();
     }
-    #[expect(clippy::cast_precision_loss, reason = "a small constant")]
-    let levels = BLEND_LEVELS as f64;
+    let levels = real_length(BLEND_LEVELS);
     let mut counts = vec![0; BLEND_LEVELS];
     for (blend, count) in blends.into_values() {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a position in [0, 1]")]

@@ -33,11 +33,14 @@ use realfft::num_complex::Complex64;
 use super::{
     compose::{Factor, NEGLIGIBLE, OUTSIDE, Window},
     composed::{NumericalErrors, PrivacyBounds},
-    moments::{Side, StepLosses, float},
+    moments::{Side, StepLosses},
     out_of_reach,
     polygon::LossDistribution,
 };
-use crate::AccountingError;
+use crate::{
+    AccountingError,
+    number::{real, real_index, real_length},
+};
 
 /// The most products of one frequency and one index: about a second of work.
 const MAX_WORK: f64 = 3e7;
@@ -55,7 +58,7 @@ pub(super) struct Tilted {
 impl Tilted {
     pub(super) fn new(losses: &LossDistribution, lambda: f64, ln_moment: f64, width: f64) -> Self {
         let tilt = |(index, mass): (i64, &f64)| {
-            mass * (lambda * (losses.offset + float(index) * width) - ln_moment).exp()
+            mass * (lambda * (losses.offset + real_index(index) * width) - ln_moment).exp()
         };
         Self { first: losses.first, mass: (losses.first..).zip(&losses.mass).map(tilt).collect() }
     }
@@ -65,12 +68,11 @@ impl Tilted {
     }
 
     fn deviation(&self) -> f64 {
-        let mean: f64 = self.masses().map(|(index, mass)| mass * float(index)).sum();
-        self.masses().map(|(index, mass)| mass * (float(index) - mean).powi(2)).sum::<f64>().sqrt()
+        let mean: f64 = self.masses().map(|(index, mass)| mass * real_index(index)).sum();
+        self.masses().map(|(index, mass)| mass * (real_index(index) - mean).powi(2)).sum::<f64>().sqrt()
     }
 
     /// The angle from which on the `count`-th power of this losses's spectrum, times `weight`, is proved to be negligible.
-    #[expect(clippy::cast_precision_loss, reason = "a number of marks")]
     fn band(&self, count: f64, weight: f64) -> Option<f64> {
         use std::f64::consts::PI;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
@@ -84,14 +86,14 @@ impl Tilted {
         for d in 1..=max_lag {
             let product = products(d);
             least = least.min(product);
-            curvature += product * (d as f64).powi(2);
+            curvature += product * real_length(d).powi(2);
         }
         // Half of the power, with a margin for rounding; what is needed makes the spectrum itself negligible.
         let power = 0.499 * count * weight * weight;
         let needed = -0.5 * NEGLIGIBLE.ln();
-        let edge = PI / max_lag as f64;
+        let edge = PI / real_length(max_lag);
         let angle = 0.5 * PI * (needed / (power * curvature)).sqrt();
-        (power * max_lag as f64 * least >= needed && angle.is_finite()).then_some(angle.min(edge))
+        (power * real_length(max_lag) * least >= needed && angle.is_finite()).then_some(angle.min(edge))
     }
 
     /// The spectrum minus 1 at a frequency, and the sum of the absolute values of its terms.
@@ -111,7 +113,7 @@ impl Tilted {
 fn half_angle(frequency: i64, index: i64, period: i64) -> f64 {
     let turns = (i128::from(frequency) * i128::from(index)).rem_euclid(i128::from(period)) as i64;
     let turns = if 2 * turns > period { turns - period } else { turns };
-    std::f64::consts::PI * float(turns) / float(period)
+    std::f64::consts::PI * real_index(turns) / real_index(period)
 }
 
 /// A composed privacy loss as a sum of low_frequencies on marks at `offset + j width`.
@@ -141,17 +143,15 @@ pub(super) fn compose(
         (_, Some(far)) if most.far > most.near => (far, most.far),
         (near, _) => (near, most.near),
     };
-    #[expect(clippy::cast_precision_loss, reason = "a count of steps")]
-    let angle = tilted.band(most.count as f64, weight)?;
+    let angle = tilted.band(real(most.count), weight)?;
     #[expect(clippy::cast_possible_truncation, reason = "at most 2^50")]
     let period = window.points.ceil() as i64;
-    let frequencies = angle * float(period) / (2.0 * std::f64::consts::PI) + 2.0;
+    let frequencies = angle * real_index(period) / (2.0 * std::f64::consts::PI) + 2.0;
     let points: usize =
         rungs.iter().map(|(near, far)| near.mass.len() + far.as_ref().map_or(0, |far| far.mass.len())).sum();
-    #[expect(clippy::cast_precision_loss, reason = "lengths of vectors")]
     let (work, transform) =
-        (frequencies * (points + factors.len()) as f64, float(period) * rungs.len() as f64);
-    if !(work <= MAX_WORK && work < transform && 2.0 * frequencies < float(period)) {
+        (frequencies * real_length(points + factors.len()), real_index(period) * real_length(rungs.len()));
+    if !(work <= MAX_WORK && work < transform && 2.0 * frequencies < real_index(period)) {
         return None;
     }
     #[expect(clippy::cast_possible_truncation, reason = "at most MAX_WORK")]
@@ -165,11 +165,11 @@ pub(super) fn compose(
     }
     let relative = rounding_of_masses(steps);
     let slack = round_off
-        + float(period).sqrt() * NEGLIGIBLE.sqrt()
+        + real_index(period).sqrt() * NEGLIGIBLE.sqrt()
         + (8.0 * steps.count()).sqrt() * relative
         + OUTSIDE;
     let rounding = 1e-7 + rounding_of_moments(steps, window.lambda, relative);
-    let mut errors = window.errors(steps, float(period), rounding, slack);
+    let mut errors = window.errors(steps, real_index(period), rounding, slack);
     // Copies of everything, one window's length after the other.
     let copies = 1.0 / (1.0 - errors.wrapped);
     errors.wrapped *= copies;
@@ -211,8 +211,7 @@ fn product(
         let (far, far_size) = far.unwrap_or_default();
         let excess = near * factor.near + far * factor.far;
         let size = near_size * factor.near + far_size * factor.far;
-        #[expect(clippy::cast_precision_loss, reason = "a count of steps")]
-        let (count, points) = (factor.count as f64, *points as f64);
+        let (count, points) = (real(factor.count), real_length(*points));
         let whole = Complex64::ONE + excess;
         // ln(1 + excess), accurate where the excess is small.
         let ln =
@@ -231,12 +230,12 @@ fn product(
 /// are about twice the errors that were measured on chords, against a computation with 60 digits.
 fn rounding_of_masses(steps: &StepLosses<'_>) -> f64 {
     let ill = 0.5 + 0.1 * (1.0 / steps.least_mu).min(1e3);
-    1e-10 + steps.longest().powi(2) * ill * f64::EPSILON
+    1e-10 + real_index(steps.longest()).powi(2) * ill * f64::EPSILON
 }
 
 /// The relative error of all steps' moments together.
 fn rounding_of_moments(steps: &StepLosses<'_>, lambda: f64, relative: f64) -> f64 {
-    let plain = (steps.longest() + 1000.0) * f64::EPSILON;
+    let plain = (real_index(steps.longest()) + 1000.0) * f64::EPSILON;
     let drifts: Vec<Option<f64>> = steps
         .rungs
         .iter()
@@ -256,7 +255,7 @@ impl LowFrequencies {
     fn read(&self, epsilon: f64) -> (f64, f64) {
         let Self { width, offset, period, .. } = *self;
         let index = ((epsilon - offset) / width).ceil() as i64;
-        let gap = (offset + float(index) * width - epsilon).clamp(0.0, width);
+        let gap = (offset + real_index(index) * width - epsilon).clamp(0.0, width);
         let (lambda, rest) = (self.errors.lambda, width - gap);
         let (mut sum, mut size) = (0.0, 0.0);
         for (frequency, value) in (0..).zip(&self.values) {
@@ -272,7 +271,7 @@ impl LowFrequencies {
             sum += part;
             size += 2.0 * value.norm() * kernel.norm();
         }
-        let scale = (-lambda * gap).exp() / float(period);
+        let scale = (-lambda * gap).exp() / real_index(period);
         (sum * scale, READING * size * scale)
     }
 
@@ -297,13 +296,13 @@ impl PrivacyBounds for LowFrequencies {
     /// From above, the first epsilon at which the bound on delta exceeds `delta`.
     fn epsilon(&self, delta: f64) -> Option<f64> {
         const STRIDES: i64 = 64;
-        let stride = (self.high - self.floor) / float(STRIDES);
+        let stride = (self.high - self.floor) / real_index(STRIDES);
         let mut above = self.high;
         if !(self.bound(above) <= delta) {
             return None;
         }
         for left in (0..STRIDES).rev() {
-            let epsilon = self.floor + float(left) * stride;
+            let epsilon = self.floor + real_index(left) * stride;
             if self.bound(epsilon) > delta {
                 return Some(self.errors.crossing(epsilon, above, delta, |epsilon| self.bound(epsilon)));
             }
@@ -354,21 +353,22 @@ mod tests {
 
     #[test]
     fn beyond_the_band_nothing_is_left() {
-        let bell = |x: i64| (-0.5 * float(x).powi(2) / 300.0).exp() / (600.0 * std::f64::consts::PI).sqrt();
-        let lopsided = |x: i64| if x < 0 { 0.0 } else { 0.05 * 0.95_f64.powf(float(x)) };
+        let bell =
+            |x: i64| (-0.5 * real_index(x).powi(2) / 300.0).exp() / (600.0 * std::f64::consts::PI).sqrt();
+        let lopsided = |x: i64| if x < 0 { 0.0 } else { 0.05 * 0.95_f64.powf(real_index(x)) };
         for shape in [&bell as &dyn Fn(i64) -> f64, &lopsided] {
             let tilted = Tilted { first: -400, mass: (-400..=400).map(shape).collect() };
             for count in [3000_u64, 1_000_000] {
-                let angle = tilted.band(float(count.cast_signed()), 1.0).unwrap();
+                let angle = tilted.band(real(count), 1.0).unwrap();
                 let period = 100_000;
-                let start = angle * float(period) / (2.0 * std::f64::consts::PI);
+                let start = angle * real_index(period) / (2.0 * std::f64::consts::PI);
                 #[expect(clippy::cast_possible_truncation, reason = "a frequency")]
                 for frequency in (start.ceil() as i64..=period / 2).step_by(7) {
                     let phi = Complex64::ONE + tilted.spectrum_minus_one(frequency, period).0;
                     assert!(power(phi, count).norm_sqr() <= NEGLIGIBLE, "{count} {frequency}");
                 }
                 // And the band is no wider than a few times what a Gaussian needs.
-                assert!(angle * tilted.deviation() * float(count.cast_signed()).sqrt() < 50.0, "{angle}");
+                assert!(angle * tilted.deviation() * real(count).sqrt() < 50.0, "{angle}");
             }
         }
     }

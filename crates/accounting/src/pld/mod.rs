@@ -18,7 +18,7 @@ mod polygon;
 
 use rayon::prelude::*;
 
-use crate::{AccountingError, Bracket, Delta, Epsilon, Mu, Plan, Relation, Sampling, gaussian};
+use crate::{AccountingError, Bracket, Delta, Epsilon, Mu, Plan, Relation, Sampling, gaussian, number::real};
 use ladder::{FarEnd, Ladder, Rung, ladder};
 use moments::{Polygons, RungPolygons, Target};
 use pair::Pair;
@@ -193,8 +193,7 @@ impl DominatingPairs {
                     sampled.push((Pair { rate: rate.get(), mu, group: group.0 }, entry.exposures()));
                 }
                 Sampling::FullBatch | Sampling::Poisson { .. } | Sampling::Rotating { .. } => {
-                    #[expect(clippy::cast_precision_loss, reason = "a count of steps")]
-                    let steps = entry.exposures() as f64;
+                    let steps = real(entry.exposures());
                     gaussian += steps * (mu * f64::from(group.0)).powi(2);
                 }
                 Sampling::FixedSize { .. } => {
@@ -229,8 +228,7 @@ impl DominatingPairs {
 
     /// Total variation adds up under composition.
     fn total_variation(&self) -> f64 {
-        #[expect(clippy::cast_precision_loss, reason = "a count of steps")]
-        self.pairs().iter().map(|(pair, count)| *count as f64 * pair.at(0.0).right).sum()
+        self.pairs().iter().map(|(pair, count)| real(*count) * pair.at(0.0).right).sum()
     }
 
     fn epsilon(&self, delta: Delta) -> Result<Bracket<Epsilon>, AccountingError> {
@@ -325,9 +323,8 @@ fn out_of_reach(reason: String) -> AccountingError {
 }
 
 /// The mass that may be left out at each end of a step's grid.
-#[expect(clippy::cast_precision_loss, reason = "a count of steps")]
 fn tail(pairs: &[(Pair, u64)], target: Target) -> f64 {
-    let steps: f64 = pairs.iter().map(|(_, count)| *count as f64).sum();
+    let steps: f64 = pairs.iter().map(|(_, count)| real(*count)).sum();
     let delta = match target {
         Target::Delta(delta) => delta,
         // The answer is not known yet; this floor lies below every delta that matters.
@@ -347,9 +344,8 @@ impl Rung {
 }
 
 /// A first guess of the grid's width: a fraction of the steps' root mean square standard deviation.
-#[expect(clippy::cast_precision_loss, reason = "a count of steps")]
 fn first_width(pairs: &[(Pair, u64)]) -> f64 {
-    let steps: f64 = pairs.iter().map(|(_, count)| *count as f64).sum();
+    let steps: f64 = pairs.iter().map(|(_, count)| real(*count)).sum();
     let variance = |pair: &Pair| {
         let (low, high) = pair.support(1e-9);
         let shift = f64::from(pair.group) * pair.mu;
@@ -359,7 +355,7 @@ fn first_width(pairs: &[(Pair, u64)]) -> f64 {
     let narrowing = (steps / 1e4).powf(0.2).clamp(0.5, 1.0);
     narrowing
         * FIRST_WIDTH
-        * (pairs.iter().map(|(pair, count)| *count as f64 * variance(pair)).sum::<f64>() / steps).sqrt()
+        * (pairs.iter().map(|(pair, count)| real(*count) * variance(pair)).sum::<f64>() / steps).sqrt()
 }
 
 /// All rungs of a ladder, discretised from above and from below.

@@ -4,7 +4,10 @@ use super::{
     ladder::StepGroup,
     polygon::{Direction, LossDistribution, Polygon},
 };
-use crate::search::valley;
+use crate::{
+    number::{real, real_index, signed},
+    search::valley,
+};
 
 /// Which end of the bracket a composition serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,19 +104,9 @@ pub(super) fn ln_overshoot(lambda: f64) -> f64 {
     -lambda * (1.0 / lambda).ln_1p() - lambda.ln_1p()
 }
 
-#[expect(clippy::cast_precision_loss, reason = "grid indices are far below 2^53")]
-pub(super) fn float(index: i64) -> f64 {
-    index as f64
-}
-
-fn length(losses: &LossDistribution) -> i64 {
-    i64::try_from(losses.mass.len()).expect("a length")
-}
-
 impl StepGroup {
-    #[expect(clippy::cast_precision_loss, reason = "a count of steps")]
     pub(super) fn steps(&self) -> f64 {
-        self.count as f64
+        real(self.count)
     }
 
     /// The position on the way to the rung's far end.
@@ -140,26 +133,29 @@ impl LossDistribution {
             // Relative to the outermost loss, so that nothing overflows.
             Exponentials::Decay { lambda, width, values } => {
                 let (sum, outermost): (f64, i64) = if *lambda > 0.0 {
-                    (self.mass.iter().rev().zip(values).map(weigh).sum(), self.first + length(self) - 1)
+                    (
+                        self.mass.iter().rev().zip(values).map(weigh).sum(),
+                        self.first + signed(self.mass.len()) - 1,
+                    )
                 } else {
                     (self.mass.iter().zip(values).map(weigh).sum(), self.first)
                 };
-                sum.ln() + lambda * (self.offset + float(outermost) * width)
+                sum.ln() + lambda * (self.offset + real_index(outermost) * width)
             }
         }
     }
 
     /// The largest absolute loss on the grid.
     fn extreme(&self, width: f64) -> f64 {
-        let loss = |index: i64| (self.offset + float(index) * width).abs();
-        loss(self.first).max(loss(self.first + length(self) - 1))
+        let loss = |index: i64| (self.offset + real_index(index) * width).abs();
+        loss(self.first).max(loss(self.first + signed(self.mass.len()) - 1))
     }
 
     /// `E|e^(lambda l) - 1|`, and none where moments are not formed by growth. If every mass is off by a relative error of `r`, the
     /// moment of the losses with total mass 1 is off by at most `2 r` times this.
     pub(super) fn drift(&self, lambda: f64, width: f64) -> Option<f64> {
         let growth = |(index, mass): (i64, &f64)| {
-            mass * (lambda * (self.offset + float(index) * width)).exp_m1().abs()
+            mass * (lambda * (self.offset + real_index(index) * width)).exp_m1().abs()
         };
         (lambda * self.extreme(width) <= MAX_GROWTH).then(|| (self.first..).zip(&self.mass).map(growth).sum())
     }
@@ -193,9 +189,9 @@ impl<'a> StepLosses<'a> {
     }
 
     /// The number of marks of the longest losses.
-    pub(super) fn longest(&self) -> f64 {
+    pub(super) fn longest(&self) -> i64 {
         let all = self.rungs.iter().flat_map(|rung| std::iter::once(&rung.near).chain(&rung.far));
-        float(all.map(length).max().unwrap_or(0))
+        signed(all.map(|losses| losses.mass.len()).max().unwrap_or(0))
     }
 
     /// The logarithms of all rungs' moments, rung by rung, near and far.
@@ -212,13 +208,12 @@ impl<'a> StepLosses<'a> {
         let extreme = all().map(|losses| losses.extreme(self.width)).fold(0.0, f64::max);
         if lambda.abs() * extreme <= MAX_GROWTH {
             let first = all().map(|losses| losses.first).min().unwrap_or(0);
-            let end = all().map(|losses| losses.first + length(losses)).max().unwrap_or(0);
-            let values = (first..end).map(|k| (lambda * float(k) * self.width).exp_m1()).collect();
+            let end = all().map(|losses| losses.first + signed(losses.mass.len())).max().unwrap_or(0);
+            let values = (first..end).map(|k| (lambda * real_index(k) * self.width).exp_m1()).collect();
             return Exponentials::Growth { lambda, first, values };
         }
-        #[expect(clippy::cast_possible_truncation, reason = "the length of a vector")]
         let values =
-            (0..self.longest() as i64).map(|k| (-lambda.abs() * float(k) * self.width).exp()).collect();
+            (0..self.longest()).map(|k| (-lambda.abs() * real_index(k) * self.width).exp()).collect();
         Exponentials::Decay { lambda, width: self.width, values }
     }
 
@@ -250,7 +245,7 @@ impl<'a> StepLosses<'a> {
             for (index, p) in (losses.first..).zip(&losses.mass) {
                 // Split between the two neighbouring coarse marks, which keeps the mean.
                 let below = usize::try_from(index.div_euclid(COARSENING) - first).expect("marks ascend");
-                let part = float(index.rem_euclid(COARSENING)) / float(COARSENING);
+                let part = real_index(index.rem_euclid(COARSENING)) / real_index(COARSENING);
                 mass[below] += p * (1.0 - part);
                 mass[below + 1] += p * part;
             }
@@ -260,7 +255,7 @@ impl<'a> StepLosses<'a> {
             .rungs
             .iter()
             .map(|rung| RungLosses { near: merge(&rung.near), far: rung.far.as_ref().map(merge) });
-        Self { rungs: rungs.collect(), width: self.width * float(COARSENING), ..*self }
+        Self { rungs: rungs.collect(), width: self.width * real_index(COARSENING), ..*self }
     }
 
     /// The tilt at which Renyi's bound on the target (on epsilon, or on the logarithm of delta) is lowest, and that

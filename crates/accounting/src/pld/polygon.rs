@@ -17,7 +17,10 @@
 //! Loss Distributions" (2022), for the polygon above and the meaning of corners.
 
 use super::pair::Point;
-use crate::gaussian::positive_part;
+use crate::{
+    gaussian::positive_part,
+    number::{real_index, real_length, signed},
+};
 
 /// Which two hypotheses are compared: both must be, because neither is always the worse one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,9 +52,8 @@ impl LossGrid {
         Self { width, offset: if offset.is_finite() { offset } else { 0.0 } }
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "grid indices are far below 2^53")]
     fn loss(&self, index: i64) -> f64 {
-        self.offset + index as f64 * self.width
+        self.offset + real_index(index) * self.width
     }
 
     /// The losses of the marks from `first` to `last`.
@@ -141,15 +143,9 @@ fn difference(a: f64, b: f64) -> f64 {
     if difference.abs() <= 8.0 * f64::EPSILON * a { 0.0 } else { difference }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "grid indices are far below 2^53")]
-fn cells(from: usize, to: usize) -> f64 {
-    (to - from) as f64
-}
-
 impl Corners {
     fn loss(&self, corner: usize) -> f64 {
-        #[expect(clippy::cast_possible_wrap, reason = "an index of a vector")]
-        self.grid.loss(self.first + corner as i64)
+        self.grid.loss(self.first + signed(corner))
     }
 
     /// Ends the polygon below the curve at both sides, before it would leave the region where curves live: at a corner on
@@ -183,7 +179,7 @@ impl Corners {
         self.right[first] = -self.loss(first).exp_m1();
         self.right = self.right[first..=last].to_vec();
         self.left = self.left[first..=last].to_vec();
-        self.first += i64::try_from(first).expect("an index of a vector");
+        self.first += signed(first);
         true
     }
 
@@ -192,7 +188,7 @@ impl Corners {
     fn slope(&self, from: usize, to: usize, at: usize) -> (f64, f64) {
         let (values, left) =
             if self.right[from] <= self.left[to] { (&self.right, 0.0) } else { (&self.left, 1.0) };
-        let distance = cells(from, to) * self.grid.width;
+        let distance = real_length(to - from) * self.grid.width;
         let run = if at == from { distance.exp_m1() } else { -(-distance).exp_m1() };
         ((values[to] - values[from]) / run, left)
     }
@@ -270,7 +266,7 @@ impl Polygon {
                 let swapped = (self.first..).zip(&self.mass).map(|(i, p)| p * (-self.grid.loss(i)).exp());
                 let mut mass: Vec<f64> = swapped.collect();
                 mass.reverse();
-                let last = self.first + i64::try_from(mass.len()).expect("a length") - 1;
+                let last = self.first + signed(mass.len()) - 1;
                 LossDistribution { offset: -self.grid.offset, first: -last, mass, lost: self.lost_below }
             }
         }

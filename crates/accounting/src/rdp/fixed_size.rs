@@ -17,7 +17,7 @@
 
 use std::f64::consts::PI;
 
-use crate::binomial;
+use crate::{binomial, number::real};
 
 /// The moments `B` are used up to this order, the simpler bound beyond.
 const MAX_MOMENT: u64 = 256;
@@ -55,28 +55,24 @@ impl FixedSize {
     }
 
     /// The bound on `ln A(alpha)` at a whole order.
-    #[expect(clippy::cast_precision_loss, reason = "at most MAX_ORDER")]
     fn ln_moment(&self, alpha: u64) -> f64 {
+        let even_moment = |i: u64| usize::try_from(i).ok().and_then(|i| self.ln_even_moments.get(i));
         let ln_terms = (2..=alpha).map(|j| {
-            let simple = 2.0_f64.ln() + 0.5 * (j * (j - 1)) as f64 * self.mu * self.mu;
-            let moments = self
-                .ln_even_moments
-                .get((j / 2) as usize)
-                .zip(self.ln_even_moments.get(j.div_ceil(2) as usize));
+            let simple = 2.0_f64.ln() + 0.5 * real(j * (j - 1)) * self.mu * self.mu;
+            let moments = even_moment(j / 2).zip(even_moment(j.div_ceil(2)));
             let tight = moments.map_or(f64::INFINITY, |(low, high)| 4.0_f64.ln() + 0.5 * (low + high));
-            binomial::ln_choose(alpha, j) + j as f64 * self.rate.ln() + simple.min(tight)
+            binomial::ln_choose(alpha, j) + real(j) * self.rate.ln() + simple.min(tight)
         });
         ln_terms.fold(0.0, |sum: f64, term| sum.max(term) + (-(sum - term).abs()).exp().ln_1p())
     }
 }
 
 /// `ln E[(w(x) - 1)^order]` for an even order, by the trapezoidal rule on an entire integrand.
-#[expect(clippy::cast_precision_loss, reason = "at most MAX_MOMENT")]
 fn ln_central_moment(mu: f64, order: u64) -> f64 {
     let step = (0.25_f64).min(0.3 / mu);
     // For small mu the integrand is about (mu x)^order times the density, which peaks at the root of the order.
-    let margin = 10.0 + 1.5 * (order as f64).sqrt();
-    let points = ((order as f64 * mu + 2.0 * margin) / step).ceil();
+    let margin = 10.0 + 1.5 * real(order).sqrt();
+    let points = ((real(order) * mu + 2.0 * margin) / step).ceil();
     if !(points <= MAX_POINTS) {
         return f64::INFINITY;
     }
@@ -89,7 +85,7 @@ fn ln_central_moment(mu: f64, order: u64) -> f64 {
             // ln |w - 1| without overflow.
             let ln_distance =
                 if ln_w > 0.0 { ln_w + (-(-ln_w).exp_m1()).ln() } else { (-ln_w.exp_m1()).ln() };
-            let power = if order == 0 { 0.0 } else { order as f64 * ln_distance };
+            let power = if order == 0 { 0.0 } else { real(order) * ln_distance };
             power - 0.5 * x * x
         })
         .collect();

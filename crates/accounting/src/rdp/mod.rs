@@ -19,7 +19,7 @@
 mod fixed_size;
 mod sampled_gaussian;
 
-use crate::{AccountingError, Delta, Epsilon, Plan, Relation, Sampling, search::valley};
+use crate::{AccountingError, Delta, Epsilon, Plan, Relation, Sampling, number::real, search::valley};
 
 pub use sampled_gaussian::sampled_gaussian;
 
@@ -133,8 +133,7 @@ impl RenyiDivergence {
             // Replacing a record moves a sum twice as far as removing it.
             let sensitivity = if relation == Relation::ReplaceOne { 2.0 } else { 1.0 };
             let mu = sensitivity / entry.effective_noise_multiplier();
-            #[expect(clippy::cast_precision_loss, reason = "a count of steps")]
-            let steps = entry.exposures() as f64;
+            let steps = real(entry.exposures());
             match entry.sampling() {
                 Sampling::FullBatch => gaussian += steps * mu * mu,
                 Sampling::Stateful { .. } => return Err(AccountingError::stateful(NAME, entry)),
@@ -155,8 +154,7 @@ impl RenyiDivergence {
                     gaussian += steps * mu * mu;
                 }
                 Sampling::FixedSize { batch_size, population } => {
-                    #[expect(clippy::cast_precision_loss, reason = "populations are far below 2^53")]
-                    let rate = batch_size as f64 / population as f64;
+                    let rate = real(batch_size) / real(population);
                     parts.push((Part::FixedSize(fixed_size::FixedSize::new(rate, mu)), steps));
                 }
             }
