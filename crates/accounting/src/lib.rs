@@ -1,7 +1,8 @@
-//! What a plan of differentially private releases costs.
+//! Privacy accounting: the epsilon of a plan, and the least noise that meets a privacy budget.
 //!
-//! A [`Plan`] is public data: how records are sampled, and how much noise each release carries. Accountants are pure
-//! functions of a plan; an entry that an accountant cannot bound is refused by name, never approximated in silence.
+//! A [`Plan`] is public data. It states how records are sampled and how much noise is added to each release. An [`Accountant`] is
+//! a pure function of a plan. An entry that an accountant cannot bound is an error that names the entry; it is never
+//! approximated silently.
 #![forbid(unsafe_code)]
 #![warn(
     clippy::cast_possible_truncation,
