@@ -1,7 +1,7 @@
-//! Calibration: the least noise, or the most steps, that a budget allows.
+//! Calibration: the least noise, or the most steps, within a privacy budget.
 //!
-//! Whatever is returned has itself been priced by the accountant: epsilon never exceeds the target, and is within a
-//! tenth of a per cent of it.
+//! The accountant has priced every result: its epsilon does not exceed the budget, and a calibrated noise multiplier uses at least
+//! 99.9 % of it.
 
 mod algorithms;
 mod least_noise;
@@ -18,18 +18,18 @@ pub use algorithms::{Coupled, DiceC, Phase, dice_c, dp_c4, remaining_noise_multi
 /// A privacy budget.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Budget {
-    /// The epsilon not to exceed.
+    /// The largest permitted epsilon.
     pub epsilon: Epsilon,
-    /// The delta that goes with it.
+    /// The delta of the guarantee.
     pub delta: Delta,
 }
 
-/// A calibrated quantity, and what it costs.
+/// A calibrated quantity and its guarantee.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Calibrated<T> {
     /// The quantity.
     pub value: T,
-    /// Its price, at most the budget.
+    /// The guarantee, which is within the budget.
     pub guarantee: Guarantee,
 }
 
@@ -46,7 +46,7 @@ pub struct Calibrated<T> {
 /// ```
 ///
 /// # Errors
-/// No multiplier meets the budget, such as an epsilon of 0.
+/// No multiplier meets the budget, for example because epsilon is 0.
 pub fn noise_multiplier(
     budget: Budget,
     rate: SamplingRate,
@@ -61,7 +61,7 @@ pub fn noise_multiplier(
 /// The smallest factor by which all multipliers of a plan must be multiplied to meet a budget.
 ///
 /// # Errors
-/// As [`noise_multiplier`], and a plan that the accountant cannot bound.
+/// As [`noise_multiplier`], or the accountant cannot bound the plan.
 pub fn noise_scale(
     plan: &Plan,
     budget: Budget,
@@ -84,7 +84,6 @@ pub fn steps(
     rate: SamplingRate,
     accountant: Accountant,
 ) -> Result<Calibrated<Steps>, AccountingError> {
-    const MOST: u64 = 1 << 40;
     let price = |steps: u64| -> Result<Guarantee, AccountingError> {
         accountant.price(&Plan::dp_sgd(noise_multiplier, rate, Steps::new(steps)?), budget.delta)
     };
@@ -98,8 +97,8 @@ pub fn steps(
     }
     let (mut most, mut guarantee) = (1, first);
     let mut too_many = None;
-    // Epsilon grows somewhere between the root of the number of steps and the number itself.
-    while too_many.is_none_or(|n| n - most > 1) && most < MOST {
+    // Epsilon grows at least like the square root of the number of steps and at most linearly.
+    while too_many.is_none_or(|n| n - most > 1) && most < Steps::MAX {
         let next = match too_many {
             None => most * 4,
             Some(n) if n / most >= 2 => geometric_middle(most, n),
@@ -107,7 +106,7 @@ pub fn steps(
         };
         match price(next) {
             Ok(found) if fits(&found) => (most, guarantee) = (next, found),
-            // Out of reach means more steps than the accountant can compose: not to be promised.
+            // Out of reach means more steps than the accountant can compose, so this number is not returned.
             Ok(_) | Err(AccountingError::OutOfReach { .. }) => too_many = Some(next),
             Err(error) => return Err(error),
         }
@@ -204,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn never_overshoots_and_wastes_at_most_a_thousandth() {
+    fn noise_meets_the_budget_and_uses_nearly_all_of_it() {
         for accountant in [Accountant::Pld, Accountant::Rdp, Accountant::GdpClt] {
             for (epsilon, delta, q, t) in [
                 (1.0, 1e-5, 0.01, 1000),

@@ -1,4 +1,4 @@
-//! Plans as text: the keys of a plan file, and what they mean together.
+//! The keys of an entry in a plan file, and their permitted combinations.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::{
     number::{real, real_index},
 };
 
-/// An entry as it is written in a plan file.
+/// An entry as written in a plan file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EntryText {
@@ -38,7 +38,7 @@ enum SamplingKind {
     #[default]
     Poisson,
     FixedSize,
-    // The aliases are the names in ledgers of earlier versions.
+    // The aliases are the names in plans and ledgers of earlier versions.
     #[serde(alias = "everybody")]
     FullBatch,
     #[serde(alias = "grouped")]
@@ -128,7 +128,7 @@ impl TryFrom<EntryText> for Entry {
             }
             _ if groups.is_some() || later_shift.is_some() => {
                 return Err(bad(
-                    "such an entry takes sample_rate or batch_size; groups and later_shift belong to rotating and stateful ones",
+                    "this entry takes sample_rate or batch_size; groups is for rotating entries, later_shift for stateful ones",
                 ));
             }
             (SamplingKind::Poisson, Some(rate), None, None, None) => Sampling::Poisson { rate, cap: None },

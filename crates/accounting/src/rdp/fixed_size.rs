@@ -1,4 +1,4 @@
-//! Fixed-size batches without replacement, under replace-one.
+//! The Renyi divergence of fixed-size batches without replacement, under replace-one.
 //!
 //! With `gamma = batch / population` and `mu` the Gaussian's sensitivity over noise *under replace-one*, for whole
 //! orders
@@ -8,7 +8,7 @@
 //!                  min(4 sqrt(B(2 floor(j/2)) B(2 ceil(j/2))),  2 e^{j(j-1) mu^2/2}),     B(l) = E[(w - 1)^l],
 //! ```
 //!
-//! where `w` is the likelihood ratio of N(mu, 1) to N(0, 1). Between whole orders `ln A` lies below its chord.
+//! where `w` is the likelihood ratio of N(mu, 1) to N(0, 1). Between whole orders `ln A` is below its chord, because it is convex.
 //! The bound is loose, which is why Poisson sampling is the default.
 //!
 //! # References
@@ -19,11 +19,11 @@ use std::f64::consts::PI;
 
 use crate::{binomial, number::real};
 
-/// The moments `B` are used up to this order, the simpler bound beyond.
+/// The moments `B` are used up to this order, and the simpler bound beyond it.
 const MAX_MOMENT: u64 = 256;
-/// Integrals that would need more points are reported as infinite; the simpler bound remains.
+/// Moments whose integrals would need more points count as infinite, so that the simpler bound is used.
 const MAX_POINTS: f64 = 2e5;
-/// Orders beyond this are reported as infinite.
+/// The divergence at larger orders counts as infinite.
 const MAX_ORDER: f64 = 2048.0;
 
 pub(super) struct FixedSize {
@@ -67,10 +67,10 @@ impl FixedSize {
     }
 }
 
-/// `ln E[(w(x) - 1)^order]` for an even order, by the trapezoidal rule on an entire integrand.
+/// `ln E[(w(x) - 1)^order]` for an even order, by the trapezoidal rule. The integrand is an entire function.
 fn ln_central_moment(mu: f64, order: u64) -> f64 {
     let step = (0.25_f64).min(0.3 / mu);
-    // For small mu the integrand is about (mu x)^order times the density, which peaks at the root of the order.
+    // For small mu the integrand is about (mu x)^order times the density, which has its maximum at the root of the order.
     let margin = 10.0 + 1.5 * real(order).sqrt();
     let points = ((real(order) * mu + 2.0 * margin) / step).ceil();
     if !(points <= MAX_POINTS) {
@@ -110,8 +110,8 @@ mod tests {
     }
 
     #[test]
-    fn hardly_any_noise_costs_a_lot() {
-        // The simpler bound takes over where the moments are out of reach; nothing may fall as noise vanishes.
+    fn cost_grows_without_limit_as_the_noise_vanishes() {
+        // Where the moments are infinite the simpler bound is used. The cost must not fall as the noise decreases.
         let mut last = 0.0;
         for z in [1.0, 0.1, 0.01, 5e-3, 1e-3, 1e-5] {
             let cost = FixedSize::new(0.01, 1.0 / z).divergence(2.0);
