@@ -9,6 +9,7 @@ use rand_chacha::{
 use sordino_accounting::{
     Accountant, AccountingError, Entry, NoiseMultiplier, Plan, Sampling, SamplingRate, Steps as StepCount,
     calibrate::{self, Budget},
+    search,
 };
 use sordino_optim::State;
 use sordino_privacy::{Gradients, PrivacyError, Release, Round};
@@ -186,7 +187,7 @@ fn least_noise(
         let per_step = differences.batch.powi(-2) + (ratio / anchors.batch).powi(2);
         scale.map_or(f64::INFINITY, |scale| scale.value.powi(2) * per_step)
     };
-    let (ratio, _) = calibrate::minimum(noise, anchors.rate.get() / differences.rate.get(), 0.02);
+    let (ratio, _) = search::minimum(noise, anchors.rate.get() / differences.rate.get(), 0.02);
     let scale = calibrate::noise_scale(&plan(ratio)?, budget, accountant)?.value;
     Ok((NoiseMultiplier::new(scale)?, NoiseMultiplier::new(scale * ratio)?))
 }

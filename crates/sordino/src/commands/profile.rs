@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use clap::Args;
 use serde::Serialize;
-use sordino_accounting::{Delta, Epsilon, curve::Profile, pld};
+use sordino_accounting::{Delta, Epsilon, pld, profile::Profile};
 
 use crate::{
     plan_arguments::PlanArguments,
