@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 
 use sordino_nn::Shape;
 
-use crate::dataset::{Dataset, Labels, check_classes, check_size, numbered};
+use crate::dataset::{Dataset, check_size};
 use crate::encoding::{Conversion, Encoding};
 use crate::error::DataError;
 use crate::input::{fill, open, pieces, unreadable};
+use crate::labels::{LabelValues, check_classes, numbered};
 use crate::source::Sets;
 use crate::unlabelled::Unlabelled;
 
@@ -54,7 +55,7 @@ pub(crate) fn read_unlabelled(directory: &Path, wanted: Option<Encoding>) -> Res
     let file = path.display().to_string();
     let conversion = Conversion::new(&file, Encoding::Bytes, wanted)?;
     let (shape, values) = images(&file, &mut open(&path)?, conversion)?;
-    let records = Dataset::new(&file, shape, conversion.encoding, values, Labels::Absent)?;
+    let records = Dataset::new(&file, shape, conversion.encoding, values, LabelValues::Absent)?;
     Ok(Unlabelled { part: Some(file), ..Unlabelled::new(records, Vec::new(), None) })
 }
 
@@ -79,7 +80,7 @@ fn labelled(
             "every image needs a label; the two files must belong together",
         ));
     }
-    let labels = Labels::Classes { classes: labels, names: numbered(classes) };
+    let labels = LabelValues::Classes { classes: labels, names: numbered(classes) };
     Dataset::new(&file, shape, conversion.encoding, values, labels)
 }
 

@@ -13,6 +13,7 @@
 //! published.
 #![forbid(unsafe_code)]
 
+mod arrays;
 mod csv;
 mod dataset;
 pub mod embedded;
@@ -21,6 +22,7 @@ mod error;
 mod field;
 mod idx;
 mod input;
+mod labels;
 mod lines;
 mod npy;
 mod npy_header;
@@ -29,9 +31,10 @@ mod source;
 mod svmlight;
 mod unlabelled;
 
-pub use dataset::{Dataset, Scale, held_back};
+pub use dataset::{Dataset, held_back};
 pub use encoding::Encoding;
 pub use error::DataError;
+pub use labels::{Labels, Scale};
 pub use schema::Schema;
 pub use source::{Sets, Source, read, read_test, read_unlabelled};
 pub use unlabelled::{Reading, Row, Unlabelled};

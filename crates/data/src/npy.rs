@@ -8,10 +8,11 @@ use sordino_nn::Shape;
 use zip::ZipArchive;
 use zip::result::ZipError;
 
-use crate::dataset::{Dataset, Labels, Scale, check_classes, check_size, numbered};
+use crate::dataset::{Dataset, check_size};
 use crate::encoding::{Conversion, Encoding};
 use crate::error::{DataError, quoted};
 use crate::input::{open, pieces, unreadable};
+use crate::labels::{LabelValues, Scale, check_classes, numbered};
 use crate::npy_header::{self, Header, Kind};
 use crate::source::Sets;
 use crate::unlabelled::Unlabelled;
@@ -144,7 +145,7 @@ struct Records {
 
 impl Records {
     fn unlabelled(self, file: &str) -> Result<Unlabelled, DataError> {
-        let records = Dataset::new(file, self.shape, self.encoding, self.values, Labels::Absent)?;
+        let records = Dataset::new(file, self.shape, self.encoding, self.values, LabelValues::Absent)?;
         Ok(Unlabelled::new(records, self.refused, None))
     }
 }
@@ -213,13 +214,13 @@ fn channels_first(image: &mut [f32], channels: usize) {
     }
 }
 
-/// Labels: whole numbers are classes, floats are numbers to predict.
+/// LabelValues: whole numbers are classes, floats are numbers to predict.
 fn labels(
     file: &str,
     source: &mut dyn Read,
     classes: Option<usize>,
     count: usize,
-) -> Result<Labels, DataError> {
+) -> Result<LabelValues, DataError> {
     let header = npy_header::read(file, source)?;
     let float = header.dtype.kind == Kind::Float;
     let width = match header.shape[..] {
@@ -253,7 +254,7 @@ fn labels(
             let refused = || not_permitted(file, at, width, permitted, number);
             if (number as f32).is_finite() { Ok(()) } else { Err(refused()) }
         })?;
-        return Ok(Labels::Numbers { values, scales: vec![Scale::NONE; width] });
+        return Ok(LabelValues::Numbers { values, scales: vec![Scale::NONE; width] });
     }
     let Some(classes) = classes else {
         let hint = "it is public and never derived from the labels; to predict numbers, save y as floats";
@@ -273,7 +274,7 @@ fn labels(
         classes.push(number as u32);
         Ok(())
     })?;
-    Ok(Labels::Classes { classes, names: numbered(declared) })
+    Ok(LabelValues::Classes { classes, names: numbered(declared) })
 }
 
 fn not_permitted(file: &str, at: usize, width: usize, permitted: &str, number: f64) -> DataError {

@@ -5,9 +5,10 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::dataset::{MOST_CLASSES, MOST_VALUES, numbered};
+use crate::dataset::MOST_VALUES;
 use crate::error::DataError;
 use crate::input::unreadable;
+use crate::labels::{MOST_CLASSES, numbered};
 
 /// The public description of a table, as a TOML file.
 ///

@@ -4,10 +4,11 @@ use std::io::{BufRead, Read};
 
 use sordino_nn::Shape;
 
-use crate::dataset::{Dataset, Labels, MOST_VALUES, check_classes, check_size, numbered};
+use crate::dataset::{Dataset, MOST_VALUES, check_size};
 use crate::encoding::Encoding;
 use crate::error::{DataError, quoted};
 use crate::input::unreadable;
+use crate::labels::{LabelValues, check_classes, numbered};
 use crate::unlabelled::Unlabelled;
 
 /// The longest line that is read.
@@ -32,7 +33,7 @@ pub(crate) fn read(
         classes.push(labels.class(|| format!("{place}, column 1 (label)"), label)?);
         record(place, fields, features, &mut values)
     })?;
-    let labels = Labels::Classes { classes, names: numbered(declared) };
+    let labels = LabelValues::Classes { classes, names: numbered(declared) };
     Dataset::new(file, Shape::Features(features), Encoding::Text, values, labels)
 }
 
@@ -54,7 +55,7 @@ pub(crate) fn read_unlabelled(
         }
         Ok(())
     })?;
-    let records = Dataset::new(file, Shape::Features(features), Encoding::Text, values, Labels::Absent)?;
+    let records = Dataset::new(file, Shape::Features(features), Encoding::Text, values, LabelValues::Absent)?;
     Ok(Unlabelled::new(records, refused, None))
 }
 

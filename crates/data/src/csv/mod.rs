@@ -11,10 +11,11 @@ use sordino_nn::Shape;
 use self::layout::{Labelling, Layout};
 use self::plain::plain;
 use self::rows::Rows;
-use crate::dataset::{Dataset, Labels, Scale, check_size, empty};
+use crate::dataset::{Dataset, check_size, empty};
 use crate::encoding::Encoding;
 use crate::error::DataError;
 use crate::field::listed;
+use crate::labels::{LabelValues, Scale};
 use crate::schema::Schema;
 use crate::unlabelled::Unlabelled;
 
@@ -114,12 +115,12 @@ impl Table {
             }
         }
         let labels = match layout.labelling() {
-            Labelling::Class(names) => Labels::Classes { classes, names: names.to_vec() },
+            Labelling::Class(names) => LabelValues::Classes { classes, names: names.to_vec() },
             Labelling::Number(number) => {
                 let scale = Scale { center: number.center, scale: number.scale };
-                Labels::Numbers { values: numbers, scales: vec![scale] }
+                LabelValues::Numbers { values: numbers, scales: vec![scale] }
             }
-            Labelling::Absent => Labels::Absent,
+            Labelling::Absent => LabelValues::Absent,
         };
         let unknown = layout.named(&unknown);
         let shape = Shape::Features(layout.width);

@@ -4,9 +4,9 @@ use std::io::BufRead;
 
 use super::rows::Rows;
 use super::{Options, name_of, no_such_target};
-use crate::dataset::check_classes;
 use crate::error::DataError;
 use crate::field::parse;
+use crate::labels::check_classes;
 use crate::schema::Schema;
 
 /// Every column is a number.
