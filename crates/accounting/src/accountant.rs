@@ -1,4 +1,4 @@
-//! Accountants by name, and the guarantee that one of them gives.
+//! Accountants by name, and the guarantees that they compute.
 
 use std::{fmt, str::FromStr};
 
@@ -6,31 +6,31 @@ use serde::{Deserialize, Serialize};
 
 use crate::{AccountingError, Delta, Epsilon, Plan, Relation, concentrated, gdp, participation, pld, rdp};
 
-/// Who prices a plan.
+/// The method that computes the epsilon of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Accountant {
-    /// Privacy loss distributions: exact, as a bracket.
+    /// Privacy loss distributions: a tight upper and a tight lower bound.
     #[default]
     Pld,
-    /// Renyi divergences: a bound everywhere, a few per cent above the truth.
+    /// Renyi divergences: an upper bound for almost every plan, a few per cent above the exact epsilon.
     Rdp,
-    /// The central limit theorem: approximate, not a bound.
+    /// The central limit theorem: an approximation, not a bound.
     GdpClt,
     /// Zero-concentrated differential privacy, without amplification by sampling.
     Zcdp,
     /// Truncated concentrated differential privacy.
     Tcdp,
-    /// For releases that remember every earlier batch: amplification up to a record's first participation.
+    /// For releases that depend on all earlier batches: amplification by sampling until a record's first participation.
     FirstParticipation,
 }
 
 impl Accountant {
-    /// All of them.
+    /// All accountants.
     pub const ALL: [Self; 6] =
         [Self::Pld, Self::Rdp, Self::GdpClt, Self::Zcdp, Self::Tcdp, Self::FirstParticipation];
 
-    /// Its name on the command line.
+    /// The name, as in settings.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Pld => "pld",
@@ -42,7 +42,7 @@ impl Accountant {
         }
     }
 
-    /// What it computes with, in a few words.
+    /// The method in a few words.
     pub const fn description(self) -> &'static str {
         match self {
             Self::Pld => "privacy loss distributions, composed numerically",
@@ -50,16 +50,16 @@ impl Accountant {
             Self::GdpClt => "the central limit theorem of Gaussian differential privacy",
             Self::Zcdp => "zero-concentrated differential privacy, without amplification by sampling",
             Self::Tcdp => "truncated concentrated differential privacy",
-            Self::FirstParticipation => "amplification by sampling up to a record's first participation",
+            Self::FirstParticipation => "amplification by sampling until a record's first participation",
         }
     }
 
-    /// Whether what it says is a proved upper bound.
+    /// Whether its epsilon is a proved upper bound.
     pub const fn proves(self) -> bool {
         !matches!(self, Self::GdpClt)
     }
 
-    /// Prices a plan.
+    /// The guarantee of a plan at this delta.
     ///
     /// ```
     /// use sordino_accounting::{Accountant, Delta, NoiseMultiplier, Plan, SamplingRate, Steps};
@@ -71,13 +71,13 @@ impl Accountant {
     /// ```
     ///
     /// # Errors
-    /// An entry that it cannot bound, refused by name; a setting out of its reach.
+    /// The plan has an entry that this accountant cannot bound, or a setting outside of its numerical range.
     pub fn price(self, plan: &Plan, delta: Delta) -> Result<Guarantee, AccountingError> {
         let (epsilon, epsilon_lower) = match self {
             Self::Pld => {
                 let bracket = pld::epsilon(plan, delta)?;
-                // With a cap, or where a last block may be cut short, only the upper end is known.
-                (bracket.upper, plan.is_reached().then_some(bracket.lower))
+                // With capped or rotating batches only the upper bound is known.
+                (bracket.upper, plan.is_tight().then_some(bracket.lower))
             }
             Self::Rdp => (rdp::epsilon(plan, delta)?, None),
             Self::GdpClt => (gdp::epsilon(plan, delta)?, None),
@@ -103,23 +103,23 @@ impl FromStr for Accountant {
             what: "accountant",
             range: "one of pld, rdp, gdp-clt, zcdp, tcdp, first-participation",
             got: text.to_owned(),
-            hint: "pld is the default: exact where it answers",
+            hint: "{accountant=pld} is the default and the tightest",
         })
     }
 }
 
-/// What an accountant says of a plan.
+/// The result of pricing a plan.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Guarantee {
-    /// The epsilon to report: a proved upper bound unless the accountant only approximates.
+    /// The epsilon to report. It is a proved upper bound, except from accountants that only approximate.
     pub epsilon: Epsilon,
-    /// A proved lower bound on the true epsilon, from accountants that have one.
+    /// A proved lower bound on the exact epsilon, if the accountant computes one.
     pub epsilon_lower: Option<Epsilon>,
-    /// The delta it goes with.
+    /// The delta of the guarantee.
     pub delta: Delta,
-    /// Who says so.
+    /// The accountant that computed it.
     pub accountant: Accountant,
-    /// Which data sets cannot be told apart.
+    /// The neighbouring relation of the guarantee.
     pub relation: Relation,
 }
 

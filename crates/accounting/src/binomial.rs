@@ -1,29 +1,28 @@
-//! Binomial probabilities, in logarithms where they would underflow.
+//! Binomial probabilities, as logarithms where they would underflow.
+
+use crate::number::real;
 
 /// `ln C(n, k)`.
-#[expect(clippy::cast_precision_loss, reason = "populations are far below 2^53")]
 pub(crate) fn ln_choose(n: u64, k: u64) -> f64 {
-    let (n, k) = (n as f64, k as f64);
+    let (n, k) = (real(n), real(k));
     libm::lgamma(n + 1.0) - libm::lgamma(k + 1.0) - libm::lgamma(n - k + 1.0)
 }
 
 /// `ln Pr[Bin(n, p) = k]` for `p` in (0, 1].
-#[expect(clippy::cast_precision_loss, reason = "populations are far below 2^53")]
 pub(crate) fn ln_pmf(n: u64, p: f64, k: u64) -> f64 {
-    let missing = if k == n { 0.0 } else { (n - k) as f64 * (-p).ln_1p() };
-    ln_choose(n, k) + k as f64 * p.ln() + missing
+    let missing = if k == n { 0.0 } else { real(n - k) * (-p).ln_1p() };
+    ln_choose(n, k) + real(k) * p.ln() + missing
 }
 
 /// `Pr[Bin(n, p) > k]`, rounded up.
 ///
-/// Above the mean, successive probabilities fall at least geometrically, which bounds what the sum leaves out;
-/// at or below the mean the answer is the trivial bound 1.
-#[expect(clippy::cast_precision_loss, reason = "populations are far below 2^53")]
+/// Above the mean, successive probabilities decrease at least geometrically, which bounds the terms that the sum leaves out.
+/// At or below the mean the result is the trivial bound 1.
 pub(crate) fn upper_tail(n: u64, p: f64, k: u64) -> f64 {
     if k >= n {
         return 0.0;
     }
-    if k as f64 <= n as f64 * p {
+    if real(k) <= real(n) * p {
         return 1.0;
     }
     let odds = p / (1.0 - p);
@@ -31,7 +30,7 @@ pub(crate) fn upper_tail(n: u64, p: f64, k: u64) -> f64 {
     let mut sum = 0.0;
     for j in k + 1..=n {
         sum += term;
-        let ratio = (n - j) as f64 / (j + 1) as f64 * odds;
+        let ratio = real(n - j) / real(j + 1) * odds;
         let rest = term * ratio / (1.0 - ratio);
         if rest <= sum * 1e-12 {
             sum += rest;
@@ -39,8 +38,8 @@ pub(crate) fn upper_tail(n: u64, p: f64, k: u64) -> f64 {
         }
         term *= ratio;
     }
-    // lgamma(n) is about n ln n and good to an ulp or two, which is an error of the probability's exponent.
-    let n = n as f64;
+    // lgamma(n) is about n ln n and has an error of one or two ulps, which is an error in the exponent of the probability.
+    let n = real(n);
     (sum * (1e-9 + 1e-15 * n * n.ln()).exp()).min(1.0)
 }
 
@@ -48,13 +47,13 @@ pub(crate) fn upper_tail(n: u64, p: f64, k: u64) -> f64 {
 mod tests {
     use super::*;
 
-    /// The sum over all outcomes, term by term.
+    /// The sum over all outcomes.
     fn naive(n: u64, p: f64, k: u64) -> f64 {
         (k + 1..=n).map(|j| ln_pmf(n, p, j).exp()).sum()
     }
 
     #[test]
-    fn upper_tail_matches_the_full_sum_from_above() {
+    fn upper_tail_is_slightly_above_the_full_sum() {
         for (n, p, k) in [(50, 0.3, 20), (1000, 0.01, 25), (51, 0.5, 50), (10, 0.8, 9)] {
             let (exact, tail) = (naive(n, p, k), upper_tail(n, p, k));
             assert!(
@@ -66,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn edges() {
+    fn edge_cases() {
         assert_eq!(upper_tail(10, 0.5, 10), 0.0);
         assert_eq!(upper_tail(10, 0.5, 3), 1.0);
         assert_eq!(upper_tail(10, 1.0, 9), 1.0);

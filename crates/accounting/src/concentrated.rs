@@ -1,55 +1,53 @@
-//! Concentrated differential privacy, as used by the two noise-decay baselines of the dynamic DP-SGD paper.
+//! Concentrated differential privacy, which the two noise-decay baselines of the dynamic DP-SGD paper use.
 //!
-//! - **zCDP**: a Gaussian release with multiplier `z` costs `rho = 1/(2 z^2)`, `rho`s add up, and nothing is gained from
-//!   sampling.
-//! - **tCDP**: truncated at order `omega`, it gains from sampling: at rate `q`, `(rho, infinity)` becomes
+//! - **zCDP**: a Gaussian release with multiplier `z` costs `rho = 1/(2 z^2)`. The `rho`s of a composition add up. There is no
+//!   amplification by sampling.
+//! - **tCDP**: the divergence is bounded up to an order `omega`. Sampling at rate `q` turns `(rho, infinity)` into
 //!   `(13 q^2 rho, ln(1/q) / (4 rho))`, provided that `q <= 0.1`, `rho <= 0.1` and `ln(1/q) >= 3 rho (2 + log2(1/rho))`.
-//!   A step outside of these conditions is refused.
+//!   A step that violates these conditions is refused.
 //!
-//! Both say that `rho(alpha) <= rho alpha` for orders up to `omega`, and epsilon follows as for any Renyi divergence.
+//! Both mean that `rho(alpha) <= rho alpha` for orders `alpha` up to `omega`, and epsilon follows as for any Renyi divergence.
 //!
 //! # References
 //! Bun and Steinke, "Concentrated Differential Privacy" (2016), Proposition 1.6 and Lemma 1.7; Bun, Dwork, Rothblum and
 //! Steinke, "Composable and Versatile Privacy via Truncated CDP" (2018), Theorem 11; Yu, Liu, Pu, Gursoy and Truex (2019)
 //! and Zhang, Zhao, Zhang et al. (2021) for the noise-decay algorithms.
 
-use crate::{AccountingError, Delta, Entry, Epsilon, Plan, Relation, Sampling, rdp};
+use crate::{AccountingError, Delta, Entry, Epsilon, Plan, Relation, Sampling, number::real, rdp};
 
 /// The epsilon of a plan by zCDP, without amplification by sampling.
 ///
 /// # Errors
-/// A cost that no finite number can express.
+/// The plan has a stateful entry, or its epsilon is not a finite number.
 pub fn zcdp_epsilon(plan: &Plan, delta: Delta) -> Result<Epsilon, AccountingError> {
     if let Some(entry) = plan.entries().iter().find(|e| matches!(e.sampling(), Sampling::Stateful { .. })) {
         return Err(AccountingError::stateful("zcdp", entry));
     }
-    let rho: f64 =
-        plan.entries().iter().map(|entry| steps(entry) * gaussian_rho(entry, plan.relation())).sum();
+    let rho: f64 = plan
+        .entries()
+        .iter()
+        .map(|entry| real(entry.exposures()) * gaussian_rho(entry, plan.relation()))
+        .sum();
     plan.with_cap(delta, |e| *e, |delta| to_epsilon(rho, f64::INFINITY, delta))
 }
 
 /// The epsilon of a plan by tCDP.
 ///
 /// # Errors
-/// A step that does not meet the conditions of the theorem on sampling; fixed-size batches.
+/// The plan has a step that violates the conditions of the theorem on sampling, or fixed-size batches.
 pub fn tcdp_epsilon(plan: &Plan, delta: Delta) -> Result<Epsilon, AccountingError> {
     let (mut rho, mut omega) = (0.0, f64::INFINITY);
     for entry in plan.entries() {
         let (step_rho, step_omega) = tcdp_step(entry, plan.relation())?;
-        rho += steps(entry) * step_rho;
+        rho += real(entry.exposures()) * step_rho;
         omega = step_omega.min(omega);
     }
     plan.with_cap(delta, |e| *e, |delta| to_epsilon(rho, omega, delta))
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a count of steps")]
-fn steps(entry: &Entry) -> f64 {
-    entry.exposures() as f64
-}
-
 fn gaussian_rho(entry: &Entry, relation: Relation) -> f64 {
-    let reach = if relation == Relation::ReplaceOne { 2.0 } else { 1.0 };
-    0.5 * (reach / entry.effective_noise_multiplier()).powi(2)
+    let sensitivity = if relation == Relation::ReplaceOne { 2.0 } else { 1.0 };
+    0.5 * (sensitivity / entry.effective_noise_multiplier()).powi(2)
 }
 
 fn tcdp_step(entry: &Entry, relation: Relation) -> Result<(f64, f64), AccountingError> {
@@ -58,7 +56,7 @@ fn tcdp_step(entry: &Entry, relation: Relation) -> Result<(f64, f64), Accounting
         accountant: "tcdp",
         entry: entry.to_string(),
         reason,
-        instead: "use --accountant pld or rdp, which have no such conditions, or more noise",
+        instead: "use {accountant=pld} or {accountant=rdp}, which have no such conditions, or more noise",
     };
     match entry.sampling() {
         Sampling::FullBatch => Ok((rho, f64::INFINITY)),
@@ -73,7 +71,7 @@ fn tcdp_step(entry: &Entry, relation: Relation) -> Result<(f64, f64), Accounting
             }
             Ok((13.0 * q * q * rho, -q.ln() / (4.0 * rho)))
         }
-        Sampling::FixedSize { .. } => Err(refused("it is stated here for Poisson sampling".to_owned())),
+        Sampling::FixedSize { .. } => Err(refused("its theorem is about Poisson sampling".to_owned())),
     }
 }
 
@@ -96,16 +94,16 @@ mod tests {
     fn zcdp_is_at_least_as_tight_as_its_textbook_conversion() {
         let delta = Delta::new(1e-5).unwrap();
         for (z, steps) in [(10.0, 100), (1.0, 1), (50.0, 10_000)] {
-            let rho = 0.5 * steps as f64 / (z * z);
+            let rho = 0.5 * real(steps) / (z * z);
             let textbook = rho + 2.0 * (rho * 1e5_f64.ln()).sqrt();
             let epsilon = zcdp_epsilon(&Plan::of_numbers(z, 0.01, steps), delta).unwrap().get();
             assert!(epsilon <= textbook && epsilon > 0.8 * textbook, "{epsilon} {textbook}");
         }
     }
 
-    /// The theorem's bound must lie above the exact divergence wherever it applies.
+    /// The bound of the theorem must exceed the exact divergence wherever it applies.
     #[test]
-    fn tcdp_lies_above_the_exact_divergence() {
+    fn tcdp_is_above_the_exact_divergence() {
         for rate in [0.1, 0.03, 0.004, 1e-4] {
             for z in [2.3, 3.0, 5.0, 20.0] {
                 let one = Plan::of_numbers(z, rate, 1);
@@ -124,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn tcdp_refuses_outside_of_its_conditions() {
+    fn tcdp_refuses_steps_that_violate_its_conditions() {
         let delta = Delta::new(1e-5).unwrap();
         assert!(matches!(
             tcdp_epsilon(&Plan::of_numbers(1.0, 0.01, 10), delta),

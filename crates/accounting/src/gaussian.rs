@@ -1,7 +1,7 @@
-//! The Gaussian mechanism in closed form: `delta_G(epsilon; mu)`, its inverse, and the tails they need.
+//! The Gaussian mechanism in closed form: `delta_G(epsilon; mu)` and its inverses.
 //!
-//! Telling N(0, 1) from N(mu, 1) is what one release with noise multiplier `z = 1/mu` amounts to, and
-//! `mu^2 = sum_t mu_t^2` for a composition.
+//! One release with noise multiplier `z = 1/mu` is as private as telling N(0, 1) from N(mu, 1) is hard. For a composition,
+//! `mu^2 = sum_t mu_t^2`.
 //!
 //! # References
 //! Balle and Wang, "Improving the Gaussian Mechanism for Differential Privacy" (2018), Theorem 5;
@@ -21,7 +21,7 @@ pub(crate) fn density(x: f64) -> f64 {
     (-0.5 * x * x).exp() / (2.0 * PI).sqrt()
 }
 
-/// `x` if it is positive and 0 otherwise; unlike `f64::max`, a NaN stays a NaN.
+/// `x` if it is positive and 0 otherwise. Unlike `f64::max`, this keeps a NaN.
 pub(crate) fn positive_part(x: f64) -> f64 {
     if x < 0.0 { 0.0 } else { x }
 }
@@ -31,13 +31,13 @@ fn mills(x: f64) -> f64 {
     if x < 30.0 {
         return cdf(-x) / density(x);
     }
-    // The asymptotic series; its sixth term is below 2e-14 from here on.
+    // The asymptotic series. For these x its sixth term is below 2e-14.
     let r = 1.0 / (x * x);
     (1.0 - r * (1.0 - 3.0 * r * (1.0 - 5.0 * r * (1.0 - 7.0 * r * (1.0 - 9.0 * r))))) / x
 }
 
-/// The hockey-stick divergence of N(mu, 1) from N(0, 1) at `epsilon >= 0`, as a logarithm, so that neither a
-/// tiny delta nor a huge epsilon under- or overflows.
+/// The hockey-stick divergence of N(mu, 1) from N(0, 1) at `epsilon >= 0`, as a logarithm, so that a tiny delta
+/// does not underflow and a huge epsilon does not overflow.
 ///
 /// `delta = Phi(-epsilon/mu + mu/2) - e^epsilon Phi(-epsilon/mu - mu/2)`; with `x = epsilon/mu - mu/2 > 0` this is
 /// `density(x) (M(x) - M(x + mu))` for Mills' ratio `M`.
@@ -58,7 +58,7 @@ fn mills_difference(x: f64, mu: f64) -> f64 {
     if mu * (1.0 + x) > 1e-3 {
         return positive_part(mills(x) - mills(x + mu));
     }
-    // M' = x M - 1 and so on. M' itself cancels for large x, where -M' = x^-2 - 3 x^-4 + 15 x^-6 - ...
+    // A Taylor series with M' = x M - 1. That difference cancels for large x, where -M' = x^-2 - 3 x^-4 + 15 x^-6 - ...
     let m = mills(x);
     let first = if x < 30.0 {
         1.0 - x * m
@@ -71,11 +71,11 @@ fn mills_difference(x: f64, mu: f64) -> f64 {
     mu * (first - mu / 2.0 * (second + mu / 3.0 * third))
 }
 
-/// `delta_G(epsilon; mu)` and `Phi(-epsilon/mu - mu/2)`, minus its derivative by `e^epsilon`, for `epsilon >= 0`.
+/// `delta_G(epsilon; mu)`, and `Phi(-epsilon/mu - mu/2)`, which is minus its derivative by `e^epsilon`, for `epsilon >= 0`.
 pub(crate) fn delta_and_slope(epsilon: f64, mu: f64) -> (f64, f64) {
     let x = epsilon / mu - mu / 2.0;
     let slope = cdf(-x - mu);
-    // The plain difference cancels when both terms nearly agree.
+    // The plain difference cancels when both terms are nearly equal.
     let delta = if mu * (1.0 + x.max(0.0)) > 1e-2 {
         cdf(-x) - epsilon.exp() * slope
     } else {
@@ -117,8 +117,7 @@ pub fn epsilon(mu: Mu, delta: Delta) -> Epsilon {
     Epsilon::new(high * (1.0 + 1e-10)).expect("a finite mu has a finite epsilon")
 }
 
-/// The largest `mu` with `delta_G(epsilon; mu) <= delta`, rounded down: the Gaussian that spends exactly this
-/// budget.
+/// The largest `mu` with `delta_G(epsilon; mu) <= delta`, rounded down: the Gaussian mechanism with exactly this privacy budget.
 pub fn mu(epsilon: Epsilon, delta: Delta) -> Mu {
     let (epsilon, target) = (epsilon.get(), delta.get().ln());
     let (mut low, mut high) = (0.0, 1.0);
@@ -162,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn inverses_stay_on_the_safe_side() {
+    fn inverses_are_rounded_to_the_safe_side() {
         for mu_ in [1e-4, 0.03, 0.5, 2.0, 12.0] {
             for delta_ in [0.3, 1e-3, 1e-9, 1e-30] {
                 let delta_ = Delta::new(delta_).unwrap();

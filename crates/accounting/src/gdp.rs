@@ -1,32 +1,30 @@
-//! The central limit theorem of Gaussian differential privacy: fast, popular, and **not a bound**.
+//! The central limit theorem of Gaussian differential privacy: fast and popular, but **not a bound**.
 //!
-//! Many sampled releases together look like a single Gaussian one with
+//! In the limit of many steps, sampled releases together approach a single Gaussian release with
 //!
 //! ```text
 //! mu_tot = sqrt( sum_t q_t^2 (e^(mu_t^2) - 1) ),      mu_t = 1 / (noise multiplier of step t),
 //! ```
 //!
-//! in the limit of many steps. At a finite number of steps the limit usually under-reports: a claimed epsilon of 1 at
-//! sampling rates of 0.001 and 0.0005 is 2.3 and 4 in truth. It is kept to reproduce published numbers, and whatever it
-//! says is marked as approximate.
+//! At a finite number of steps the limit usually under-reports: an epsilon of 1 by the limit, at sampling rates of 0.001 and 0.0005,
+//! is an exact epsilon of 2.3 and 4. This accountant exists to reproduce published numbers. Its results are marked as approximate.
 //!
 //! # References
 //! Bu, Dong, Long and Su, "Deep Learning with Gaussian Differential Privacy" (2020), Theorem 5; Du, Li, Feng and Chen,
 //! "Dynamic Differential-Privacy Preserving SGD" (2021), equation 7 (steps of unequal noise).
 
-use crate::{AccountingError, Delta, Epsilon, Mu, Plan, Sampling, gaussian};
+use crate::{AccountingError, Delta, Epsilon, Mu, Plan, Sampling, gaussian, number::real};
 
 const NAME: &str = "gdp-clt";
 
 /// `mu_tot` of a plan. Full-batch releases add their exact `mu_t^2`.
 ///
 /// # Errors
-/// Fixed-size and capped batches; noise so small that the formula overflows.
+/// The plan has fixed-size, capped or stateful batches, or so little noise that the formula overflows.
 pub fn mu(plan: &Plan) -> Result<Mu, AccountingError> {
     let mut total = 0.0;
     for entry in plan.entries() {
-        #[expect(clippy::cast_precision_loss, reason = "a count of steps")]
-        let steps = entry.exposures() as f64;
+        let steps = real(entry.exposures());
         let mu = 1.0 / entry.effective_noise_multiplier();
         total += steps
             * match entry.sampling() {
@@ -43,20 +41,20 @@ pub fn mu(plan: &Plan) -> Result<Mu, AccountingError> {
                     return Err(AccountingError::Unsupported {
                         accountant: NAME,
                         entry: entry.to_string(),
-                        reason: "the theorem is about plain Poisson sampling".to_owned(),
-                        instead: "use --accountant rdp",
+                        reason: "the theorem holds for Poisson sampling without a cap".to_owned(),
+                        instead: "use {accountant=rdp}",
                     });
                 }
             };
     }
     Mu::new(total.sqrt()).map_err(|_| AccountingError::OutOfReach {
         accountant: NAME,
-        reason: "its mu overflows with so little noise".to_owned(),
-        instead: "use --accountant pld or rdp",
+        reason: "with so little noise its mu overflows".to_owned(),
+        instead: "use {accountant=pld} or {accountant=rdp}",
     })
 }
 
-/// The epsilon of the limiting Gaussian. Approximate, not a bound.
+/// The epsilon of the limiting Gaussian: an approximation, not a bound.
 ///
 /// # Errors
 /// As [`mu`].
@@ -82,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_it_is_not_about() {
+    fn entries_outside_of_the_theorem_are_refused() {
         let text =
             r#"[{"sampling":"fixed-size","noise_multiplier":1,"batch_size":1,"population":8,"steps":1}]"#;
         let plan: Plan = serde_json::from_str(text).unwrap();

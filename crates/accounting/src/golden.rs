@@ -1,9 +1,9 @@
 //! Expected values from independent sources, used by the tests only.
 //!
-//! Values of other projects' test suites are carried over as facts with their source; multiprecision values come
-//! from `bench/multiprecision.py`.
+//! Values from the test suites of other projects are quoted with their source. Multiprecision values come from
+//! `bench/multiprecision.py`.
 
-#![expect(clippy::excessive_precision, reason = "digits as their source prints them")]
+#![expect(clippy::excessive_precision, reason = "digits as printed by their source")]
 
 /// `(epsilon, mu, ln delta_G(epsilon; mu))`, mpmath with 60 digits.
 pub(crate) const LN_DELTA_GAUSSIAN: &[(f64, f64, f64)] = &[
@@ -22,7 +22,7 @@ pub(crate) const LN_DELTA_GAUSSIAN: &[(f64, f64, f64)] = &[
 ];
 
 /// `(sampling rate, noise multiplier, order, ln A)` of the sampled Gaussian, mpmath quadrature with 60 digits. The
-/// settings are those of dp_accounting 0.6.0's comparison with multiprecision, and harder ones.
+/// settings are those of the multiprecision test of dp_accounting 0.6.0, and harder ones.
 pub(crate) const LN_MOMENT: &[(f64, f64, f64, f64)] = &[
     (1e-06, 1.0, 27.0, 8.7695113048485018e-10),
     (1e-05, 0.1, 256.1, 3263607.0397884211),
@@ -162,6 +162,6 @@ pub(crate) const RDP_SAMPLED_GAUSSIAN: &[(f64, f64, f64, f64, f64)] = &[
     (0.01, 2.5, 5.0, 50.0, 0.00218075656),
 ];
 
-/// The same at fractional orders from dp_accounting 0.6.0, whose series of absolute values gives upper bounds only.
+/// The same at fractional orders from dp_accounting 0.6.0, which are upper bounds only, because they are series of absolute values.
 pub(crate) const RDP_SAMPLED_GAUSSIAN_FROM_ABOVE: &[(f64, f64, f64, f64, f64)] =
     &[(0.01, 2.5, 1.5, 50.0, 0.000670579741)];

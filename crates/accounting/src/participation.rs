@@ -1,9 +1,9 @@
-//! What can be proved for releases that remember every earlier batch, such as error feedback as published (DiceSGD), whose
-//! claimed guarantee is false.
+//! The guarantee of releases that depend on all earlier batches, such as error feedback as published (DiceSGD), whose claimed
+//! guarantee is false.
 //!
-//! The memory is not privatised: once a record has been sampled, it can shift every later release. So amplification by
-//! sampling holds only up to a record's first participation, which happens after `tau` steps with probability
-//! `p (1-p)^tau`, and from then on all steps are plain Gaussian releases:
+//! The state that such an algorithm carries from step to step has no noise of its own. Once a record has been sampled, it can shift
+//! every later release. Amplification by sampling therefore holds only until a record's first participation, which happens after
+//! `tau` steps with probability `p (1-p)^tau`. From then on all steps are Gaussian releases without sampling:
 //!
 //! ```text
 //! delta(epsilon) <= sum_{tau < T} p (1-p)^tau delta_G(epsilon; mu_tau),
@@ -11,24 +11,24 @@
 //! ```
 //!
 //! For DiceSGD with thresholds `C_1`, `C_2` and noise `sigma_1` on the mean over `B` records, `z = sigma_1 B / C_1` and
-//! `later_shift = (C_1 + 2 B C_2) / C_1`. Valid for `epsilon >= 0`, both directions, zero-out, also for the Adam and the automatic
-//! forms.
+//! `later_shift = (C_1 + 2 B C_2) / C_1`. The bound holds for `epsilon >= 0`, in both directions,
+//! under zero-out, and also for the variants of DiceSGD with Adam and with automatic clipping.
 
-use crate::{AccountingError, Delta, Entry, Epsilon, Plan, Sampling, gaussian};
+use crate::{AccountingError, Delta, Entry, Epsilon, Plan, Sampling, gaussian, number::real};
 
 const NAME: &str = "first-participation";
 
-/// Every step is looked at, for every epsilon that is tried.
-const MOST_STEPS: u64 = 10_000_000;
+/// The work is proportional to the number of steps, for every epsilon of the search.
+const MAX_STEPS: u64 = 10_000_000;
 
-/// The proved epsilon of a plan whose one entry [remembers](Sampling::Stateful): often enormous, because the privacy of such
-/// algorithms is poor.
+/// The proved epsilon of a plan with a single [stateful](Sampling::Stateful) entry. It is often very large, because such algorithms
+/// provide little privacy.
 ///
 /// # Errors
-/// Any other plan; an epsilon beyond all numbers.
+/// The plan has another entry, or its epsilon is not a finite number.
 pub fn epsilon(plan: &Plan, delta: Delta) -> Result<Epsilon, AccountingError> {
-    let Some(memory) = Memory::of(plan)? else { return Epsilon::new(0.0) };
-    let exceeds = |epsilon: f64| memory.ln_delta(epsilon) > delta.get().ln();
+    let Some(stateful) = StatefulSteps::of(plan)? else { return Epsilon::new(0.0) };
+    let exceeds = |epsilon: f64| stateful.ln_delta(epsilon) > delta.get().ln();
     let (mut low, mut high) = (0.0, 1.0);
     if !exceeds(low) {
         return Epsilon::new(0.0);
@@ -36,7 +36,7 @@ pub fn epsilon(plan: &Plan, delta: Delta) -> Result<Epsilon, AccountingError> {
     while exceeds(high) {
         low = high;
         high *= 2.0;
-        // An epsilon beyond all numbers is refused below.
+        // The constructor refuses an infinite epsilon.
         if high.is_infinite() {
             return Epsilon::new(high);
         }
@@ -45,20 +45,20 @@ pub fn epsilon(plan: &Plan, delta: Delta) -> Result<Epsilon, AccountingError> {
         let mid = 0.5 * (low + high);
         if exceeds(mid) { low = mid } else { high = mid }
     }
-    // A little more for rounding.
+    // A margin for rounding.
     Epsilon::new(high * (1.0 + 1e-9))
 }
 
-/// Steps that remember.
-struct Memory {
+/// The parameters of a stateful entry.
+struct StatefulSteps {
     rate: f64,
     steps: u64,
     z: f64,
     later_shift: f64,
 }
 
-impl Memory {
-    /// The steps of the plan, or none if it is empty.
+impl StatefulSteps {
+    /// The entry of the plan, or `None` if the plan is empty.
     fn of(plan: &Plan) -> Result<Option<Self>, AccountingError> {
         let refused = |entry: &Entry, reason: &str, instead: &'static str| AccountingError::Unsupported {
             accountant: NAME,
@@ -69,10 +69,10 @@ impl Memory {
         match plan.entries() {
             [] => Ok(None),
             [entry] => match entry.sampling() {
-                Sampling::Stateful { .. } if entry.steps().get() > MOST_STEPS => {
+                Sampling::Stateful { .. } if entry.steps().get() > MAX_STEPS => {
                     Err(AccountingError::OutOfReach {
                         accountant: NAME,
-                        reason: format!("it looks at up to {MOST_STEPS} steps, got {}", entry.steps()),
+                        reason: format!("it takes at most {MAX_STEPS} steps, got {}", entry.steps()),
                         instead: "take fewer steps",
                     })
                 }
@@ -82,29 +82,23 @@ impl Memory {
                     z: entry.effective_noise_multiplier(),
                     later_shift,
                 })),
-                _ => Err(refused(
-                    entry,
-                    "it is for steps that remember all earlier batches",
-                    "use --accountant pld",
-                )),
+                _ => Err(refused(entry, "it is for stateful entries only", "use {accountant=pld}")),
             },
             [first, ..] => Err(refused(
                 first,
-                "it is for plans of a single entry that remembers",
-                "price such an entry alone, and others with --accountant pld",
+                "it is for plans with a single entry",
+                "price stateful entries one by one, and other entries with {accountant=pld}",
             )),
         }
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "a count of steps")]
     fn ln_delta(&self, epsilon: f64) -> f64 {
         let term = |tau: u64| {
-            let mu =
-                (1.0 + (self.steps - 1 - tau) as f64 * self.later_shift * self.later_shift).sqrt() / self.z;
-            let waiting = if tau == 0 { 0.0 } else { tau as f64 * (-self.rate).ln_1p() };
+            let mu = (1.0 + real(self.steps - 1 - tau) * self.later_shift * self.later_shift).sqrt() / self.z;
+            let waiting = if tau == 0 { 0.0 } else { real(tau) * (-self.rate).ln_1p() };
             self.rate.ln() + waiting + gaussian::ln_delta(epsilon, mu)
         };
-        // The logarithm of the sum, relative to the largest term so far.
+        // The logarithm of the sum of exponentials, relative to the largest term so far.
         let (mut top, mut sum) = (f64::NEG_INFINITY, 0.0);
         for term in (0..self.steps).map(term) {
             if term.is_nan() || term == f64::INFINITY {
@@ -134,12 +128,12 @@ mod tests {
     }
 
     /// The paper's calibration, Theorem 3.8, `sigma_1^2 = 32 T (C_1^2 + 2 C^2) ln(1/delta) / (N epsilon)^2` with `C = 1`, for a
-    /// claimed epsilon of 2: what is proved is 54 with thresholds `C/B`, and 18 million with those of the experiments.
+    /// claimed epsilon of 2. The proved epsilon is 54 with thresholds `C/B`, and 18 million with those of the experiments.
     #[test]
-    fn published_settings_are_worth_what_the_counter_example_says() {
+    fn published_settings_have_the_epsilon_of_the_counterexample() {
         let (n, b, t, delta, claimed) = (50_000.0, 1000.0, 150, 1e-5_f64, 2.0);
         let proved = |clip: f64| {
-            let sigma = (32.0 * t as f64 * (clip * clip + 2.0) * -delta.ln()).sqrt() / (n * claimed);
+            let sigma = (32.0 * real(t) * (clip * clip + 2.0) * -delta.ln()).sqrt() / (n * claimed);
             let plan = plan(b / n, t, sigma * b / clip, (clip + 2.0 * b * clip) / clip);
             epsilon(&plan, Delta::new(delta).unwrap()).unwrap().get()
         };
@@ -150,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_in_one_step_is_a_plain_gaussian() {
+    fn one_step_with_all_records_is_a_plain_gaussian() {
         let delta = Delta::new(1e-6).unwrap();
         let gaussian = gaussian::epsilon(crate::Mu::new(2.0).unwrap(), delta).get();
         let found = epsilon(&plan(1.0, 1, 0.5, 7.0), delta).unwrap().get();
@@ -158,19 +152,19 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_prices_a_memory_and_this_one_nothing_else() {
+    fn only_this_accountant_prices_stateful_entries_and_it_prices_no_others() {
         let delta = Delta::new(1e-5).unwrap();
-        let memory = plan(0.02, 10, 1.0, 3.0);
+        let stateful = plan(0.02, 10, 1.0, 3.0);
         for accountant in Accountant::ALL {
             let other = Plan::of_numbers(1.0, 0.02, 10);
             let itself = accountant == Accountant::FirstParticipation;
-            assert_eq!(accountant.price(&memory, delta).is_ok(), itself, "{accountant}");
+            assert_eq!(accountant.price(&stateful, delta).is_ok(), itself, "{accountant}");
             if itself {
                 assert!(accountant.price(&other, delta).is_err());
             }
         }
-        // A memory costs more than none.
-        let none = Accountant::Pld.price(&Plan::of_numbers(1.0, 0.02, 10), delta).unwrap().epsilon;
-        assert!(epsilon(&memory, delta).unwrap() > none);
+        // A stateful plan costs more than a plan without state.
+        let stateless = Accountant::Pld.price(&Plan::of_numbers(1.0, 0.02, 10), delta).unwrap().epsilon;
+        assert!(epsilon(&stateful, delta).unwrap() > stateless);
     }
 }

@@ -1,4 +1,4 @@
-//! The numbers of differential privacy as types: checked once, then trusted.
+//! The quantities of differential privacy as types. Their constructors check the range once.
 
 use std::{fmt, str::FromStr};
 
@@ -18,13 +18,13 @@ macro_rules! quantity {
             #[doc = concat!("Checks that ", $what, " is ", $range, ".")]
             ///
             /// # Errors
-            /// Anything else, NaN included.
+            /// Any other value, including NaN.
             pub fn new(value: f64) -> Result<Self, AccountingError> {
                 let permitted: fn(f64) -> bool = $permitted;
                 if permitted(value) { Ok(Self(value)) } else { Err(Self::refused(value)) }
             }
 
-            /// The number itself.
+            /// The number.
             pub const fn get(self) -> f64 {
                 self.0
             }
@@ -73,29 +73,30 @@ quantity!(
 quantity!(
     /// The `delta` of (epsilon, delta)-differential privacy.
     Delta, "delta", "between 0 and 1, both excluded",
-    "choose delta well below 1 / (number of records), such as 1e-5 for 10,000 records",
+    "choose delta well below 1 / (number of records), for example 1e-5 for 10,000 records",
     |v| v > 0.0 && v < 1.0
 );
 quantity!(
     /// The probability with which each record joins a batch.
     SamplingRate, "sampling rate", "in (0, 1]",
-    "the sampling rate is (batch size) / (number of records), such as 250/60000 = 0.00417",
+    "the sampling rate is (batch size) / (number of records), for example 250/60000 = 0.00417",
     |v| v > 0.0 && v <= 1.0
 );
 quantity!(
     /// The standard deviation of the noise on a sum, divided by the sum's L2 sensitivity to one record.
     NoiseMultiplier, "noise multiplier", "between 1e-6 and 1e12",
-    "typical noise multipliers lie between 0.5 and 10; without noise there is no guarantee",
+    "typical noise multipliers are between 0.5 and 10; without noise there is no guarantee",
     |v| (1e-6..=1e12).contains(&v)
 );
 quantity!(
     /// The L2 norm to which each record's contribution is clipped.
     ClipNorm, "clip norm", "a finite number above 0",
-    "typical clip norms lie between 0.1 and 10",
+    "typical clip norms are between 0.1 and 10",
     |v| v.is_finite() && v > 0.0
 );
 quantity!(
-    /// The parameter `mu` of Gaussian differential privacy: as hard as telling N(0, 1) from N(mu, 1).
+    /// The parameter `mu` of Gaussian differential privacy: telling whether a record took part is as hard as telling N(0, 1) from
+    /// N(mu, 1).
     Mu, "mu", "a finite number of at least 0",
     "mu is the signal-to-noise ratio of one record; 0 is perfect privacy",
     |v| v.is_finite() && v >= 0.0
@@ -108,12 +109,12 @@ quantity!(
 );
 
 impl NoiseMultiplier {
-    /// Six significant digits, rounded up: never less noise, and short enough to be copied.
+    /// Rounded up to six significant digits: short enough to copy, and never less noise.
     #[must_use]
     pub fn shortened(self) -> Self {
         #[expect(clippy::cast_possible_truncation, reason = "the exponent of a number from 1e-6 to 1e12")]
         let scale = 10_f64.powi(5 - self.0.log10().floor() as i32);
-        // At the very end of the range there is nothing above.
+        // The largest permitted multiplier cannot be rounded up.
         Self::new((self.0 * scale).ceil() / scale).unwrap_or(self)
     }
 }
@@ -124,18 +125,18 @@ impl NoiseMultiplier {
 pub struct Steps(u64);
 
 impl Steps {
-    /// The largest number of steps: sums of steps stay far from overflow.
+    /// The largest number of steps. Sums of such numbers are far from overflow.
     pub const MAX: u64 = 1 << 40;
 
     /// Checks that there is at least one step, and at most [`Steps::MAX`].
     ///
     /// # Errors
-    /// Anything else.
+    /// Any other number.
     pub fn new(steps: u64) -> Result<Self, AccountingError> {
         if (1..=Self::MAX).contains(&steps) { Ok(Self(steps)) } else { Err(Self::refused(steps)) }
     }
 
-    /// The number itself.
+    /// The number.
     pub const fn get(self) -> u64 {
         self.0
     }
@@ -176,7 +177,7 @@ impl fmt::Display for Steps {
     }
 }
 
-/// A proved lower and a proved upper end of a number that is not known exactly.
+/// A proved lower bound and a proved upper bound on a number that is not known exactly.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bracket<T> {
     /// The number is at least this.
@@ -190,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn edge_values_are_refused_or_taken_as_documented() {
+    fn edge_values_are_refused_or_accepted_as_documented() {
         for bad in [-1.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
             assert!(
                 Epsilon::new(bad).is_err() && Delta::new(bad).is_err() && SamplingRate::new(bad).is_err()

@@ -1,10 +1,10 @@
-//! One-dimensional searches.
+//! One-dimensional minimisation.
 
-/// The lowest point of a positive function's single valley over positive arguments: walks downhill from `start` by
-/// factors of two, then narrows the interval until its ends differ by a factor of `1 + tolerance`.
+/// The minimum over positive arguments of a function with a single valley: moves downhill from `start` by factors of two, then
+/// narrows the interval until its ends differ by a factor of `1 + tolerance`.
 ///
-/// Returns the argument and the value there. Infinite and undefined values count as high ground.
-pub(crate) fn valley(f: impl Fn(f64) -> f64, start: f64, tolerance: f64) -> (f64, f64) {
+/// Returns the argument and the value there. A NaN counts as infinity.
+pub fn minimum(f: impl Fn(f64) -> f64, start: f64, tolerance: f64) -> (f64, f64) {
     const FARTHEST: f64 = 100.0;
     let f = |ln_x: f64| {
         let value = f(ln_x.exp());
@@ -14,7 +14,7 @@ pub(crate) fn valley(f: impl Fn(f64) -> f64, start: f64, tolerance: f64) -> (f64
     let origin = start.ln();
     let (mut x, mut lowest) = (origin, f(origin));
     let right = f(origin + stride);
-    // Downhill to the right, or from infinitely high ground to the left, where moments are finite.
+    // Where the function is infinite, the search moves to the left: moments are finite at small arguments.
     let direction = if right < lowest { stride } else { -stride };
     while (x - origin).abs() < FARTHEST {
         let value = f(x + direction);
@@ -27,7 +27,7 @@ pub(crate) fn valley(f: impl Fn(f64) -> f64, start: f64, tolerance: f64) -> (f64
     golden_section(f, x - stride, x + stride, tolerance, (x, lowest))
 }
 
-/// Narrows a valley's interval by golden sections.
+/// Narrows the interval around the minimum by golden-section search.
 fn golden_section(
     f: impl Fn(f64) -> f64,
     mut a: f64,
@@ -66,16 +66,16 @@ mod tests {
     #[test]
     fn finds_valleys_near_and_far() {
         for bottom in [1e-9_f64, 0.3, 1.0, 7e8] {
-            let (x, value) = valley(|x| (x / bottom).ln().powi(2) + 1.0, 1.0, 1e-4);
+            let (x, value) = minimum(|x| (x / bottom).ln().powi(2) + 1.0, 1.0, 1e-4);
             assert!((x / bottom - 1.0).abs() < 1e-3 && (value - 1.0).abs() < 1e-6);
         }
     }
 
     #[test]
-    fn walks_out_of_infinite_ground() {
-        let (x, _) = valley(|x| if x > 1e-3 { f64::INFINITY } else { (x - 1e-4).abs() }, 5.0, 1e-4);
+    fn leaves_regions_of_infinite_values() {
+        let (x, _) = minimum(|x| if x > 1e-3 { f64::INFINITY } else { (x - 1e-4).abs() }, 5.0, 1e-4);
         assert!((x / 1e-4 - 1.0).abs() < 1e-3);
-        let (x, _) = valley(|x| if x > 3.0 { f64::NAN } else { (x - 2.0).abs() }, 1.0, 1e-4);
+        let (x, _) = minimum(|x| if x > 3.0 { f64::NAN } else { (x - 2.0).abs() }, 1.0, 1e-4);
         assert!((x / 2.0 - 1.0).abs() < 1e-3);
     }
 }

@@ -1,41 +1,41 @@
 //! The total cost of several runs on the same records.
 //!
-//! *Composed*: plans that were all fixed before the first run started are one long plan, which is priced at one delta. Plans that no
-//! single accountant can price together are priced in parts, whose epsilons and deltas add up.
+//! *Composed*: if all plans were fixed before the first run started, they form one long plan, which is priced at one delta. Plans that
+//! no single accountant can price together are priced in parts, and the epsilons and deltas of the parts add up.
 //!
-//! *Summed*: epsilons and deltas of all runs add up. This holds even if the settings of a run were chosen because of what an earlier
-//! run released. There is no proof for composed plans in that case (`docs/accounting.md`, "Several runs").
+//! *Summed*: the epsilons and deltas of all runs add up. This holds even if the settings of a run were chosen based on the releases
+//! of earlier runs. Composition is not proved in that case (`docs/accounting.md`, "Several runs").
 //!
 //! # Guarantees
-//! Both are for a record that takes part in every run. Where some plans are priced under replace-one and others under zero-out, the total is
-//! for zero-out: a record that contributes nothing is one of those that replace-one permits.
+//! Both are for a record that takes part in every run. If some plans are priced under replace-one and others under zero-out, the total
+//! is for zero-out: a null record is one of the records that replace-one permits.
 
 use crate::{
-    Accountant, AccountingError, Delta, Epsilon, Guarantee, Plan, Relation, Sampling,
+    Accountant, AccountingError, Delta, Epsilon, Guarantee, Plan, Relation, Sampling, number::real,
     tuning::sequential_epsilon,
 };
 
-/// A plan, what one run of it costs, and how many runs there are.
+/// A plan, the guarantee of one run, and the number of runs.
 #[derive(Debug, Clone, Copy)]
 pub struct PricedRuns<'a> {
     /// The plan of each run.
     pub plan: &'a Plan,
-    /// What one of them guarantees.
+    /// The guarantee of each run.
     pub guarantee: Guarantee,
-    /// How many there are.
+    /// The number of runs.
     pub runs: u64,
 }
 
 /// The guarantee of all runs together.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Total {
-    /// The epsilon of all.
+    /// The epsilon of all runs together.
     pub epsilon: Epsilon,
-    /// The delta that goes with it.
+    /// The delta of all runs together.
     pub delta: Delta,
-    /// Which data sets cannot be told apart.
+    /// The neighbouring relation of the guarantee.
     pub relation: Relation,
-    /// How many epsilons were added up: 1 if all plans were priced as one.
+    /// The number of epsilons that were added up: 1 if all plans were priced as one.
     pub parts: u64,
 }
 
@@ -56,15 +56,16 @@ impl Total {
     /// ```
     ///
     /// # Errors
-    /// No runs; a guarantee that is not proved; deltas that add up to 1 or more.
+    /// There are no runs; a guarantee is not proved; the deltas add up to 1 or more.
     pub fn composed(runs: &[PricedRuns<'_>]) -> Result<Self, AccountingError> {
         let mut parts = Parts::default();
         for accountant in [Some(Accountant::Pld), Some(Accountant::Rdp), None] {
-            let kind: Vec<_> = runs.iter().filter(|run| composer(run.plan) == accountant).copied().collect();
+            let kind: Vec<_> =
+                runs.iter().filter(|run| joint_accountant(run.plan) == accountant).copied().collect();
             if kind.is_empty() {
                 continue;
             }
-            match accountant.map(|accountant| as_one(&kind, accountant)) {
+            match accountant.map(|accountant| price_together(&kind, accountant)) {
                 Some(Ok((epsilon, delta))) => parts.add(epsilon, delta, 1),
                 // These plans cannot be priced together.
                 _ => kind.iter().for_each(|run| parts.add_each(run)),
@@ -73,7 +74,7 @@ impl Total {
         parts.total(runs)
     }
 
-    /// The cost of runs if any of them may have been chosen because of what earlier runs released.
+    /// The cost of runs whose settings may have been chosen based on the releases of earlier runs.
     ///
     /// # Errors
     /// As [`composed`](Self::composed).
@@ -84,18 +85,21 @@ impl Total {
     }
 }
 
-/// The accountant that prices such plans as one; none for plans that are priced alone.
-fn composer(plan: &Plan) -> Option<Accountant> {
-    let remembered = |entry: &crate::Entry| matches!(entry.sampling(), Sampling::Stateful { .. });
+/// The accountant that can price such plans together, or `None` if they must be priced one by one.
+fn joint_accountant(plan: &Plan) -> Option<Accountant> {
+    let stateful = |entry: &crate::Entry| matches!(entry.sampling(), Sampling::Stateful { .. });
     match plan.relation() {
-        _ if plan.entries().iter().any(remembered) => None,
+        _ if plan.entries().iter().any(stateful) => None,
         Relation::ZeroOut => Some(Accountant::Pld),
         Relation::ReplaceOne => Some(Accountant::Rdp),
     }
 }
 
 /// The epsilon of all these runs at the largest of their deltas.
-fn as_one(runs: &[PricedRuns<'_>], accountant: Accountant) -> Result<(Epsilon, Delta), AccountingError> {
+fn price_together(
+    runs: &[PricedRuns<'_>],
+    accountant: Accountant,
+) -> Result<(Epsilon, Delta), AccountingError> {
     let plans = runs.iter().map(|run| run.plan.repeated(run.runs)).collect::<Result<Vec<_>, _>>()?;
     let delta = runs
         .iter()
@@ -104,7 +108,7 @@ fn as_one(runs: &[PricedRuns<'_>], accountant: Accountant) -> Result<(Epsilon, D
     Ok((sequential_epsilon(&plans, accountant, delta)?, delta))
 }
 
-/// Epsilons and deltas that add up.
+/// The sums of epsilons and deltas.
 #[derive(Default)]
 struct Parts {
     epsilon: f64,
@@ -113,10 +117,9 @@ struct Parts {
 }
 
 impl Parts {
-    #[expect(clippy::cast_precision_loss, reason = "a count of runs")]
     fn add(&mut self, epsilon: Epsilon, delta: Delta, times: u64) {
-        self.epsilon += epsilon.get() * times as f64;
-        self.delta += delta.get() * times as f64;
+        self.epsilon += epsilon.get() * real(times);
+        self.delta += delta.get() * real(times);
         self.count += times;
     }
 
@@ -130,18 +133,18 @@ impl Parts {
         if let Some(run) = runs.iter().find(|run| !run.guarantee.proved()) {
             return Err(none(format!("the guarantee of {} is not proved", run.guarantee.accountant)));
         }
-        // A little more for rounding, unless nothing was added up.
-        let (room, delta) =
+        // A margin for rounding, unless there is only one summand.
+        let (margin, delta) =
             if self.count > 1 { (1.0 + 1e-12, shortened(self.delta)) } else { (1.0, self.delta) };
         let delta = Delta::new(delta)
             .map_err(|_| none(format!("the deltas of {} runs add up to {}", self.count, self.delta)))?;
         let same = rest.iter().all(|run| run.guarantee.relation == first.guarantee.relation);
         let relation = if same { first.guarantee.relation } else { Relation::ZeroOut };
-        Ok(Total { epsilon: Epsilon::new(self.epsilon * room)?, delta, relation, parts: self.count })
+        Ok(Total { epsilon: Epsilon::new(self.epsilon * margin)?, delta, relation, parts: self.count })
     }
 }
 
-/// Three times 1e-5 is 3e-5, without the last bits of binary fractions. A sum with more digits is rounded up.
+/// Removes the rounding of binary fractions, so that three times 1e-5 is 3e-5. A sum with more digits is rounded up.
 fn shortened(sum: f64) -> f64 {
     let short: f64 = format!("{sum:.8e}").parse().unwrap_or(f64::INFINITY);
     if (short / sum - 1.0).abs() < 1e-12 { short } else { sum * (1.0 + 1e-12) }
@@ -182,7 +185,7 @@ mod tests {
         assert!((summed.epsilon.get() - 9.996).abs() < 1e-2 && summed.delta.get() == 1e-4, "{summed:?}");
     }
 
-    /// The last turn of a group may be cut short in every run, so exposures are counted run by run.
+    /// The last rotation may be incomplete in every run, so exposures are counted run by run.
     #[test]
     fn repeated_groups_expose_a_record_as_often_as_separate_runs() {
         let plan = entry(Sampling::Rotating { rate: rate(0.1), groups: 7 }, 2.0, 29);
@@ -196,11 +199,11 @@ mod tests {
     #[test]
     fn plans_that_cannot_be_composed_add_up() {
         let poisson = Plan::of_numbers(3.0, 0.02, 100);
-        let memory = entry(Sampling::Stateful { rate: rate(0.02), later_shift: 2.0 }, 30.0, 50);
+        let stateful = entry(Sampling::Stateful { rate: rate(0.02), later_shift: 2.0 }, 30.0, 50);
         let fixed = entry(Sampling::FixedSize { batch_size: 20, population: 1000 }, 5.0, 100);
         let (a, b, c) = (
             runs(&poisson, Accountant::Pld, 3),
-            runs(&memory, Accountant::FirstParticipation, 2),
+            runs(&stateful, Accountant::FirstParticipation, 2),
             runs(&fixed, Accountant::Rdp, 2),
         );
         let parts = [a, c].map(|part| Total::composed(&[part]).unwrap().epsilon.get());
@@ -213,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_bound_or_no_delta_has_no_total() {
+    fn approximations_and_deltas_above_one_are_refused() {
         let plan = Plan::of_numbers(3.0, 0.02, 100);
         assert!(Total::composed(&[]).is_err());
         assert!(Total::composed(&[runs(&plan, Accountant::GdpClt, 2)]).is_err());

@@ -1,19 +1,21 @@
-//! What it costs to choose hyperparameters on private data: train several candidates, release the best.
+//! The cost of choosing hyperparameters on private data: train several candidates and release the best.
 //!
-//! The default is Papernot and Steinke's: the number of runs `K` is random, and only the winner is released. With
-//! `eps(l)` the largest Renyi divergence over the candidates, the whole selection has
+//! The default is the method of Papernot and Steinke: the number of runs `K` is random, and only the best run is released. Let
+//! `eps(l)` be the largest Renyi divergence of the candidates. The Renyi divergence of the whole selection is then
 //!
 //! ```text
 //! truncated negative binomial (eta > -1, gamma):
 //!   eps'(l) = eps(l) + (1+eta) min_{l'} [ (1 - 1/l') eps(l') + ln(1/gamma)/l' ] + ln(E[K])/(l-1)
 //! Poisson (mean m):
-//!   eps'(l) = eps(l) + m d + ln(m)/(l-1),     each run being (e, d)-DP with e^e = 1 + 1/(l-1).
+//!   eps'(l) = eps(l) + m d + ln(m)/(l-1),     where each run is (e, d)-DP with e^e = 1 + 1/(l-1).
 //! ```
 //!
 //! # Guarantees
-//! They hold if only the winner is released (not `K`, not the other runs or their scores), if the score is part of each
-//! run's private output or uses public data, if candidates are drawn independently from a fixed list, and if the
-//! distribution of `K` is fixed beforehand.
+//! The bounds hold if
+//! - only the best run is released, and neither `K` nor the other runs nor their scores;
+//! - the score is part of the private output of each run, or uses public data only;
+//! - candidates are drawn independently from a fixed list;
+//! - the distribution of `K` is fixed beforehand.
 //!
 //! # References
 //! Papernot and Steinke, "Hyperparameter Tuning with Renyi Differential Privacy" (2022), Theorems 2 and 6; Liu and
@@ -22,7 +24,7 @@
 use crate::{
     Accountant, AccountingError, Delta, Epsilon, Plan, pld,
     rdp::{self, Order},
-    search::valley,
+    search::minimum,
 };
 
 /// The distribution of the number of runs.
@@ -30,14 +32,14 @@ use crate::{
 pub enum Runs {
     /// A negative binomial conditioned on at least one run.
     TruncatedNegativeBinomial {
-        /// The shape: 1 is geometric, 0 logarithmic; smaller is cheaper and more variable.
+        /// The shape: 1 is the geometric distribution, 0 the logarithmic. A smaller shape costs less and varies more.
         eta: f64,
-        /// The probability parameter in (0, 1); smaller means more runs.
+        /// The probability parameter in (0, 1). A smaller one means more runs.
         gamma: f64,
     },
-    /// Poisson: there may be no run at all.
+    /// A Poisson distribution. There may be no run at all.
     Poisson {
-        /// Its mean.
+        /// The mean.
         mean: f64,
     },
 }
@@ -46,7 +48,7 @@ impl Runs {
     /// The truncated negative binomial of this shape with this mean.
     ///
     /// # Errors
-    /// A shape of at most -1; a mean of at most 1.
+    /// The shape is -1 or less, or the mean is 1 or less.
     pub fn negative_binomial(eta: f64, mean: f64) -> Result<Self, AccountingError> {
         if !(eta.is_finite() && eta > -1.0) {
             return Err(out_of_range("eta", "a finite number above -1", eta, "use -0.5, 0 or 1"));
@@ -66,7 +68,7 @@ impl Runs {
     /// A Poisson number of runs.
     ///
     /// # Errors
-    /// A mean that is not positive.
+    /// The mean is not positive.
     pub fn poisson(mean: f64) -> Result<Self, AccountingError> {
         if mean.is_finite() && mean > 0.0 {
             return Ok(Self::Poisson { mean });
@@ -93,7 +95,7 @@ fn truncated_mean(eta: f64, gamma: f64) -> f64 {
     if eta.abs() < 1e-9 { odds / -gamma.ln() } else { eta * odds / -(eta * gamma.ln()).exp_m1() }
 }
 
-/// The epsilon of training a random number of candidates and releasing only the best.
+/// The epsilon of training a random number of candidates and releasing only the best one.
 ///
 /// ```
 /// use sordino_accounting::{Delta, NoiseMultiplier, Plan, SamplingRate, Steps, tuning};
@@ -106,7 +108,7 @@ fn truncated_mean(eta: f64, gamma: f64) -> f64 {
 /// ```
 ///
 /// # Errors
-/// No candidate; a candidate that cannot be priced.
+/// There is no candidate, or a candidate cannot be priced.
 pub fn epsilon(candidates: &[Plan], runs: Runs, delta: Delta) -> Result<Epsilon, AccountingError> {
     if candidates.is_empty() {
         return Err(AccountingError::NoSolution {
@@ -119,16 +121,16 @@ pub fn epsilon(candidates: &[Plan], runs: Runs, delta: Delta) -> Result<Epsilon,
             accountant: "tuning",
             entry: format!("a candidate of {} steps", candidate.steps()),
             reason: reason.to_owned(),
-            instead: "use candidates without caps, with one kind of sampling",
+            instead: "use candidates without caps and with a single kind of sampling",
         };
         if candidate.relation() != candidates[0].relation() {
             return Err(refused("the candidates are priced under different relations"));
         }
         if candidate.is_capped() {
-            return Err(refused("what a cap on the batch adds to delta is not part of a Renyi divergence"));
+            return Err(refused("a cap costs delta, which is not part of a Renyi divergence"));
         }
     }
-    let curves = candidates.iter().map(rdp::Curve::of).collect::<Result<Vec<_>, _>>()?;
+    let curves = candidates.iter().map(rdp::RenyiDivergence::of).collect::<Result<Vec<_>, _>>()?;
     let worst = |order: f64| largest(curves.iter().map(|curve| curve.at(order)));
     let worst_delta = |epsilon: Epsilon| -> Result<f64, AccountingError> {
         let deltas = candidates.iter().map(|plan| pld::delta(plan, epsilon).map(|bracket| bracket.upper));
@@ -137,12 +139,12 @@ pub fn epsilon(candidates: &[Plan], runs: Runs, delta: Delta) -> Result<Epsilon,
     selection_epsilon(worst, worst_delta, runs, delta)
 }
 
-/// The largest of these costs; unlike `f64::max`, an undefined one is not passed over.
+/// The largest of these costs. Unlike `f64::max`, this keeps a NaN.
 fn largest(costs: impl Iterator<Item = f64>) -> f64 {
     costs.fold(0.0, |a, b| if a >= b { a } else { b })
 }
 
-/// The same from any Renyi curve and privacy profile of a single run.
+/// The same from the Renyi divergence and the privacy profile of a single run.
 fn selection_epsilon(
     divergence: impl Fn(f64) -> f64,
     profile: impl Fn(Epsilon) -> Result<f64, AccountingError>,
@@ -152,7 +154,7 @@ fn selection_epsilon(
     match runs {
         Runs::TruncatedNegativeBinomial { eta, gamma } => {
             let repeated = |order: f64| (1.0 - 1.0 / order) * divergence(order) - gamma.ln() / order;
-            let (_, repeated) = valley(|excess| repeated(1.0 + excess), 10.0, 1e-3);
+            let (_, repeated) = minimum(|excess| repeated(1.0 + excess), 10.0, 1e-3);
             rdp::minimise(|order| {
                 let selected =
                     divergence(order.get()) + (1.0 + eta) * repeated + runs.mean().ln() / (order.get() - 1.0);
@@ -161,9 +163,9 @@ fn selection_epsilon(
         }
         Runs::Poisson { mean } => rdp::minimise(|order: Order| {
             let Ok(e) = Epsilon::new((1.0 / (order.get() - 1.0)).ln_1p()) else { return f64::INFINITY };
-            // An order at which the profile is out of reach is not used.
+            // If the profile cannot be computed at this epsilon, the trivial bound is used.
             let d = profile(e).unwrap_or(1.0);
-            // Fewer than one run on average is not cheaper than the theorem says.
+            // For a mean below 1 the logarithm is negative. It must not lower the bound.
             let selected = divergence(order.get()) + mean * d + mean.ln().max(0.0) / (order.get() - 1.0);
             rdp::to_epsilon(order, selected, delta)
         }),
@@ -173,7 +175,7 @@ fn selection_epsilon(
 /// The epsilon of training every candidate once and releasing everything: plain composition.
 ///
 /// # Errors
-/// As the accountant's.
+/// The accountant cannot price the composed plan.
 pub fn sequential_epsilon(
     candidates: &[Plan],
     accountant: Accountant,
@@ -183,13 +185,13 @@ pub fn sequential_epsilon(
     accountant.price(&all, delta).map(|guarantee| guarantee.epsilon)
 }
 
-/// The epsilon of Liu and Talwar's random stopping with `candidates_mean = 1/gamma` runs on average and a hard limit.
+/// The epsilon of Liu and Talwar's random stopping, with `candidates_mean = 1/gamma` runs on average and a limit of `T` runs.
 ///
 /// `epsilon' = 3 epsilon_1 + 3 sqrt(2 delta_1)`, `delta' = 3 sqrt(2 delta_1) T + delta_2` with
 /// `T = ln(1/delta_2) / gamma`; delta is split evenly between the two terms.
 ///
 /// # Errors
-/// As the accountant's, at the very small `delta_1` that this asks for.
+/// The mean is below 1, or the accountant cannot price the plan at the very small `delta_1`.
 pub fn liu_talwar_epsilon(
     plan: &Plan,
     candidates_mean: f64,
@@ -215,7 +217,7 @@ mod tests {
         Delta::new(d).unwrap()
     }
 
-    /// The example of the soundness notes: E[K] = 20, one run 1.742.
+    /// E[K] = 20, and the epsilon of one run is 1.742.
     #[test]
     fn matches_the_worked_example() {
         let base = Plan::of_numbers(1.0, 256.0 / 50_000.0, 3900);
@@ -230,24 +232,24 @@ mod tests {
         assert!((got - 4.70).abs() < 0.01, "Poisson: {got}");
         let got = sequential_epsilon(&vec![base.clone(); 20], Accountant::Pld, d).unwrap().get();
         assert!((got - 9.32).abs() < 0.02, "sequential: {got}");
-        // The notes say 16.2, from a coarser conversion at this delta_1 of 2e-17; every bound here must stay below that.
+        // A coarser conversion gives 16.2 at this delta_1 of 2e-17.
         let got = liu_talwar_epsilon(&base, 20.0, Accountant::Rdp, d).unwrap().get();
         assert!((got - 15.26).abs() < 0.01, "Liu-Talwar: {got}");
         let exact = liu_talwar_epsilon(&base, 20.0, Accountant::Pld, d).unwrap().get();
         assert!(exact < got, "Liu-Talwar: {exact}");
     }
 
-    /// dp_accounting 0.6.0, computed with its default orders and a profile from Renyi divergences too.
+    /// dp_accounting 0.6.0 with its default orders. It also computes the profile from Renyi divergences.
     #[test]
     fn matches_repeat_and_select() {
         let base = Plan::of_numbers(1.0, 0.01, 1000);
-        let curve = rdp::Curve::of(&base).unwrap();
+        let curve = rdp::RenyiDivergence::of(&base).unwrap();
         let profile = |e: Epsilon| {
             let ln_delta = |excess: f64| {
                 let alpha = 1.0 + excess;
                 excess * (curve.at(alpha) - e.get() + (-1.0 / alpha).ln_1p()) - alpha.ln()
             };
-            Ok(valley(ln_delta, 10.0, 1e-3).1.exp().min(1.0))
+            Ok(minimum(ln_delta, 10.0, 1e-3).1.exp().min(1.0))
         };
         for (mean, expected) in [(10.0, 4.329_497_68), (100.0, 16.396_757_1)] {
             let runs = Runs::poisson(mean).unwrap();
@@ -258,7 +260,7 @@ mod tests {
         }
     }
 
-    /// Papernot and Steinke, Corollary 3: pure epsilon becomes (2 + eta) epsilon.
+    /// Papernot and Steinke, Corollary 3: pure epsilon-DP becomes (2 + eta) epsilon.
     #[test]
     fn pure_privacy_costs_two_plus_eta() {
         for (eta, expected) in [(5.0, 7.0), (0.0, 2.0)] {
@@ -269,11 +271,11 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_candidate_counts() {
+    fn epsilon_is_that_of_the_most_expensive_candidate() {
         let runs = Runs::negative_binomial(0.0, 10.0).unwrap();
-        let (cheap, dear) = (Plan::of_numbers(2.0, 0.01, 100), Plan::of_numbers(1.0, 0.01, 1000));
-        let both = epsilon(&[cheap, dear.clone()], runs, delta(1e-5)).unwrap();
-        assert_eq!(both, epsilon(&[dear], runs, delta(1e-5)).unwrap());
+        let (cheap, expensive) = (Plan::of_numbers(2.0, 0.01, 100), Plan::of_numbers(1.0, 0.01, 1000));
+        let both = epsilon(&[cheap, expensive.clone()], runs, delta(1e-5)).unwrap();
+        assert_eq!(both, epsilon(&[expensive], runs, delta(1e-5)).unwrap());
     }
 
     #[test]

@@ -29,7 +29,6 @@ fn bracket(plan: &Plan, d: f64) -> (f64, f64) {
 /// Multipliers, rates and numbers of steps as they occur, on logarithmic scales.
 fn settings() -> impl Strategy<Value = (f64, f64, u64, f64)> {
     (-0.7..1.5_f64, -4.0..-0.05_f64, 0.0..4.5_f64, 2.0..12.0_f64).prop_map(|(z, q, t, d)| {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 10^4.5")]
         let steps = 10_f64.powf(t) as u64;
         (10_f64.powf(z), 10_f64.powf(q), steps.max(1), 10_f64.powf(-d))
     })
@@ -54,7 +53,6 @@ proptest! {
         (z, q, t, d) in settings(), less in 0.3..0.95_f64,
     ) {
         let (_, upper) = bracket(&dp_sgd(z, q, t), d);
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "small")]
         let fewer = ((t as f64 * less) as u64).max(1);
         for cheaper in [dp_sgd(z / less, q, t), dp_sgd(z, q * less, t), dp_sgd(z, q, fewer)] {
             let (lower, _) = bracket(&cheaper, d);
@@ -163,7 +161,6 @@ fn composed_gaussians_match_their_closed_form() {
         [(10.0, 50, 1e-5), (1.0, 1, 1e-6), (3.0, 200, 1e-8), (50.0, 4, 1e-3), (0.8, 30, 1e-10)]
     {
         let (lower, upper) = bracket(&dp_sgd(z, 1.0 - 1e-15, steps), d);
-        #[expect(clippy::cast_precision_loss, reason = "small")]
         let exact = gaussian::epsilon(Mu::new((steps as f64).sqrt() / z).unwrap(), delta(d)).get();
         assert!(
             lower <= exact * (1.0 + 1e-8) && exact <= upper * (1.0 + 1e-8),
@@ -369,7 +366,6 @@ fn very_many_steps_are_bracketed_and_cost_no_more_work() {
     for rate in [1.0 - 1e-9, 0.5, 0.01, 1e-4] {
         for steps in [1_000_000_u64, 1_000_000_000, Steps::MAX] {
             for d in [1e-5, 1e-12] {
-                #[expect(clippy::cast_precision_loss, reason = "at most 2^40")]
                 let mu = rate * (steps as f64 * 1e-6_f64.exp_m1()).sqrt();
                 let limit = gaussian::epsilon(Mu::new(mu).unwrap(), delta(d)).get();
                 let (lower, upper) = bracket(&dp_sgd(1000.0, rate, steps), d);
@@ -389,7 +385,6 @@ fn a_billion_nearly_full_batches_are_a_gaussian() {
     for (z, steps) in
         [(1000.0, 1_000_000_000_u64), (1e5, 1_000_000_000), (1e6, Steps::MAX), (30.0, 1_000_000)]
     {
-        #[expect(clippy::cast_precision_loss, reason = "at most 2^40")]
         let exact = gaussian::epsilon(Mu::new((steps as f64).sqrt() / z).unwrap(), delta(1e-6)).get();
         let (lower, upper) = bracket(&dp_sgd(z, 1.0 - 1e-12, steps), 1e-6);
         assert!(lower <= exact * (1.0 + 1e-9) && exact * (1.0 - 1e-9) <= upper, "[{lower}, {upper}] {exact}");

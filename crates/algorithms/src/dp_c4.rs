@@ -1,72 +1,130 @@
-//! DP-C4 made sound: differences to an anchor are clipped as one, to thresholds that are public.
+//! DP-C4 with public clipping norms: a sound form of coupled clipping.
+//!
+//! `g = (1/B) [sum_S clip(g_i(x) - g_i(w), C_1k) + noise] + G`, where `G = (1/B_a) [sum_A clip(g_i(w), C_2j) + noise]` is released once for
+//! each anchor and kept. Departs from Algorithm 3 in its clipping norms, which there come from raw gradients and set the noise: `C_1k` follows
+//! the distance of the two points, and `C_2j` the length of the previous anchor's gradient, less what noise adds to it. Both are public and stay
+//! above a thousandth of `C`. The anchor's noise is drawn once and kept, instead of anew at every step. Routine 4 and `C_2 = 100` are the
+//! defaults.
 
-use sordino_accounting::ClipNorm;
+use sordino_accounting::{Accountant, ClipNorm, Plan, Sampling};
 use sordino_optim::State;
 use sordino_privacy::{Gradients, PrivacyError, Release, Round};
 
 use crate::{
-    Setting,
-    anchored::{Anchoring, Estimate, kept, noise_of, taken},
-    dice::norm,
-    dp_sgd::rule,
+    About, Algorithm, AlgorithmError, Defaults, NoiseSource, RunFacts, Steps, Verdict,
+    anchors::{AnchoredSteps, Anchoring, Estimate, anchor_gradient, anchor_state},
+    clipping::{distance, noise_std, norm, rule},
+    options,
+    plans::tightest_accountant,
 };
 
-/// Thresholds never fall below this part of `max_grad_norm`.
+options! {
+    /// Variance reduction with coupled clipping: differences of a record's gradients at a point and at an anchor are clipped together, to a norm
+    /// that follows the distance of the two points.
+    pub struct DpC4 {
+        /// C_1: the clipping norm of differences, in units of the distance of the points.
+        difference_scale: f64 = 1.0, in 1e-6..=1e6;
+        /// C_2: the clipping norm at the anchor, in units of the length of its mean gradient.
+        anchor_scale: f64 = 100.0, in 1e-6..=1e6;
+        /// Expected number of records of an anchor's batch.
+        anchor_batch: Option<u64> = None, as "16 batches, at most all records", in 1..=1 << 40;
+        /// Probability (routines 1, 3) or frequency (2, 4) with which the anchor moves.
+        update_probability: Option<f64> = None, as "2 B / anchor_batch", in 1e-6..=1.0;
+        /// Where the anchor moves: to the point before the step (1 at random, 2 regularly) or after it (3 at random, 4 regularly).
+        routine: u8 = 4, in 1..=4;
+    }
+}
+
+/// Clipping norms never fall below this part of `max_grad_norm`.
 const LEAST: f64 = 1e-3;
 
-/// `g = (1/B) [sum_S clip(g_i(x) - g_i(w), C_1k) + noise] + G`, where `G = (1/B_a) [sum_A clip(g_i(w), C_2j) + noise]` is released
-/// once for each anchor and kept.
-///
-/// Departs from Alg. 3 in its thresholds, which there come from raw gradients and set the noise: `C_1k` follows the distance of the
-/// two points, and `C_2j` the length of the anchor's gradient before, less what noise adds to it. Both are public and stay above a thousandth
-/// of `C`. The anchor's noise is drawn once and kept, in place of anew at every step; routine 4 and `C_2 = 100` are the defaults.
-///
-/// **References.** The DP-C4 paper, Algorithms 3 and 4, for the estimate and the routines.
-pub(crate) struct DpC4 {
-    setting: Setting,
-    /// `C_1` and `C_2`.
-    scales: (f64, f64),
-    /// `B / B_a`, and `B_a`.
+impl DpC4 {
+    fn anchoring(&self, facts: &RunFacts) -> Result<Anchoring, AlgorithmError> {
+        Anchoring::new(self.anchor_batch, self.update_probability, Some(self.routine), facts)
+    }
+}
+
+impl Algorithm for DpC4 {
+    fn about(&self) -> About {
+        About {
+            name: "dp-c4",
+            reference: "after the DP-C4 paper (under double-blind review), Algorithms 3 and 4",
+            verdict: Verdict::Sound(
+                "Sordino's form of DP-C4, with public clipping norms and anchors that are noised once",
+            ),
+        }
+    }
+
+    fn defaults(&self, max_grad_norm: Option<ClipNorm>) -> Result<Defaults, AlgorithmError> {
+        // A difference and an anchor.
+        let defaults = Defaults::clipped(max_grad_norm, 0.1)?;
+        Ok(Defaults { contribution: Some(2.0 * defaults.max_grad_norm.get()), ..defaults })
+    }
+
+    fn accountant(&self, sampling: Sampling) -> Accountant {
+        tightest_accountant(sampling)
+    }
+
+    /// An anchor, its packed weights, its gradient, and the point before.
+    fn kept_vectors(&self) -> u64 {
+        4
+    }
+
+    fn plan(&self, facts: &RunFacts, noise: NoiseSource) -> Result<Plan, AlgorithmError> {
+        rule(facts, ClipNorm::new(LEAST * facts.max_grad_norm.get())?)?;
+        self.anchoring(facts)?.plan(facts, noise, 1)
+    }
+
+    fn start<G: Gradients>(&self, facts: &RunFacts, plan: &Plan) -> Result<Box<dyn Steps<G>>, AlgorithmError>
+    where
+        G::Point: 'static,
+    {
+        let anchoring = self.anchoring(facts)?;
+        let estimate = CoupledEstimate {
+            facts: *facts,
+            difference_scale: self.difference_scale,
+            anchor_scale: self.anchor_scale,
+            scale: (facts.expected_batch_size / anchoring.batch) as f32,
+            anchor_batch: anchoring.batch,
+            anchor_clip: facts.max_grad_norm.get(),
+            anchor: Vec::new(),
+            anchor_noise: 0.0,
+        };
+        Ok(Box::new(AnchoredSteps::new(facts, plan, &anchoring, estimate)?))
+    }
+}
+
+struct CoupledEstimate {
+    facts: RunFacts,
+    difference_scale: f64,
+    anchor_scale: f64,
+    /// `B / B_a`.
     scale: f32,
+    /// `B_a`.
     anchor_batch: f64,
-    /// The threshold of the next anchor.
+    /// The clipping norm of the next anchor.
     anchor_clip: f64,
     anchor: Vec<f32>,
     anchor_noise: f64,
 }
 
-impl DpC4 {
-    pub(crate) fn new(setting: &Setting, anchoring: &Anchoring, scales: (f64, f64)) -> Self {
-        #[expect(clippy::cast_possible_truncation, reason = "a ratio of batch sizes")]
-        let scale = (setting.expected_batch_size / anchoring.batch) as f32;
-        Self {
-            setting: *setting,
-            scales,
-            scale,
-            anchor_batch: anchoring.batch,
-            anchor_clip: setting.clip.get(),
-            anchor: Vec::new(),
-            anchor_noise: 0.0,
-        }
-    }
-
-    fn threshold(&self, wanted: f64) -> f64 {
-        let most = self.setting.clip.get();
-        // Also for a NaN.
-        if wanted >= LEAST * most { wanted.min(most) } else { LEAST * most }
+impl CoupledEstimate {
+    /// A clipping norm within its permitted range. A NaN becomes the least.
+    fn bounded(&self, clip: f64) -> f64 {
+        let most = self.facts.max_grad_norm.get();
+        if clip >= LEAST * most { clip.min(most) } else { LEAST * most }
     }
 }
 
-impl<G: Gradients> Estimate<G> for DpC4 {
+impl<G: Gradients> Estimate<G> for CoupledEstimate {
     fn anchor(&mut self, round: &mut Round<'_, G>, anchor: &G::Point) -> Result<(), PrivacyError> {
-        let rule = rule(&self.setting, ClipNorm::new(self.anchor_clip)?)?;
+        let rule = rule(&self.facts, ClipNorm::new(self.anchor_clip)?)?;
         let sum = round.gradients(anchor).clipped_sum(&rule)?;
         let sum = round.release(sum)?;
-        // The mean gradient's length without the noise's share.
-        #[expect(clippy::cast_precision_loss, reason = "a count of parameters")]
-        let noise = self.setting.dimension as f64 * sum.noise_std().powi(2);
+        // The length of the mean gradient, less the share of the noise.
+        let noise = self.facts.dimension as f64 * sum.noise_std().powi(2);
         let length = (norm(&sum).powi(2) - noise).max(0.0).sqrt() / self.anchor_batch;
-        self.anchor_clip = self.threshold(self.scales.1 * length);
+        self.anchor_clip = self.bounded(self.anchor_scale * length);
         let sum = sum.scaled(self.scale);
         self.anchor_noise = sum.noise_std();
         self.anchor = sum.into_inner();
@@ -82,26 +140,21 @@ impl<G: Gradients> Estimate<G> for DpC4 {
         let Some(anchor) = anchor else {
             return Ok(round.noise(0.0).plus(1.0, &self.anchor, self.anchor_noise));
         };
-        let clip = self.threshold(self.scales.0 * distance(at.as_ref(), anchor.as_ref()));
-        let rule = rule(&self.setting, ClipNorm::new(clip)?)?;
+        let clip = self.bounded(self.difference_scale * distance(at.as_ref(), anchor.as_ref()));
+        let rule = rule(&self.facts, ClipNorm::new(clip)?)?;
         let sum = round.gradients(at).minus(anchor).clipped_sum(&rule)?;
         Ok(round.release(sum)?.plus(1.0, &self.anchor, self.anchor_noise))
     }
 
     fn state(&self) -> State {
-        kept(&self.anchor, &[("anchor_clip", self.anchor_clip), ("anchor_noise", self.anchor_noise)])
+        anchor_state(&self.anchor, &[("anchor_clip", self.anchor_clip), ("anchor_noise", self.anchor_noise)])
     }
 
     fn restore(&mut self, state: &State) {
-        self.anchor = taken(state).unwrap_or_default();
-        self.anchor_noise = noise_of(state, "anchor_noise");
+        self.anchor = anchor_gradient(state).unwrap_or_default();
+        self.anchor_noise = noise_std(state, "anchor_noise");
         if let Some(&clip) = state.numbers.get("anchor_clip") {
-            self.anchor_clip = self.threshold(clip);
+            self.anchor_clip = self.bounded(clip);
         }
     }
-}
-
-/// The distance of two public points.
-pub(crate) fn distance(one: &[f32], other: &[f32]) -> f64 {
-    one.iter().zip(other).map(|(a, b)| (f64::from(*a) - f64::from(*b)).powi(2)).sum::<f64>().sqrt()
 }

@@ -1,4 +1,4 @@
-//! What can be wrong with an algorithm's options or its plan.
+//! Why an algorithm is refused.
 
 use sordino_accounting::AccountingError;
 use sordino_privacy::PrivacyError;
@@ -8,17 +8,17 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum AlgorithmError {
-    /// An option lies outside of its permitted range.
-    #[error("{what} must be {range}, got {got}")]
+    /// An option is outside of its permitted range.
+    #[error("{name} must be {permitted}, got {got}")]
     OutOfRange {
         /// The option.
-        what: &'static str,
+        name: &'static str,
         /// The permitted range.
-        range: &'static str,
-        /// What was given.
-        got: f64,
+        permitted: String,
+        /// The value that was given.
+        got: String,
     },
-    /// The options do not fit the plan.
+    /// The options contradict each other or the plan.
     #[error("{problem}")]
     Plan {
         /// What is wrong.
@@ -35,23 +35,13 @@ pub enum AlgorithmError {
 }
 
 impl AlgorithmError {
-    /// What to do about it.
+    /// What to do about it. A setting is written in braces, `{algorithm=dp-sgd}`; front ends show it in their own form.
     pub fn hint(&self) -> String {
         match self {
-            Self::OutOfRange { .. } => "`sordino algorithms` lists options and their defaults".to_owned(),
+            Self::OutOfRange { .. } => "the list of algorithms has all options and their defaults".to_owned(),
             Self::Plan { hint, .. } => (*hint).to_owned(),
             Self::Accounting(error) => error.hint(),
             Self::Privacy(error) => error.hint(),
         }
     }
-}
-
-/// Refuses an option outside of its range; a NaN is outside of every range.
-pub(crate) fn require(
-    permitted: bool,
-    what: &'static str,
-    range: &'static str,
-    got: f64,
-) -> Result<(), AlgorithmError> {
-    if permitted { Ok(()) } else { Err(AlgorithmError::OutOfRange { what, range, got }) }
 }

@@ -1,56 +1,70 @@
-//! Algorithms of private training, one file each, on the trusted base.
+//! Algorithms of private training, one file each.
 //!
-//! A [`Choice`] names an algorithm and its options. It says how noise is spread over steps and releases ([`Choice::plan`]) and
-//! [begins](Choice::begin) an [`Algorithm`], whose every step sees the batch through a [`Round`] and returns a release. What
-//! they adapt, they adapt to releases alone.
+//! An [`Algorithm`] is a configuration: its options, what is proved about it, and the [plan](Algorithm::plan) of a run, which is priced
+//! before any record is used. It [starts](Algorithm::start) [`Steps`]: each step sees its batch through a
+//! [`Round`](sordino_privacy::Round) of the vault and returns a release. Algorithms adapt to releases alone.
 //!
-//! The [registry] describes all of them; the command line and its help follow from it.
+//! A file holds all of an algorithm: options with defaults, ranges and help texts ([`options!`]), plan, calibration, step, state, verdict and
+//! references. The list below is the only other place that names it. The enum [`AlgorithmConfig`], the command line, the table in
+//! `docs/algorithms.md` and the conformance tests follow from it. An algorithm of your own implements the same trait.
 #![forbid(unsafe_code)]
 
-mod anchored;
-mod choice;
-mod dc_sgd;
-mod dice;
-mod dice_published;
-mod dp_c4;
-mod dp_c4_published;
-mod dp_sgd;
-mod dp_svrg;
-mod dynamic;
+mod algorithm;
+mod anchors;
+mod clipping;
+mod coupled;
 mod error;
-mod plain;
-mod plan;
-mod quantile;
-pub mod registry;
+mod histogram;
+mod options;
+mod plans;
+mod registry;
 
-pub use choice::{Choice, CoupledOptions};
-pub use dice_published::{DicePublishedOptions, Thresholds};
-pub use dp_c4_published::THRESHOLDS_LEAK;
-pub use dynamic::{Allocation, Curve, DynamicOptions};
+pub use algorithm::{
+    About, Algorithm, Defaults, NoiseSource, OptionDescription, Options, RunFacts, Steps, Verdict,
+};
+pub use dice_published::Thresholds;
+pub use dynamic::{Allocation, FactorSchedule};
 pub use error::AlgorithmError;
-pub use plain::PLAIN;
-pub use plan::{Noise, Setting};
-use sordino_optim::State;
-use sordino_privacy::{Gradients, PrivacyError, Release, Round};
+pub use options::{Above0, Below1};
+#[doc(hidden)]
+pub use options::{OptionValue, Range, check_range, default_text};
+use registry::registry;
+pub use registry::{Description, markdown_table, owners};
+use sordino_accounting::{Accountant, ClipNorm, Plan, Sampling};
+use sordino_privacy::Gradients;
 
-/// An algorithm at work.
-pub trait Algorithm<G: Gradients> {
-    /// One step of the plan: the sum of gradients that the optimizer will see, or nothing if the step only prepares the next.
-    ///
-    /// # Errors
-    /// As the trusted base has them.
-    fn step(
-        &mut self,
-        round: &mut Round<'_, G>,
-        at: &G::Point,
-        number: u64,
-    ) -> Result<Option<Release<Vec<f32>>>, PrivacyError>;
+registry! {
+    dp_sgd: DpSgd,
+    dp_nsgd: DpNsgd,
+    auto_clip: AutoClip,
+    dynamic: Dynamic,
+    noise_decay_zcdp: NoiseDecayZcdp,
+    noise_decay_tcdp: NoiseDecayTcdp,
+    dc_sgd_p: DcSgdP,
+    dc_sgd_e: DcSgdE,
+    quantile: Quantile,
+    dice: Dice,
+    dice_two_release: DiceTwoRelease,
+    dice_published: DicePublished,
+    dp_svrg: DpSvrg,
+    dp_c4: DpC4,
+    dp_c4_published: DpC4Published,
+    dp_c4_plus_published: DpC4PlusPublished,
+    plain_sgd: PlainSgd,
+}
 
-    /// What it has learned from releases, for a checkpoint.
-    fn state(&self) -> State {
-        State::default()
+/// Facts for tests: 2,000 records, batches of 100, 30 steps.
+#[cfg(test)]
+pub(crate) fn test_facts() -> RunFacts {
+    use sordino_accounting::{SamplingRate, Steps as StepCount};
+    RunFacts {
+        sampling: Sampling::Poisson { rate: SamplingRate::new(0.05).unwrap(), cap: None },
+        steps: StepCount::new(30).unwrap(),
+        expected_batch_size: 100.0,
+        max_grad_norm: ClipNorm::new(1.0).unwrap(),
+        layers: None,
+        dimension: 2,
+        records: 2000,
+        claim: None,
     }
-
-    /// Takes up what was learned before. Names it does not know are passed over.
-    fn restore(&mut self, _state: &State) {}
 }

@@ -101,7 +101,7 @@ fn checked(
         return Err(empty("x"));
     }
     check_size(|| "x".to_owned(), values.len())?;
-    if values.len() % width != 0 {
+    if !values.len().is_multiple_of(width) {
         return Err(DataError::file(
             "values",
             format!("{} values are not a whole number of records of {width} values", values.len()),

@@ -1,4 +1,5 @@
 //! Data sets made from arrays: what is accepted, and what is refused with which words.
+#![expect(clippy::unwrap_used, reason = "the functions that tests share may fail as the tests may")]
 
 use sordino_data::{DataError, Dataset, Labels};
 use sordino_nn::{Inputs, Shape, Targets};

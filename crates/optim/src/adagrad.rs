@@ -2,8 +2,8 @@
 
 use crate::{OptimError, State, blocks, transform::Transform};
 
-/// `s_t = s_(t-1) + g_t^2`, update `g_t / (sqrt(s_t) + eps)`, from `s_0 = 0`, as in `torch.optim.Adagrad` without decay of
-/// the learning rate.
+/// `s_t = s_(t-1) + g_t^2`, update `g_t / (sqrt(s_t) + eps)`, from `s_0 = 0`, as in `torch.optim.Adagrad` without
+/// learning-rate decay.
 ///
 /// # References
 /// Duchi, Hazan and Singer, "Adaptive subgradient methods for online learning and stochastic optimization" (2011).
@@ -41,12 +41,12 @@ impl Transform for Adagrad {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reference::{LEN, follows};
+    use crate::reference::{LEN, assert_equals};
 
     #[test]
-    fn adagrad_follows_its_naive_twin() {
+    fn adagrad_equals_its_naive_reference() {
         let mut sum = vec![0.0; LEN];
-        follows(&mut Adagrad::new(1e-10, LEN), 0.0, |i, g: f64| {
+        assert_equals(&mut Adagrad::new(1e-10, LEN), 0.0, |i, g: f64| {
             sum[i] += g * g;
             g / (sum[i].sqrt() + 1e-10)
         });

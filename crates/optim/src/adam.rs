@@ -1,18 +1,95 @@
-//! Adam, and its correction for the noise.
+//! Adam and AdamW, with an optional correction for the noise.
 
-use crate::{OptimError, State, blocks, transform::Transform};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    OptimError, State, blocks,
+    config::{check_decay, check_epsilon},
+    error::require,
+    transform::Transform,
+};
+
+/// The settings of Adam and of AdamW (`ADAMW = true`). The two differ only in the default of `weight_decay`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AdamSettings<const ADAMW: bool> {
+    /// Decay of the first moment `m_t`, in [0, 1). Default 0.9.
+    #[serde(default = "beta1")]
+    pub beta1: f64,
+    /// Decay of the second moment `v_t`, in [0, 1). Default 0.999.
+    #[serde(default = "beta2")]
+    pub beta2: f64,
+    /// Added to the denominator, from 1e-20 to 1. Default 1e-8.
+    #[serde(default = "epsilon")]
+    pub epsilon: f64,
+    /// Whether the variance of the noise is subtracted from `v^_t`. Default false.
+    #[serde(default)]
+    pub noise_correction: bool,
+    /// The smallest corrected root of `v^_t`, from 1e-15 to 1, in the unit of a gradient. Default 1e-4. The gamma' of the
+    /// DP-AdamBC paper is its square, and is tuned there.
+    ///
+    /// Where the gradient is nothing but noise, a step moves a parameter by about `0.2 noise_std / correction_floor` learning
+    /// rates. A floor far below `noise_std` therefore needs a smaller learning rate.
+    #[serde(default = "correction_floor")]
+    pub correction_floor: f64,
+    /// Decoupled weight decay, from 0 to 1000. Default 0 for Adam and 0.01 for AdamW.
+    #[serde(default = "weight_decay::<ADAMW>")]
+    pub weight_decay: f64,
+}
+
+fn beta1() -> f64 {
+    0.9
+}
+
+fn beta2() -> f64 {
+    0.999
+}
+
+fn epsilon() -> f64 {
+    1e-8
+}
+
+fn correction_floor() -> f64 {
+    1e-4
+}
+
+fn weight_decay<const ADAMW: bool>() -> f64 {
+    if ADAMW { 0.01 } else { 0.0 }
+}
+
+impl<const ADAMW: bool> AdamSettings<ADAMW> {
+    /// Checks every setting except the weight decay, which all optimizers share.
+    pub(crate) fn check(&self) -> Result<(), OptimError> {
+        check_decay("beta1", self.beta1)?;
+        check_decay("beta2", self.beta2)?;
+        check_epsilon(self.epsilon)?;
+        require(
+            (1e-15..=1.0).contains(&self.correction_floor),
+            "correction floor",
+            "between 1e-15 and 1",
+            self.correction_floor,
+            "the floor has the unit of a mean gradient; the default is 1e-4",
+        )
+    }
+
+    /// Adam with these settings at its first step.
+    pub(crate) fn transform(&self, len: usize) -> Adam {
+        let floor = self.noise_correction.then_some(self.correction_floor);
+        Adam::new(self.beta1, self.beta2, self.epsilon, floor, len)
+    }
+}
 
 /// `m_t = b1 m_(t-1) + (1 - b1) g_t`, `v_t = b2 v_(t-1) + (1 - b2) g_t^2`, both from 0;
 /// update `m^_t / (sqrt(v^_t) + eps)` with `m^_t = m_t / (1 - b1^t)` and `v^_t = v_t / (1 - b2^t)`, as in
 /// `torch.optim.Adam`.
 ///
 /// With a floor `f`, the denominator is `sqrt(max(v^_t - n^_t, f^2)) + eps`. Independent noise adds its variance to the
-/// expectation of `g_t^2`, and so `n^_t`, the same moving average of the noise's variances, to that of `v^_t`.
-/// Uncorrected, that constant outweighs the gradients' own moments wherever they are small, and Adam becomes SGD with
-/// momentum.
+/// expectation of `g_t^2`. It therefore adds `n^_t`, the same moving average of the noise variances, to the expectation of `v^_t`.
+/// Without the correction this constant exceeds the gradients' own second moments wherever these are small, and Adam behaves
+/// like SGD with momentum.
 ///
 /// # Guarantees
-/// The noise's variance is public, from the plan: the correction is post-processing.
+/// The variance of the noise is part of the public plan, so the correction is post-processing.
 ///
 /// # References
 /// Kingma and Ba, "Adam: a method for stochastic optimization" (2015), algorithm 1. Tang, Shpilevskiy and Lecuyer,
@@ -31,7 +108,7 @@ pub(crate) struct Adam {
 }
 
 impl Adam {
-    /// Corrects for the noise if there is a `floor`.
+    /// Corrects for the noise if a `floor` is given.
     pub(crate) fn new(beta1: f64, beta2: f64, epsilon: f64, floor: Option<f64>, len: usize) -> Self {
         Self {
             beta1,
@@ -45,10 +122,10 @@ impl Adam {
         }
     }
 
-    /// What is subtracted from `v^_t`, and what must remain.
+    /// The noise variance to subtract from `v^_t`, and the lower bound of the difference.
     fn correction(&self, second_bias: f64) -> (f32, f32) {
         match self.floor {
-            // Departs from algorithm 1 of DP-AdamBC, whose noise is the same at every step: a plan's may change.
+            // Departs from algorithm 1 of DP-AdamBC, which assumes the same noise at every step: a plan may change it.
             Some(floor) => ((self.noise_variance / second_bias) as f32, (floor * floor) as f32),
             None => (0.0, 0.0),
         }
@@ -56,7 +133,6 @@ impl Adam {
 }
 
 impl Transform for Adam {
-    #[expect(clippy::cast_precision_loss, reason = "a count of steps")]
     fn apply(&mut self, update: &mut [f32], noise_std: f64) {
         self.steps += 1;
         self.noise_variance = self.beta2 * self.noise_variance + (1.0 - self.beta2) * noise_std * noise_std;
@@ -72,7 +148,7 @@ impl Transform for Adam {
             *v = old2 * *v + new2 * *update * *update;
             let square = *v * unbias2 - noise;
             let square = if square > least { square } else { least };
-            // Departs from algorithm 1 of DP-AdamBC, which has no epsilon: so that it is Adam where there is no noise.
+            // Departs from algorithm 1 of DP-AdamBC, which has no epsilon: with it, this is Adam where there is no noise.
             *update = *m * unbias1 / (square.sqrt() + epsilon);
         });
     }
@@ -96,13 +172,13 @@ impl Transform for Adam {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reference::{LEN, follows, gaussians};
+    use crate::reference::{LEN, assert_equals, gaussians};
 
-    /// Adam as its paper writes it, with `noise` subtracted and `least` kept.
-    fn twin(noise: f64, least: f64) -> impl FnMut(usize, f64) -> f64 {
-        let mut memory = vec![(0.0, 0.0, 0); LEN];
+    /// Adam as in its paper, with `noise` subtracted from the second moment and `least` as the lower bound of the difference.
+    fn naive(noise: f64, least: f64) -> impl FnMut(usize, f64) -> f64 {
+        let mut state = vec![(0.0, 0.0, 0); LEN];
         move |i, g| {
-            let (m, v, t) = &mut memory[i];
+            let (m, v, t) = &mut state[i];
             *t += 1;
             *m = 0.9 * *m + 0.1 * g;
             *v = 0.999 * *v + 0.001 * g * g;
@@ -116,18 +192,18 @@ mod tests {
     }
 
     #[test]
-    fn adam_follows_its_naive_twin() {
-        follows(&mut adam(None, LEN), 0.7, twin(0.0, 0.0));
+    fn adam_equals_its_naive_reference() {
+        assert_equals(&mut adam(None, LEN), 0.7, naive(0.0, 0.0));
     }
 
     #[test]
-    fn corrected_adam_follows_its_naive_twin() {
-        follows(&mut adam(Some(0.5), LEN), 0.7, twin(0.49, 0.25));
+    fn corrected_adam_equals_its_naive_reference() {
+        assert_equals(&mut adam(Some(0.5), LEN), 0.7, naive(0.49, 0.25));
     }
 
     #[test]
     fn correction_without_noise_is_adam_above_the_floor() {
-        follows(&mut adam(Some(1e-4), LEN), 0.0, twin(0.0, 0.0));
+        assert_equals(&mut adam(Some(1e-4), LEN), 0.0, naive(0.0, 0.0));
     }
 
     #[test]
@@ -142,11 +218,11 @@ mod tests {
     }
 
     #[test]
-    fn pure_noise_leaves_no_second_moment() {
+    fn correction_removes_the_second_moment_of_pure_noise() {
         let (len, noise_std) = (200, 0.25);
         let mut corrected = adam(Some(1e-4), len);
         for step in 0..2000 {
-            // The noise doubles halfway: its moving average follows.
+            // The noise doubles halfway, and its moving average must follow.
             let noise_std = if step < 1000 { noise_std } else { 2.0 * noise_std };
             let mut update: Vec<f32> = gaussians(step, len).iter().map(|z| z * noise_std as f32).collect();
             corrected.apply(&mut update, noise_std);
@@ -161,14 +237,14 @@ mod tests {
             .collect();
         let mean = left.iter().sum::<f64>() / len as f64;
         let at_the_floor = left.iter().filter(|&&left| left <= 0.0).count();
-        // Each v^ averages about 1200 squares, which deviate by sqrt(2 / 1200) = 4%; their mean by 0.3%.
+        // Each v^ averages about 1200 squares, so it deviates by sqrt(2 / 1200) = 4%, and the mean of all by 0.3%.
         assert!(mean.abs() < 0.01, "{mean}");
         assert!((70..=130).contains(&at_the_floor), "{at_the_floor}");
-        assert!(left.iter().all(|left| left.abs() < 0.2), "a denominator below half of the noise");
+        assert!(left.iter().all(|left| left.abs() < 0.2), "a corrected second moment far from 0");
     }
 
     #[test]
-    fn noise_that_changes_is_averaged_like_the_moment() {
+    fn changing_noise_is_averaged_like_the_second_moment() {
         let mut corrected = Adam::new(0.0, 0.5, 1e-8, Some(1e-3), 1);
         for noise_std in [1.0, 3.0, 2.0] {
             corrected.apply(&mut [noise_std as f32], noise_std);

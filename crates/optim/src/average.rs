@@ -1,17 +1,17 @@
-//! The average of the iterates.
+//! The moving average of the parameters over the steps.
 
 use crate::{OptimError, State, blocks, error::require};
 
 /// An exponential moving average of the parameters: `a_t = sum_s d^(t-s) p_s / sum_s d^(t-s)`, over `s = 1..t`.
 ///
-/// Noise moves the last iterate about; its average moves less, and often predicts better.
+/// The noise makes the last iterate fluctuate. The average fluctuates less and often predicts better.
 ///
 /// # Guarantees
-/// Reads released parameters alone: free of privacy cost. The weights sum to 1 at every step, so there is no bias towards
-/// 0: after one update the average *is* the parameters.
+/// The average is computed from released parameters only, so it costs no privacy. The weights sum to 1 at every step, so there
+/// is no bias towards 0: after one update the average equals the parameters.
 ///
 /// # Edge cases
-/// Before the first update it is empty. With a decay of 0 it is the last iterate.
+/// Before the first update the average is empty. With a decay of 0 it is the last iterate.
 ///
 /// # Example
 /// ```
@@ -33,7 +33,7 @@ pub struct Average {
 }
 
 impl Average {
-    /// An empty average that forgets at this rate.
+    /// An empty average with this decay.
     ///
     /// # Errors
     /// A decay outside of [0, 1), NaN included.
@@ -43,23 +43,22 @@ impl Average {
             "decay of the average",
             "in [0, 1)",
             decay,
-            "0.9999 averages about 10,000 steps; for the plain last iterate use 0",
+            "0.9999 averages about 10,000 steps; 0 keeps the last iterate only",
         )?;
         Ok(Self { decay, updates: 0, values: Vec::new() })
     }
 
-    /// Takes in the parameters after a step.
+    /// Adds the parameters after a step to the average.
     ///
     /// # Panics
-    /// There are more or fewer of them than before.
-    #[expect(clippy::cast_precision_loss, reason = "a count of steps")]
+    /// The number of parameters differs from that of the first update.
     pub fn update(&mut self, params: &[f32]) {
         if self.updates == 0 {
             self.values = vec![0.0; params.len()];
         }
         assert_eq!(params.len(), self.values.len(), "parameters of the average's dimension");
         self.updates += 1;
-        // The corrected average, kept as such: a_t = a_(t-1) + w_t (p_t - a_(t-1)), where w_1 is exactly 1.
+        // The average is stored bias-corrected: a_t = a_(t-1) + w_t (p_t - a_(t-1)), where w_1 is exactly 1.
         let weight = ((1.0 - self.decay) / (1.0 - self.decay.powf(self.updates as f64))) as f32;
         blocks::read(&mut self.values, params, |value, param| *value += weight * (param - *value));
     }
@@ -69,7 +68,7 @@ impl Average {
         &self.values
     }
 
-    /// The memory, for a checkpoint.
+    /// The state, for a checkpoint.
     pub fn state(&self) -> State {
         let mut state = State::default();
         state.put_vector("average.values", &self.values);
@@ -77,10 +76,10 @@ impl Average {
         state
     }
 
-    /// Goes on where the average of `state` stopped.
+    /// Continues from a saved state.
     ///
     /// # Errors
-    /// A vector or number that is missing, unknown or impossible. The average is then unchanged.
+    /// A vector or number that is missing, unknown or out of range. The average is then unchanged.
     pub fn restore(&mut self, mut state: State) -> Result<(), OptimError> {
         let values = state.take_any_vector("average.values")?;
         let updates = state.take_count("average.updates")?;
@@ -125,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn restored_averages_go_on_bit_by_bit() {
+    fn restored_averages_continue_bit_by_bit() {
         let (mut straight, mut stopped) = (Average::new(0.99).unwrap(), Average::new(0.99).unwrap());
         (0..10).for_each(|step| straight.update(&gaussians(step, 9)));
         (0..4).for_each(|step| stopped.update(&gaussians(step, 9)));
@@ -151,7 +150,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "parameters of the average's dimension")]
-    fn other_parameters_are_refused() {
+    fn another_number_of_parameters_is_refused() {
         let mut average = Average::new(0.5).unwrap();
         average.update(&[1.0, 2.0]);
         average.update(&[1.0]);

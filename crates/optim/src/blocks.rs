@@ -1,11 +1,12 @@
-//! Loops over the elements of long vectors, in blocks on all threads; over short ones on the caller's thread.
+//! Element-wise loops over vectors. Long vectors are split into blocks that run on all threads; short ones run on the caller's
+//! thread.
 
 use rayon::prelude::*;
 
-/// The elements of a block: three vectors of them fit in a second-level cache, and waking a thread costs less than one.
+/// The number of elements of a block. Three blocks fit in a second-level cache, and a block takes longer than starting a thread.
 pub(crate) const BLOCK: usize = 1 << 15;
 
-/// Changes each element of `target` by the one of `source`.
+/// Applies `change` to each element of `target` with the matching element of `source`.
 pub(crate) fn read(target: &mut [f32], source: &[f32], change: impl Fn(&mut f32, f32) + Sync) {
     assert_eq!(target.len(), source.len(), "vectors of one length");
     let block = |target: &mut [f32], source: &[f32]| {
@@ -23,7 +24,7 @@ pub(crate) fn read(target: &mut [f32], source: &[f32], change: impl Fn(&mut f32,
     }
 }
 
-/// Changes the elements of two vectors together.
+/// Applies `change` to the matching elements of two vectors.
 pub(crate) fn pairs(a: &mut [f32], b: &mut [f32], change: impl Fn(&mut f32, &mut f32) + Sync) {
     assert_eq!(a.len(), b.len(), "vectors of one length");
     let block = |a: &mut [f32], b: &mut [f32]| {
@@ -38,7 +39,7 @@ pub(crate) fn pairs(a: &mut [f32], b: &mut [f32], change: impl Fn(&mut f32, &mut
     }
 }
 
-/// Changes the elements of three vectors together.
+/// Applies `change` to the matching elements of three vectors.
 pub(crate) fn triples(
     a: &mut [f32],
     b: &mut [f32],

@@ -1,12 +1,12 @@
-//! The last link: parameters shrink, then move against the update.
+//! The descent step: weight decay, then a move against the update.
 
 use crate::blocks;
 
 /// `p_t = (1 - lr wd) p_(t-1) - lr u_t`, with decoupled weight decay.
 ///
 /// # Guarantees
-/// The decay reads the parameters alone, which are made of earlier releases: it is free of privacy cost. Were it added to
-/// the loss instead, it would have to pass through clipping or be trusted around it.
+/// The decay uses the parameters only, which were computed from earlier releases, so it costs no privacy. A decay that is part of
+/// the loss would have to be clipped with the gradients.
 ///
 /// # References
 /// Loshchilov and Hutter, "Decoupled weight decay regularization" (2019), algorithm 1.
@@ -28,7 +28,7 @@ mod tests {
     }
 
     #[test]
-    fn a_learning_rate_of_zero_moves_nothing() {
+    fn a_learning_rate_of_zero_changes_nothing() {
         let mut params = [4.0, -2.0];
         descend(&mut params, &[1.0, 7.0], 0.0, 0.5);
         assert_eq!(params, [4.0, -2.0]);

@@ -1,53 +1,53 @@
-//! Everything that can go wrong before and between steps.
+//! Errors about settings, trainable ranges and checkpoints.
 
 use std::ops::Range;
 
 use thiserror::Error;
 
-/// Why a setting, a name, a range of parameters or a checkpoint was refused.
+/// A setting, a name, a range of parameters or a checkpoint that was refused.
 ///
-/// The message has the value and the permitted range; [`hint`](Self::hint) has the cure.
+/// The message states the value and the permitted range; [`hint`](Self::hint) says what to do.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum OptimError {
-    /// A setting lies outside of its permitted range.
+    /// A setting is out of range.
     #[error("{what} must be {range}, got {got}")]
     OutOfRange {
-        /// The setting's name.
+        /// The name of the setting.
         what: &'static str,
         /// The permitted range.
         range: &'static str,
-        /// What was given.
+        /// The value that was given.
         got: String,
-        /// What the caller may have meant.
+        /// What to do about it.
         hint: &'static str,
     },
-    /// No optimizer has this name.
+    /// There is no optimizer of this name.
     #[error("optimizer must be one of {permitted}, got {got}")]
     UnknownOptimizer {
-        /// What was given.
+        /// The value that was given.
         got: String,
-        /// The names that exist.
+        /// The names of all optimizers.
         permitted: String,
     },
-    /// Trainable ranges overlap, run backwards, or leave the parameters.
+    /// Trainable ranges overlap, are not in ascending order, or exceed the number of parameters.
     #[error(
         "trainable ranges must ascend without overlap within 0..{dimension}, got {range:?} after {after}"
     )]
     BadTrainable {
         /// The first range that was refused.
         range: Range<usize>,
-        /// Where the range before it ended.
+        /// The end of the previous range.
         after: usize,
         /// The number of parameters.
         dimension: usize,
     },
-    /// A checkpoint does not belong to this optimizer or average.
+    /// A checkpoint does not fit this optimizer or average.
     #[error("the checkpoint's {name} must be {expected}, got {got}")]
     BadState {
-        /// The vector or number at fault.
+        /// The vector or number that was refused.
         name: String,
-        /// What belongs there.
+        /// What is expected there.
         expected: String,
         /// What was found.
         got: String,
@@ -55,22 +55,20 @@ pub enum OptimError {
 }
 
 impl OptimError {
-    /// What to do about it.
+    /// What to do about it. Settings are written in braces, as in `{epsilon}`: front ends render them in their own notation.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::OutOfRange { hint, .. } => hint,
             Self::UnknownOptimizer { .. } => "sgd, momentum and adam are good first choices",
-            Self::BadTrainable { .. } => {
-                "list the trainable parameters from the first to the last, each one once"
-            }
+            Self::BadTrainable { .. } => "list the trainable ranges in ascending order, each parameter once",
             Self::BadState { .. } => {
-                "resume with the model, the trainable layers and the optimizer of the checkpoint"
+                "resume with the same model, trainable layers and optimizer as in the checkpoint"
             }
         }
     }
 }
 
-/// Refuses what is not permitted.
+/// An error unless `permitted`.
 pub(crate) fn require(
     permitted: bool,
     what: &'static str,

@@ -1,4 +1,4 @@
-//! Whole optimizers against numbers of PyTorch 2.9.1: twenty steps of `torch.optim` at a learning rate of 0.05 from
+//! Whole optimizers compared with PyTorch 2.9.1: twenty steps of `torch.optim` at a learning rate of 0.05 from
 //! [1, -2, 0.5, 0], with the gradient sin(3 t + i) + 0.1 i in element i at step t = 0..20.
 
 use crate::{Optimizer, OptimizerConfig};
@@ -9,7 +9,7 @@ fn after_twenty_steps(config: &str, expected: [f32; 4]) {
     let mut params = [1.0, -2.0, 0.5, 0.0];
     for step in 0..20 {
         let mut gradient = [0.0, 1.0, 2.0, 3.0].map(|i| ((3.0 * f64::from(step) + i).sin() + 0.1 * i) as f32);
-        // Noise that nobody corrects for must not matter.
+        // Without noise correction, the noise must not matter.
         optimizer.advance(&mut gradient, 0.7, 0.05, &mut params);
     }
     for (param, expected) in params.iter().zip(expected) {
@@ -24,7 +24,7 @@ fn sgd_equals_torch() {
 
 #[test]
 fn sgd_with_decay_equals_torch() {
-    // For plain SGD alone, torch's coupled decay is the decoupled one.
+    // For plain SGD, torch's coupled decay equals decoupled decay.
     after_twenty_steps(
         r#"{"type": "sgd", "weight_decay": 0.1}"#,
         [0.893_662_33, -1.949_232_1, 0.224_256_08, -0.281_821_34],

@@ -1,14 +1,14 @@
-//! What may happen after the noise: optimizers as chains of transforms, schedules, averages.
+//! Optimizers, learning-rate schedules and parameter averages: everything that happens after the noise.
 //!
-//! Everything here is post-processing. A step reads a [`Release`](sordino_privacy::Release), which was noised and paid
-//! for when it was made, and public values: settings, the step's number, parameters that are themselves made of earlier
-//! releases. Differential privacy is closed under such computations, so no choice made in this crate changes an epsilon.
+//! All of it is post-processing. A step reads a [`Release`](sordino_privacy::Release), whose noise was added and whose cost
+//! was charged when it was made, and public values: the settings, the number of the step, and parameters that were computed
+//! from earlier releases. Differential privacy is preserved under post-processing, so no choice in this crate changes epsilon.
 //!
 //! ```
 //! use sordino_optim::{Optimizer, OptimizerConfig, Schedule};
 //! use sordino_privacy::Release;
 //!
-//! /// One step of training: the noisy sum becomes a mean over the *expected* batch, the mean an update.
+//! /// One step of training. The noisy sum is divided by the *expected* batch size, not by the realised one.
 //! fn learn(optimizer: &mut Optimizer, noisy_sum: Release<Vec<f32>>, rate: f64, params: &mut [f32]) {
 //!     optimizer.step(noisy_sum.scaled(1.0 / 250.0), rate, params);
 //! }
@@ -41,6 +41,7 @@ mod schedule;
 mod state;
 mod transform;
 
+pub use adam::AdamSettings;
 pub use average::Average;
 pub use config::OptimizerConfig;
 pub use error::OptimError;

@@ -41,12 +41,12 @@ impl Transform for Nesterov {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reference::{LEN, follows};
+    use crate::reference::{LEN, assert_equals};
 
     #[test]
-    fn nesterov_follows_its_naive_twin() {
+    fn nesterov_equals_its_naive_reference() {
         let mut velocity = vec![0.0; LEN];
-        follows(&mut Nesterov::new(0.9, LEN), 0.0, |i, gradient| {
+        assert_equals(&mut Nesterov::new(0.9, LEN), 0.0, |i, gradient| {
             velocity[i] = 0.9 * velocity[i] + gradient;
             gradient + 0.9 * velocity[i]
         });

@@ -1,37 +1,37 @@
-//! From a noisy mean gradient to new parameters.
+//! The optimizer: turns a noisy mean gradient into new parameters.
 
 use std::ops::Range;
 
 use sordino_privacy::Release;
 
 use crate::{
-    OptimError, OptimizerConfig, State, adagrad::Adagrad, adam::Adam, descent::descend, error::require,
+    OptimError, OptimizerConfig, State, adagrad::Adagrad, descent::descend, error::require,
     momentum::Momentum, nesterov::Nesterov, rmsprop::RmsProp, transform::Transform,
 };
 
-/// A chain of transforms that turns each released gradient into an update, and the descent along it.
+/// Turns each released gradient into an update by a chain of transforms, and moves the parameters against it.
 ///
 /// # Guarantees
-/// Only trainable parameters change, weight decay included, and only they have a memory. A step computes with releases and
-/// public values alone, so it costs no privacy. Its result does not depend on the number of threads, and it allocates
-/// nothing.
+/// Only trainable parameters change, and only they have optimizer state; weight decay leaves frozen parameters alone too. A step
+/// uses releases and public values only, so it costs no privacy. Its result does not depend on the number of threads, and it
+/// allocates no memory.
 ///
 /// # Edge cases
-/// Without trainable parameters a step does nothing. A gradient of 0 is a gradient like any other: momentum goes on.
+/// Without trainable parameters a step does nothing. A gradient of 0 is not special: momentum continues.
 #[derive(Debug)]
 pub struct Optimizer {
     config: OptimizerConfig,
     chain: Vec<Box<dyn Transform>>,
-    /// Ascending, neither empty nor adjacent.
+    /// In ascending order, without empty or adjacent ranges.
     trainable: Vec<Range<usize>>,
     dimension: usize,
 }
 
 impl Optimizer {
-    /// An optimizer at its first step, for the `trainable` ones of `dimension` parameters.
+    /// An optimizer at its first step, for the `trainable` ranges of `dimension` parameters.
     ///
     /// # Errors
-    /// A setting outside of its range; ranges that overlap, do not ascend, or leave `0..dimension`.
+    /// A setting that is out of range; ranges that overlap, are not in ascending order, or exceed `0..dimension`.
     pub fn new(
         config: &OptimizerConfig,
         trainable: Vec<Range<usize>>,
@@ -43,25 +43,24 @@ impl Optimizer {
         Ok(Self { config: *config, chain, trainable, dimension })
     }
 
-    /// Checks that a learning rate is one with which [`step`](Self::step) will work.
+    /// Checks that [`step`](Self::step) accepts a learning rate.
     ///
     /// # Errors
-    /// Anything outside of 0 to 1e6, NaN included.
+    /// Anything but a number from 0 to 1e6. NaN is refused.
     pub fn check_learning_rate(learning_rate: f64) -> Result<(), OptimError> {
         require(
             (0.0..=1e6).contains(&learning_rate),
             "learning rate",
             "between 0 and 1e6",
             learning_rate,
-            "typical learning rates lie between 0.1 and 100 for sgd, and between 1e-4 and 1e-2 for adam",
+            "typical learning rates are between 0.1 and 100 for sgd, and between 1e-4 and 1e-2 for adam",
         )
     }
 
-    /// Moves the trainable `params` against a mean gradient: one that was [scaled](Release::scaled) by one over the
-    /// expected batch size, so that its noise is known. Gives back the gradient's memory, for
-    /// [`Vault::reuse`](sordino_privacy::Vault::reuse).
+    /// Moves the trainable `params` against a mean gradient, which is a released sum [scaled](Release::scaled) by one over the
+    /// expected batch size. Returns the gradient's buffer, for [`Vault::reuse`](sordino_privacy::Vault::reuse).
     ///
-    /// A sum without noise is not taken:
+    /// A sum without noise is not accepted:
     ///
     /// ```compile_fail,E0308
     /// use sordino_optim::Optimizer;
@@ -70,7 +69,7 @@ impl Optimizer {
     /// }
     /// ```
     ///
-    /// Nor are numbers of unknown origin, `optimizer.step(vec![0.0], 0.1, params)`:
+    /// Numbers of unknown origin are not accepted either:
     ///
     /// ```compile_fail,E0308
     /// use sordino_optim::Optimizer;
@@ -80,8 +79,8 @@ impl Optimizer {
     /// ```
     ///
     /// # Panics
-    /// The gradient or `params` is not of the optimizer's dimension, or the learning rate is one that
-    /// [`check_learning_rate`](Self::check_learning_rate) refuses.
+    /// The gradient or `params` does not have the optimizer's dimension, or
+    /// [`check_learning_rate`](Self::check_learning_rate) refuses the learning rate.
     pub fn step(&mut self, gradient: Release<Vec<f32>>, learning_rate: f64, params: &mut [f32]) -> Vec<f32> {
         let noise_std = gradient.noise_std();
         let mut gradient = gradient.into_inner();
@@ -118,7 +117,7 @@ impl Optimizer {
         }
     }
 
-    /// The memory, for a checkpoint.
+    /// The state, for a checkpoint.
     pub fn state(&self) -> State {
         let mut state = State::default();
         for transform in &self.chain {
@@ -127,10 +126,10 @@ impl Optimizer {
         state
     }
 
-    /// Goes on where the optimizer of `state` stopped.
+    /// Continues from a saved state.
     ///
     /// # Errors
-    /// A vector or number that is missing, unknown, of the wrong length or impossible. The optimizer is then unchanged.
+    /// A vector or number that is missing, unknown, of the wrong length or out of range. The optimizer is then unchanged.
     pub fn restore(&mut self, mut state: State) -> Result<(), OptimError> {
         let mut chain = chain(&self.config, self.trainable.iter().map(Range::len).sum());
         for transform in &mut chain {
@@ -147,17 +146,14 @@ fn chain(config: &OptimizerConfig, len: usize) -> Vec<Box<dyn Transform>> {
         OptimizerConfig::Sgd { .. } => Vec::new(),
         OptimizerConfig::Momentum { momentum, .. } => vec![Box::new(Momentum::new(momentum, len))],
         OptimizerConfig::Nesterov { momentum, .. } => vec![Box::new(Nesterov::new(momentum, len))],
-        OptimizerConfig::Adam { beta1, beta2, epsilon, noise_correction, correction_floor, .. }
-        | OptimizerConfig::AdamW { beta1, beta2, epsilon, noise_correction, correction_floor, .. } => {
-            let floor = noise_correction.then_some(correction_floor);
-            vec![Box::new(Adam::new(beta1, beta2, epsilon, floor, len))]
-        }
+        OptimizerConfig::Adam(settings) => vec![Box::new(settings.transform(len))],
+        OptimizerConfig::AdamW(settings) => vec![Box::new(settings.transform(len))],
         OptimizerConfig::RmsProp { decay, epsilon, .. } => vec![Box::new(RmsProp::new(decay, epsilon, len))],
         OptimizerConfig::Adagrad { epsilon, .. } => vec![Box::new(Adagrad::new(epsilon, len))],
     }
 }
 
-/// The same parameters in as few ranges as possible: long ranges are what runs on all threads.
+/// Merges adjacent ranges, because only long ranges run on all threads.
 fn joined(ranges: Vec<Range<usize>>, dimension: usize) -> Result<Vec<Range<usize>>, OptimError> {
     let mut joined: Vec<Range<usize>> = Vec::with_capacity(ranges.len());
     let mut after = 0;
@@ -180,7 +176,7 @@ mod tests {
     use super::*;
     use crate::{blocks::BLOCK, reference::gaussians};
 
-    /// Every kind with its defaults and weight decay, and Adam corrected for the noise.
+    /// Every optimizer with its defaults and weight decay, and Adam with noise correction.
     fn every_config() -> Vec<OptimizerConfig> {
         let mut texts: Vec<String> = OptimizerConfig::NAMES
             .iter()
@@ -206,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn frozen_parameters_never_change_and_the_others_learn_as_if_alone() {
+    fn frozen_parameters_never_change_and_the_others_change_as_if_alone() {
         let trainable = [2..5, 5..6, 7..7, 9..12];
         let alone = [2, 3, 4, 5, 9, 10, 11];
         for config in every_config() {
@@ -234,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn restored_optimizers_go_on_bit_by_bit() {
+    fn restored_optimizers_continue_bit_by_bit() {
         for config in every_config() {
             let (mut straight, mut first) = (gaussians(7, 20), gaussians(7, 20));
             let mut optimizer = Optimizer::new(&config, all(20), 20).unwrap();
@@ -285,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn long_vectors_learn_like_their_pieces() {
+    fn long_vectors_change_like_their_pieces() {
         let len = 2 * BLOCK + 5;
         for config in every_config() {
             let (mut long, start) = (gaussians(1, len), gaussians(1, len));
@@ -306,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn no_gradient_makes_a_nan() {
+    fn finite_gradients_never_make_a_nan() {
         for config in every_config() {
             let mut optimizer = Optimizer::new(&config, all(6), 6).unwrap();
             let mut params = [0.0, 1.0, -1.0, 1e-30, 1e6, -0.0];
@@ -320,9 +316,9 @@ mod tests {
     }
 
     #[test]
-    fn ranges_that_overlap_or_leave_are_refused() {
+    fn ranges_that_overlap_or_exceed_the_dimension_are_refused() {
         let sgd = OptimizerConfig::named("sgd").unwrap();
-        #[expect(clippy::reversed_empty_ranges, reason = "a range that runs backwards is what is refused")]
+        #[expect(clippy::reversed_empty_ranges, reason = "such a range must be refused")]
         let bad = [vec![0..3, 2..5], vec![4..5, 0..2], vec![0..2, 5..3], vec![0..2, 4..11]];
         for ranges in bad {
             assert!(matches!(Optimizer::new(&sgd, ranges, 10), Err(OptimError::BadTrainable { .. })));
@@ -332,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_trainable_is_nothing_done() {
+    fn a_step_without_trainable_parameters_does_nothing() {
         for config in every_config() {
             for dimension in [0, 3] {
                 let mut optimizer = Optimizer::new(&config, Vec::new(), dimension).unwrap();

@@ -2,8 +2,8 @@
 
 use crate::{OptimError, State, blocks, transform::Transform};
 
-/// `v_t = a v_(t-1) + (1 - a) g_t^2`, update `g_t / (sqrt(v_t) + eps)`, from `v_0 = 0`; neither centred nor corrected for
-/// that start, as in `torch.optim.RMSprop`.
+/// `v_t = a v_(t-1) + (1 - a) g_t^2`, update `g_t / (sqrt(v_t) + eps)`, from `v_0 = 0`; without centring and without bias
+/// correction, as in `torch.optim.RMSprop`.
 ///
 /// # References
 /// Hinton, Srivastava and Swersky, "Neural Networks for Machine Learning", lecture 6e (2012).
@@ -42,12 +42,12 @@ impl Transform for RmsProp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reference::{LEN, follows};
+    use crate::reference::{LEN, assert_equals};
 
     #[test]
-    fn rmsprop_follows_its_naive_twin() {
+    fn rmsprop_equals_its_naive_reference() {
         let mut v = vec![0.0; LEN];
-        follows(&mut RmsProp::new(0.99, 1e-8, LEN), 0.0, |i, g: f64| {
+        assert_equals(&mut RmsProp::new(0.99, 1e-8, LEN), 0.0, |i, g: f64| {
             v[i] = 0.99 * v[i] + 0.01 * g * g;
             g / (v[i].sqrt() + 1e-8)
         });

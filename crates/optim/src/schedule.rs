@@ -1,4 +1,4 @@
-//! Learning rates that change along the run, by public formulas.
+//! Learning-rate schedules.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,11 +6,11 @@ use crate::{OptimError, error::require};
 
 /// The fraction of the learning rate at each step.
 ///
-/// Steps count from 0, and a run of `T` steps ends *after* step `T - 1`: a schedule that decays to 0 gets there when all is
-/// over, so that no step that was paid for is taken at a rate of 0.
+/// Steps are counted from 0, and a run of `T` steps ends *after* step `T - 1`. A schedule that decays to 0 reaches 0 at step `T`,
+/// so that no step of the run, which costs privacy, has a learning rate of 0.
 ///
 /// # Guarantees
-/// A factor is always in [0, 1], never NaN, and depends on no record.
+/// A factor is always in [0, 1], is never NaN, and does not depend on any record.
 ///
 /// # Example
 /// ```
@@ -25,13 +25,13 @@ use crate::{OptimError, error::require};
 #[serde(tag = "type", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Schedule {
     /// Always 1.
-    // A struct variant: serde lets unknown fields of a unit variant pass.
+    // A struct variant, because serde ignores unknown fields of a unit variant.
     Constant {},
     /// `factor^floor(t / every)`.
     Step {
         /// The number of steps between drops, at least 1.
         every: u64,
-        /// What a drop leaves, in [0, 1].
+        /// The factor of each drop, in [0, 1].
         factor: f64,
     },
     /// `last + (1 - last) (1 + cos(pi t / T)) / 2`.
@@ -43,9 +43,9 @@ pub enum Schedule {
         #[serde(default)]
         last: f64,
     },
-    /// `(t + 1) / (warmup + 1)` during the warm-up, then straight from 1 at `t = warmup` to `last` at `t = T`.
+    /// `(t + 1) / (warmup + 1)` during the warm-up, then linear from 1 at `t = warmup` to `last` at `t = T`.
     ///
-    /// A warm-up longer than the run never ends.
+    /// If the warm-up is longer than the run, the full rate is never reached.
     Linear {
         /// The number of steps before the full rate. Default 0.
         #[serde(default)]
@@ -54,14 +54,14 @@ pub enum Schedule {
         #[serde(default)]
         last: f64,
     },
-    /// A triangle: from `lowest` at the start of each period up to 1 at its middle, and back.
+    /// A triangle wave: `lowest` at the start of each period, 1 at its middle, linear in between.
     ///
-    /// With a `lowest` of 0 the first step of each period is wasted.
+    /// If `lowest` is 0, the first step of each period has no effect.
     ///
     /// # References
     /// Smith, "Cyclical learning rates for training neural networks" (2017), the triangular policy.
     Cyclic {
-        /// The number of steps from one lowest rate to the next, at least 2.
+        /// The number of steps of a period, at least 2.
         period: u64,
         /// The lowest fraction, in [0, 1].
         lowest: f64,
@@ -78,7 +78,7 @@ impl Schedule {
     /// Checks every setting.
     ///
     /// # Errors
-    /// The first setting outside of its range, NaN included.
+    /// The first setting that is out of range. NaN is out of range.
     pub fn check(&self) -> Result<(), OptimError> {
         match *self {
             Self::Constant {} => Ok(()),
@@ -99,19 +99,18 @@ impl Schedule {
                     "period",
                     "at least 2",
                     period,
-                    "this is the number of steps of a cycle",
+                    "this is the number of steps of a period",
                 )?;
                 check_fraction("lowest", lowest)
             }
         }
     }
 
-    /// The fraction of the learning rate at `step`, from 0, of `total` steps.
+    /// The fraction of the learning rate at `step`, counted from 0, of `total` steps.
     ///
     /// # Edge cases
-    /// After the end, and if `total` is 0, a decay stays at its last value. A schedule that [`check`](Self::check) would
-    /// refuse gives some number in [0, 1].
-    #[expect(clippy::cast_precision_loss, reason = "counts of steps")]
+    /// After the end, and if `total` is 0, a decay stays at its last value. A schedule that [`check`](Self::check) refuses gives
+    /// an arbitrary number in [0, 1].
     pub fn factor(&self, step: u64, total: u64) -> f64 {
         let factor = match *self {
             Self::Constant {} => 1.0,
@@ -129,7 +128,7 @@ impl Schedule {
                 lowest + (1.0 - lowest) * (1.0 - (2.0 * phase - 1.0).abs())
             }
         };
-        // `clamp` would let a NaN pass.
+        // `clamp` would keep a NaN.
         if factor >= 1.0 {
             1.0
         } else if factor >= 0.0 {
@@ -146,12 +145,11 @@ fn check_fraction(what: &'static str, value: f64) -> Result<(), OptimError> {
         what,
         "in [0, 1]",
         value,
-        "this is a fraction of the learning rate, not a rate itself",
+        "this is a fraction of the learning rate, not a learning rate",
     )
 }
 
-/// How much of the run lies behind, in [0, 1].
-#[expect(clippy::cast_precision_loss, reason = "counts of steps")]
+/// The completed fraction of the run, in [0, 1].
 fn progress(step: u64, total: u64) -> f64 {
     if step >= total { 1.0 } else { step as f64 / total as f64 }
 }
@@ -183,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn cosine_starts_at_one_and_ends_at_its_last() {
+    fn cosine_starts_at_one_and_ends_at_last() {
         let schedule = Schedule::Cosine { last: 0.1 };
         assert_eq!(schedule.factor(0, 8), 1.0);
         assert!(close(schedule.factor(4, 8), 0.55));
@@ -212,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn decays_to_zero_waste_no_step() {
+    fn decays_to_zero_are_positive_at_every_step() {
         for schedule in [Schedule::Cosine { last: 0.0 }, Schedule::Linear { warmup: 5, last: 0.0 }] {
             for total in [1, 2, 100] {
                 assert!((0..total).all(|step| schedule.factor(step, total) > 0.0));

@@ -1,24 +1,24 @@
-//! What a checkpoint keeps of an optimizer or an average.
+//! The saved state of an optimizer or an average.
 
 use std::collections::BTreeMap;
 
 use crate::OptimError;
 
-/// The memory of an optimizer or an average, by name.
+/// The state of an optimizer or an average, by name.
 ///
 /// # Guarantees
-/// Made of releases and public values, so a checkpoint that holds it costs no privacy. Restored into an optimizer of the
-/// same settings, training goes on bit by bit as if it had never stopped.
+/// The state was computed from releases and public values, so storing it costs no privacy. An optimizer with the same settings
+/// that is restored from it continues bit by bit as if it had not been interrupted.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct State {
     /// Vectors, such as moments, with one element per trainable parameter.
     pub vectors: BTreeMap<String, Vec<f32>>,
-    /// Numbers, such as the count of steps.
+    /// Numbers, such as the number of steps.
     pub numbers: BTreeMap<String, f64>,
 }
 
 impl State {
-    /// The largest whole number up to which every whole number is an `f64`: 2^53.
+    /// Every whole number up to this one, 2^53, is exactly representable as an `f64`.
     const LARGEST_COUNT: f64 = 9_007_199_254_740_992.0;
 
     pub(crate) fn put_vector(&mut self, name: &str, vector: &[f32]) {
@@ -29,7 +29,6 @@ impl State {
         self.numbers.insert(name.to_owned(), number);
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "a count of steps")]
     pub(crate) fn put_count(&mut self, name: &str, count: u64) {
         self.put_number(name, count as f64);
     }
@@ -52,7 +51,7 @@ impl State {
         Ok(vector)
     }
 
-    /// A vector of this length whose roots exist.
+    /// A vector of this length without negative elements.
     pub(crate) fn take_squares(&mut self, name: &str, len: usize) -> Result<Vec<f32>, OptimError> {
         let vector = self.take_vector(name, len)?;
         match vector.iter().find(|&&value| !(value >= 0.0)) {
@@ -72,11 +71,6 @@ impl State {
     }
 
     /// A whole number.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "checked to be whole and in reach"
-    )]
     pub(crate) fn take_count(&mut self, name: &str) -> Result<u64, OptimError> {
         let number = self.take_number(name)?;
         if number.fract() == 0.0 && number <= Self::LARGEST_COUNT {
@@ -86,7 +80,7 @@ impl State {
         }
     }
 
-    /// Refuses what nobody took.
+    /// An error if a value has not been taken.
     pub(crate) fn finish(self) -> Result<(), OptimError> {
         match self.vectors.into_keys().chain(self.numbers.into_keys()).next() {
             None => Ok(()),
@@ -104,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_a_memory_is_refused_by_name() {
+    fn invalid_values_are_refused_by_name() {
         let state = State {
             vectors: BTreeMap::from([
                 ("nan".to_owned(), vec![f32::NAN]),

@@ -2,13 +2,16 @@
 
 use sordino_accounting::ClipNorm;
 
-use crate::{PrivacyError, RecordGradient};
+use crate::PrivacyError;
 
 /// What is kept free for rounding: of weights to single precision, of norms, and of sums within a record.
 const ROOM: f64 = 1.0 / 1024.0;
 
 /// A gradient so small that it would need a larger weight is mostly rounding error; it is not enlarged further.
 const GREATEST_WEIGHT: f64 = 1e12;
+
+/// The greatest number of pairs in a table of weights.
+const MOST_PAIRS: usize = 1 << 16;
 
 /// A rule that bounds what each record adds to a sum.
 ///
@@ -21,13 +24,14 @@ const GREATEST_WEIGHT: f64 = 1e12;
 /// | [`flat`](Self::flat) | `min(1, C / n)` | `C` |
 /// | [`per_layer`](Self::per_layer) | `min(1, C_l / n_l)` for each layer `l` | `sqrt(sum_l C_l^2)` |
 /// | either, [`normalising`](Self::normalising) | `C / (r + n)` | the same |
+/// | either, [`weighted_by`](Self::weighted_by) a table | the table's value at `n`, at most `C / n` | the same |
 ///
 /// **References.** Abadi et al. 2016 (flat); McMahan et al. 2018 (per layer); Yang et al. 2022 (normalising, DP-NSGD);
 /// Bu et al. 2023 (automatic clipping, `r` = 0.01).
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClipRule {
     bounds: Bounds,
-    regulariser: Option<f64>,
+    curve: Curve,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -36,13 +40,21 @@ enum Bounds {
     PerLayer(Vec<f64>),
 }
 
+/// The weight that a rule asks for, as a function of the norm.
+#[derive(Debug, Clone, PartialEq)]
+enum Curve {
+    Clipping,
+    Normalising { regulariser: f64 },
+    Table(Vec<(f64, f64)>),
+}
+
 impl ClipRule {
     /// Clips the whole gradient to a norm.
     ///
     /// # Errors
     /// A norm outside of [1e-12, 1e12], where single precision ends.
     pub fn flat(bound: ClipNorm) -> Result<Self, PrivacyError> {
-        Ok(Self { bounds: Bounds::Flat(checked(bound)?), regulariser: None })
+        Ok(Self { bounds: Bounds::Flat(checked(bound)?), curve: Curve::Clipping })
     }
 
     /// Clips each layer to a norm of its own.
@@ -56,7 +68,7 @@ impl ClipRule {
             ));
         }
         let bounds = bounds.iter().map(|&bound| checked(bound)).collect::<Result<_, _>>()?;
-        Ok(Self { bounds: Bounds::PerLayer(bounds), regulariser: None })
+        Ok(Self { bounds: Bounds::PerLayer(bounds), curve: Curve::Clipping })
     }
 
     /// Scales every gradient to just below the bound, the smaller ones too: weight `C / (r + n)`.
@@ -65,11 +77,35 @@ impl ClipRule {
     /// A regulariser that is negative or not finite.
     pub fn normalising(self, regulariser: f64) -> Result<Self, PrivacyError> {
         match regulariser >= 0.0 && regulariser.is_finite() {
-            true => Ok(Self { regulariser: Some(regulariser), ..self }),
+            true => Ok(Self { curve: Curve::Normalising { regulariser }, ..self }),
             false => Err(PrivacyError::Rule(format!(
                 "the regulariser must be a finite number of at least 0, got {regulariser}"
             ))),
         }
+    }
+
+    /// Takes weights from a table of (norm, weight) pairs: linear interpolation between pairs, constant before the first pair and
+    /// after the last. With bounds for each layer, every layer looks up its own norm.
+    ///
+    /// Weights above `C / n` are cut to it, so that the sensitivity is the same for every table.
+    ///
+    /// # Errors
+    /// A table with no pairs or more than 65,536; norms that are negative, not finite, or not strictly ascending; weights that are
+    /// negative or not finite.
+    pub fn weighted_by(self, table: &[(f64, f64)]) -> Result<Self, PrivacyError> {
+        let wrong = |problem: String| Err(PrivacyError::Rule(problem));
+        if !(1..=MOST_PAIRS).contains(&table.len()) {
+            return wrong(format!("a table of weights has 1 to {MOST_PAIRS} pairs, got {}", table.len()));
+        }
+        for value in table.iter().flat_map(|(norm, weight)| [norm, weight]) {
+            if !(*value >= 0.0 && value.is_finite()) {
+                return wrong(format!("norms and weights must be finite and at least 0, got {value}"));
+            }
+        }
+        if let Some(pair) = table.windows(2).find(|pair| pair[0].0 >= pair[1].0) {
+            return wrong(format!("norms must ascend strictly, got {} before {}", pair[0].0, pair[1].0));
+        }
+        Ok(Self { curve: Curve::Table(table.to_vec()), ..self })
     }
 
     /// How far the sum can move when one record is removed.
@@ -91,63 +127,59 @@ impl ClipRule {
         }
     }
 
-    /// Sets the weights of a record in the first sum.
-    pub(crate) fn weigh(&self, record: &mut dyn RecordGradient, layers: usize) {
-        let total = total_norm(record, layers);
-        for layer in 0..layers {
-            let (norm, bound) = self.measure(record, layer, total);
-            record.weigh(0, layer, self.weight(norm, bound));
+    /// Sets the weights of a record whose layers have these norms.
+    pub(crate) fn weigh(&self, norms: &[f64], weights: &mut [f32]) {
+        let total = total_norm(norms);
+        for (layer, weight) in weights.iter_mut().enumerate() {
+            let (norm, bound) = self.measure(norms, layer, total);
+            *weight = self.weight(norm, bound);
         }
     }
 
-    /// Sets the weights of a record in the first sum, and in the second those of what the first leaves of it, bounded by
+    /// Sets the weights of a record in the first sum, and in the second sum the weights of what the first leaves of it, bounded by
     /// `residual`.
-    pub(crate) fn weigh_with_residual(
-        &self,
-        residual: &Self,
-        record: &mut dyn RecordGradient,
-        layers: usize,
-    ) {
-        let total = total_norm(record, layers);
-        for layer in 0..layers {
-            let (norm, bound) = self.measure(record, layer, total);
-            let weight = self.weight(norm, bound);
-            record.weigh(0, layer, weight);
-            let (norm, bound) = residual.measure(record, layer, total);
-            record.weigh(1, layer, bounded(1.0 - f64::from(weight), norm, bound));
+    pub(crate) fn weigh_with_residual(&self, residual: &Self, norms: &[f64], weights: &mut [f32]) {
+        let (clipped, left) = weights.split_at_mut(norms.len());
+        self.weigh(norms, clipped);
+        let total = total_norm(norms);
+        for (layer, (clipped, left)) in clipped.iter().zip(left).enumerate() {
+            let (norm, bound) = residual.measure(norms, layer, total);
+            *left = bounded(1.0 - f64::from(*clipped), norm, bound);
         }
     }
 
-    /// The weight of a vector of this norm as a whole; for flat rules.
-    pub(crate) fn whole_weight(&self, norm: f64) -> f32 {
-        self.weight(norm, self.sensitivity())
-    }
-
-    /// Whether it bounds the gradient as a whole.
-    pub(crate) fn is_flat(&self) -> bool {
-        matches!(self.bounds, Bounds::Flat(_))
-    }
-
-    /// The norm that decides about a layer, and its bound.
-    fn measure(&self, record: &dyn RecordGradient, layer: usize, total: f64) -> (f64, f64) {
+    /// The norm that decides the weight of a layer, and its bound.
+    fn measure(&self, norms: &[f64], layer: usize, total: f64) -> (f64, f64) {
         match &self.bounds {
             Bounds::Flat(bound) => (total, *bound),
-            Bounds::PerLayer(bounds) => (record.norm(layer), bounds[layer]),
+            Bounds::PerLayer(bounds) => (norms[layer], bounds[layer]),
         }
     }
 
     fn weight(&self, norm: f64, bound: f64) -> f32 {
-        let wanted = match self.regulariser {
-            None => 1.0,
-            Some(regulariser) => bound / (regulariser + norm),
+        let wanted = match &self.curve {
+            Curve::Clipping => 1.0,
+            Curve::Normalising { regulariser } => bound / (regulariser + norm),
+            Curve::Table(pairs) => interpolated(pairs, norm),
         };
         bounded(wanted, norm, bound)
     }
 }
 
 /// The norm over all layers.
-pub(crate) fn total_norm(record: &dyn RecordGradient, layers: usize) -> f64 {
-    (0..layers).map(|layer| record.norm(layer).powi(2)).sum::<f64>().sqrt()
+pub(crate) fn total_norm(norms: &[f64]) -> f64 {
+    norms.iter().map(|norm| norm * norm).sum::<f64>().sqrt()
+}
+
+/// The weight of a table at this norm.
+fn interpolated(pairs: &[(f64, f64)], norm: f64) -> f64 {
+    let after = pairs.partition_point(|(at, _)| *at <= norm);
+    let (left, left_weight) = pairs[after.saturating_sub(1)];
+    let (right, right_weight) = pairs[after.min(pairs.len() - 1)];
+    match left < norm && norm < right {
+        true => left_weight + (right_weight - left_weight) * ((norm - left) / (right - left)),
+        false => left_weight,
+    }
 }
 
 /// The weight that a rule asks for, or the greatest that is permitted, rounded down.
@@ -183,8 +215,15 @@ mod tests {
         let edges = [0.0, 1e-300, 1e-20, 1e-3, 0.5, 1.0, 1.0 + 1e-9, 3.0, 1e18, f64::MAX, f64::INFINITY];
         for bound in [1e-12, 0.1, 1.0, 7.3, 1e12] {
             let flat = ClipRule::flat(norm(bound)).unwrap();
-            let rules =
-                [flat.clone(), flat.clone().normalising(0.0).unwrap(), flat.normalising(0.01).unwrap()];
+            let table = |pairs: &[(f64, f64)]| flat.clone().weighted_by(pairs).unwrap();
+            let rules = [
+                flat.clone(),
+                flat.clone().normalising(0.0).unwrap(),
+                flat.clone().normalising(0.01).unwrap(),
+                table(&[(0.0, f64::MAX)]),
+                table(&[(0.5, 0.0), (1.0, 1e300)]),
+                table(&[(0.0, f64::MAX), (f64::MAX, f64::MAX)]),
+            ];
             for (rule, n) in rules.iter().flat_map(|rule| edges.map(|n| (rule, n))) {
                 let added = f64::from(rule.weight(n, bound)) * n;
                 // An infinite norm times a weight of 0 is NaN; the weight is what counts.
@@ -216,6 +255,34 @@ mod tests {
     }
 
     #[test]
+    fn a_table_is_interpolated_between_its_pairs_and_constant_outside() {
+        let rule = ClipRule::flat(norm(1e6)).unwrap().weighted_by(&[(1.0, 0.5), (3.0, 0.25), (4.0, 2.0)]);
+        let rule = rule.unwrap();
+        for (n, expected) in
+            [(0.1, 0.5), (1.0, 0.5), (2.0, 0.375), (3.0, 0.25), (3.5, 1.125), (4.0, 2.0), (9.0, 2.0)]
+        {
+            assert_eq!(rule.weight(n, 1e6), expected, "{n}");
+        }
+        let one = ClipRule::flat(norm(1.0)).unwrap().weighted_by(&[(2.0, 0.125)]).unwrap();
+        assert_eq!([0.5, 2.0, 3.0].map(|n| one.weight(n, 1.0)), [0.125; 3]);
+    }
+
+    /// The table of `C / (n + r / (n + r))`, which is `psac`, agrees with the formula.
+    #[test]
+    fn a_table_stands_for_a_curve() {
+        let curve = |n: f64| 1.0 / (n + 0.1 / (n + 0.1));
+        let pairs: Vec<(f64, f64)> =
+            (0..4000).map(|i| 1e-3 * 1.005_f64.powi(i)).map(|n| (n, curve(n))).collect();
+        let rule = ClipRule::flat(norm(1.0)).unwrap().weighted_by(&pairs).unwrap();
+        for n in [0.01, 0.3, 1.0, 7.7, 300.0] {
+            assert!(
+                (f64::from(rule.weight(n, 1.0)) / curve(n).min((1.0 - ROOM) / n) - 1.0).abs() < 1e-4,
+                "{n}"
+            );
+        }
+    }
+
+    #[test]
     fn layers_bound_together_what_they_bound_apart() {
         let rule = ClipRule::per_layer(&[norm(3.0), norm(4.0)]).unwrap();
         assert!((rule.sensitivity() - 5.0).abs() < 1e-12);
@@ -231,6 +298,20 @@ mod tests {
         let message = |rule: Result<ClipRule, PrivacyError>| rule.unwrap_err().to_string();
         assert!(message(ClipRule::flat(norm(1e-20))).contains("got 1e-20"));
         assert!(message(ClipRule::per_layer(&[])).contains("got none"));
-        assert!(message(ClipRule::flat(norm(1.0)).unwrap().normalising(-1.0)).contains("got -1"));
+        let flat = || ClipRule::flat(norm(1.0)).unwrap();
+        assert!(message(flat().normalising(-1.0)).contains("got -1"));
+        for (table, problem) in [
+            (vec![], "1 to 65536 pairs, got 0"),
+            (vec![(1.0, 1.0); 65537], "got 65537"),
+            (vec![(-1.0, 1.0)], "got -1"),
+            (vec![(f64::NAN, 1.0)], "got NaN"),
+            (vec![(1.0, -0.5)], "got -0.5"),
+            (vec![(1.0, f64::INFINITY)], "got inf"),
+            (vec![(1.0, 1.0), (1.0, 2.0)], "got 1 before 1"),
+            (vec![(0.0, 1.0), (2.0, 1.0), (1.5, 2.0)], "got 2 before 1.5"),
+        ] {
+            let message = message(flat().weighted_by(&table));
+            assert!(message.contains(problem), "{message}");
+        }
     }
 }

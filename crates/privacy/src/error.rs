@@ -30,6 +30,9 @@ pub enum PrivacyError {
     /// Plan and records do not belong together.
     #[error("{0}")]
     Mismatch(String),
+    /// The plan has an entry with stateful sampling.
+    #[error("the vault cannot run the entry {0}: its releases depend on hidden state")]
+    Stateful(String),
     /// A clip rule makes no sense, or not for this model.
     #[error("{0}")]
     Rule(String),
@@ -79,6 +82,7 @@ impl PrivacyError {
             Self::OverBudget { .. } => "use more noise, fewer steps or a lower sampling rate",
             Self::NoBound(_) => "use pld or rdp",
             Self::Mismatch(_) => "plans, records and ledgers belong together; start a new run for new ones",
+            Self::Stateful(_) => "entries with stateful sampling are for the accountant alone",
             Self::Rule(_) => "typical clip norms lie between 0.1 and 10",
             Self::OffPlan { .. } => "put every release of a step into the plan before training starts",
             Self::NoRandomness(_) => "noise needs getrandom(2) or its like; there is no substitute",

@@ -4,8 +4,8 @@
 ///
 /// The base asks for sums of gradients, each record with a weight of the base's choosing, and never sees a gradient.
 ///
-/// **What is trusted.** What a record adds to a sum does not depend on other records. [`norm`](RecordGradient::norm) is at least the norm
-/// of what it adds with weight 1, but for a few parts in a million. A record whose loss or gradient is not finite adds exactly
+/// **What is trusted.** What a record adds to a sum does not depend on other records. The norms that a [rule](WeightRule) is given are at
+/// least the norms of what the record adds with weight 1, but for a few parts in a million. A record whose loss or gradient is not finite adds exactly
 /// nothing. Sums are zero outside of [`trainable`](Gradients::trainable), and an empty batch sums to zero. Two sums over batches that
 /// differ in one record differ by what that record adds, by [`rounding`](Gradients::rounding) times the bound on it, and by at most six
 /// roundings of a vector to the [step](Sum::step) of the sum.
@@ -35,7 +35,7 @@ pub trait Gradients {
     /// with weights of its own, whatever it held before. With an anchor, each record's gradient there is subtracted from its gradient
     /// first.
     ///
-    /// `weigh` is called once for every record whose gradient is finite; without it every weight is 1. `key` is fresh randomness:
+    /// `rule` chooses the weights; without it every weight is 1. `key` is fresh randomness:
     /// the dropout mask of a record is a function of the key and the record's place in the data set alone.
     ///
     /// # Errors
@@ -45,7 +45,7 @@ pub trait Gradients {
         at: &Self::Point,
         anchor: Option<&Self::Point>,
         chosen: &[usize],
-        weigh: Option<&Weigh<'_>>,
+        rule: Option<&WeightRule<'_>>,
         key: [u8; 32],
         sums: &mut [Sum],
     ) -> Result<(), Self::Error>;
@@ -72,14 +72,8 @@ impl Sum {
     }
 }
 
-/// Chooses the weights of one record.
-pub type Weigh<'a> = dyn Fn(&mut dyn RecordGradient) + Sync + 'a;
-
-/// One record's gradient during a pass: its norms can be seen, its weights set.
-pub trait RecordGradient {
-    /// The norm over the parameters of one layer.
-    fn norm(&self, layer: usize) -> f64;
-
-    /// Sets the weight in one of the sums for one layer. Layers whose weight is not set have weight 0.
-    fn weigh(&mut self, sum: usize, layer: usize, weight: f32);
-}
+/// Chooses the weights of one record's gradient.
+///
+/// It is called once for each record whose gradient is finite, from any thread. The first argument has the norm of each layer. The second
+/// has the weights sum by sum, `weights[sum * layers + layer]`, all 0 before the call.
+pub type WeightRule<'a> = dyn Fn(&[f64], &mut [f32]) + Sync + 'a;

@@ -26,7 +26,7 @@ mod vault;
 
 pub use clip::ClipRule;
 pub use error::PrivacyError;
-pub use gradients::{Gradients, RecordGradient, Sum, Weigh};
+pub use gradients::{Gradients, Sum, WeightRule};
 pub use ledger::Account;
 pub use per_record::PerRecord;
 pub use randomness::Randomness;

@@ -8,7 +8,6 @@ use crate::{ClipRule, Sum, noise::rounded};
 #[derive(Default)]
 pub(crate) struct Memory {
     band: Option<Band>,
-    error: Vec<f64>,
 }
 
 /// Residuals of the last `W` steps of an entry, for banded error feedback.
@@ -43,18 +42,6 @@ impl Memory {
             sum: vec![0; dimension],
         });
         (band.rules.0 == *rule && band.rules.1 == *residual && band.moved == moved).then_some(band)
-    }
-
-    /// Adds the clipped error to a sum of clipped gradients; what is lost becomes the error: `y = s + clip(e)`,
-    /// `e <- e + g - y`, where `g` is the sum as it is.
-    pub(crate) fn feed_back(&mut self, sum: &mut [f64], plain: &[f64], feedback: &ClipRule) {
-        self.error.resize(sum.len(), 0.0);
-        let norm = self.error.iter().map(|e| e.powi(2)).sum::<f64>().sqrt();
-        let weight = f64::from(feedback.whole_weight(norm));
-        for ((sum, plain), error) in sum.iter_mut().zip(plain).zip(&mut self.error) {
-            *sum += if weight > 0.0 { weight * *error } else { 0.0 };
-            *error += plain - *sum;
-        }
     }
 }
 
@@ -134,23 +121,5 @@ mod tests {
         assert!(memory.band(0, (&flat(1.0), &flat(3.0)), [1.0, 2.0], 1).is_none());
         assert!(memory.band(0, (&flat(1.0), &flat(2.0)), [1.01, 2.0], 1).is_none());
         assert!(memory.band(1, (&flat(1.0), &flat(3.0)), [1.0, 3.0], 1).unwrap().held.is_empty());
-    }
-
-    #[test]
-    fn errors_are_fed_back_clipped() {
-        let mut memory = Memory::default();
-        let mut step = |clipped: f64, plain: f64| {
-            let mut sum = [clipped];
-            memory.feed_back(&mut sum, &[plain], &flat(0.5));
-            sum[0]
-        };
-        // e: 0, 3, 2.5 (and a thousandth), ...
-        assert_eq!(step(1.0, 4.0), 1.0);
-        assert!((step(0.0, 0.0) - 0.5).abs() < 1e-3);
-        assert!((step(-1.0, -1.0) + 0.5).abs() < 1e-3);
-        let mut spoilt = Memory { error: vec![f64::NAN], ..Memory::default() };
-        let mut sum = [1.0];
-        spoilt.feed_back(&mut sum, &[1.0], &flat(0.5));
-        assert_eq!(sum, [1.0]);
     }
 }

@@ -1,7 +1,7 @@
 //! The per-record gradients of a round, and the sums that can be made of them.
 
 use crate::{
-    Bounded, ClipRule, Gradients, NormStatistic, PrivacyError, RecordGradient, Round, Sensitive, Sum,
+    Bounded, ClipRule, Gradients, NormStatistic, PrivacyError, Round, Sensitive, Sum, WeightRule,
     clip::total_norm,
     sensitive::{Brand, Kind},
 };
@@ -31,10 +31,7 @@ impl<'a, 'r, G: Gradients> PerRecord<'a, 'r, G> {
     /// # Errors
     /// A rule with norms for another number of layers; the engine's own.
     pub fn clipped_sum(mut self, rule: &ClipRule) -> Result<Bounded<'r>, PrivacyError> {
-        let layers = self.round.layers();
-        rule.fits(layers)?;
-        let weigh = |record: &mut dyn RecordGradient| rule.weigh(record, layers);
-        let ([sum], [moved]) = self.pass([rule], &weigh)?;
+        let ([sum], [moved]) = self.pass([rule], &|norms, weights| rule.weigh(norms, weights))?;
         Ok(bounded(sum.values, moved, Kind::Gradients))
     }
 
@@ -48,12 +45,10 @@ impl<'a, 'r, G: Gradients> PerRecord<'a, 'r, G> {
         rule: &ClipRule,
         statistic: &NormStatistic,
     ) -> Result<(Bounded<'r>, Bounded<'r>), PrivacyError> {
-        let layers = self.round.layers();
-        rule.fits(layers)?;
         let counters = statistic.begin();
-        let ([sum], [moved]) = self.pass([rule], &|record: &mut dyn RecordGradient| {
-            statistic.count(total_norm(record, layers), &counters);
-            rule.weigh(record, layers);
+        let ([sum], [moved]) = self.pass([rule], &|norms, weights| {
+            statistic.count(total_norm(norms), &counters);
+            rule.weigh(norms, weights);
         })?;
         Ok((
             bounded(sum.values, moved, Kind::Gradients),
@@ -92,26 +87,6 @@ impl<'a, 'r, G: Gradients> PerRecord<'a, 'r, G> {
         Ok(bounded(sum.values, sensitivity, kind))
     }
 
-    /// Error feedback as DiceSGD was published: `y = sum_i clip(g_i, C_1) + clip(e, F)`, and the hidden error becomes
-    /// `e + sum_i g_i - y`. A normalising rule bounds the error by normalising it, too.
-    ///
-    /// For plans that [remember](sordino_accounting::Sampling::Stateful): a record that was sampled once moves all later releases,
-    /// and the price says so.
-    ///
-    /// # Errors
-    /// As [`clipped_sum`](Self::clipped_sum); a plan of another kind; `C_1 + 2 F` above its reach.
-    pub fn fed_back_sum(mut self, rule: &ClipRule, feedback: &ClipRule) -> Result<Bounded<'r>, PrivacyError> {
-        let layers = self.round.layers();
-        rule.fits(layers)?;
-        // The plain sum is rounded like the clipped one; it stays in the memory.
-        let ([mut sum, plain], [moved, _]) = self.pass([rule; 2], &|record: &mut dyn RecordGradient| {
-            rule.weigh(record, layers);
-            (0..layers).for_each(|layer| record.weigh(1, layer, 1.0));
-        })?;
-        let kind = self.round.feed_error(rule, feedback, &mut sum.values, &plain.values)?;
-        Ok(bounded(sum.values, moved, kind))
-    }
-
     /// The sum of all gradients as they are. No bound is known, so it can only be [disclosed](Round::disclose).
     ///
     /// # Errors
@@ -128,12 +103,7 @@ impl<'a, 'r, G: Gradients> PerRecord<'a, 'r, G> {
         rule: &ClipRule,
         residual: &ClipRule,
     ) -> Result<([Sum; 2], [f64; 2]), PrivacyError> {
-        let layers = self.round.layers();
-        rule.fits(layers)?;
-        residual.fits(layers)?;
-        self.pass([rule, residual], &|record: &mut dyn RecordGradient| {
-            rule.weigh_with_residual(residual, record, layers);
-        })
+        self.pass([rule, residual], &|norms, weights| rule.weigh_with_residual(residual, norms, weights))
     }
 
     /// Sums that these rules bound, and how far each can move when one record is removed: by the sensitivity of the rule, by rounding
@@ -142,13 +112,15 @@ impl<'a, 'r, G: Gradients> PerRecord<'a, 'r, G> {
     fn pass<const SUMS: usize>(
         &mut self,
         rules: [&ClipRule; SUMS],
-        weigh: &crate::Weigh<'_>,
+        weights: &WeightRule<'_>,
     ) -> Result<([Sum; SUMS], [f64; SUMS]), PrivacyError> {
+        let layers = self.round.layers();
+        rules.iter().try_for_each(|rule| rule.fits(layers))?;
         let rounding = self.round.rounding(self.anchor.is_some())?;
         let records = self.round.records();
         let mut sums =
             rules.map(|rule| Sum { step: Sum::step_for(rule.sensitivity(), records), values: Vec::new() });
-        self.round.pass(self.at, self.anchor, Some(weigh), &mut sums)?;
+        self.round.pass(self.at, self.anchor, Some(weights), &mut sums)?;
         #[expect(clippy::cast_precision_loss, reason = "a count")]
         let moved = std::array::from_fn(|index| {
             let Sum { step, values } = &sums[index];

@@ -15,7 +15,8 @@ pub(crate) fn draw(
 ) {
     batch.clear();
     match sampling {
-        Sampling::Stateful { rate, .. } => poisson(rate.get(), population, rng, batch),
+        // No vault has such a plan.
+        Sampling::Stateful { .. } => {}
         Sampling::Rotating { rate, groups } => {
             // Place `i` belongs to group `i mod groups`, whoever else is there.
             let groups = usize::try_from(groups).unwrap_or(usize::MAX);

@@ -142,6 +142,15 @@ impl Terms {
 }
 
 impl TermsText {
+    /// Refuses entries that the accountant can price and the base does not run.
+    pub(crate) fn check_sampling(&self) -> Result<(), PrivacyError> {
+        let (Agreed::Plan { plan, .. } | Agreed::Unprotected { plan, .. }) = &self.agreed;
+        match plan.entries().iter().find(|entry| matches!(entry.sampling(), Sampling::Stateful { .. })) {
+            Some(entry) => Err(PrivacyError::Stateful(entry.to_string())),
+            None => Ok(()),
+        }
+    }
+
     pub(crate) fn plan(&self) -> Option<&Plan> {
         match &self.agreed {
             Agreed::Plan { plan, .. } => Some(plan),

@@ -7,7 +7,7 @@ use sordino_accounting::Sampling;
 
 use crate::{
     Account, Bounded, ClipRule, Gradients, PerRecord, PrivacyError, Randomness, Release, Sensitive, Sum,
-    Terms, Weigh,
+    Terms, WeightRule,
     ledger::Ledger,
     memory::{Band, Memory},
     noise::Noise,
@@ -279,7 +279,7 @@ impl<'r, G: Gradients> Round<'r, G> {
         &mut self,
         at: &G::Point,
         anchor: Option<&G::Point>,
-        weigh: Option<&Weigh<'_>>,
+        rule: Option<&WeightRule<'_>>,
         sums: &mut [Sum],
     ) -> Result<(), PrivacyError> {
         let Vault { gradients, randomness, batch, spare_sums, .. } = &mut *self.vault;
@@ -291,7 +291,7 @@ impl<'r, G: Gradients> Round<'r, G> {
             sum.values.clear();
             sum.values.resize(gradients.dimension(), 0.0);
         }
-        let passed = gradients.pass(at, anchor, batch, weigh, key, sums);
+        let passed = gradients.pass(at, anchor, batch, rule, key, sums);
         passed.map_err(|error| PrivacyError::Engine(Box::new(error)))
     }
 
@@ -328,35 +328,12 @@ impl<'r, G: Gradients> Round<'r, G> {
         self.fed = true;
         Ok((Kind::Fed { releases: groups }, Band::sensitivity(moved[0], moved[1], window)))
     }
-
-    /// Adds the error of all earlier steps to a clipped sum of this step. The difference from the plain sum becomes the new error.
-    pub(crate) fn feed_error(
-        &mut self,
-        rule: &ClipRule,
-        feedback: &ClipRule,
-        sum: &mut [f64],
-        plain: &[f64],
-    ) -> Result<Kind, PrivacyError> {
-        let wrong = |problem: &str| Err(PrivacyError::Rule(problem.to_owned()));
-        let Sampling::Stateful { later_shift, .. } = self.step.sampling else {
-            return wrong("error feedback needs a plan whose price includes a memory of all steps");
-        };
-        if self.step.releases.len() != 1 || self.released > 0 || self.fed {
-            return wrong("a step with error feedback has one release");
-        }
-        let sensitivity = rule.sensitivity();
-        let shift = sensitivity + 2.0 * feedback.sensitivity();
-        if !feedback.is_flat() || !(shift <= later_shift * sensitivity * (1.0 + 1e-9)) {
-            return wrong("the threshold of the fed back error is larger than the plan's later_shift allows");
-        }
-        self.vault.memory.feed_back(sum, plain, feedback);
-        self.fed = true;
-        Ok(Kind::Fed { releases: 1 })
-    }
 }
 
+/// Refuses terms that are not for these records, or whose plan the base cannot run.
 fn fitting(gradients: &impl Gradients, terms: &Terms) -> Result<(), PrivacyError> {
     let (held, agreed) = (gradients.records() as u64, terms.text.records);
+    terms.text.check_sampling()?;
     match held == agreed {
         true => Ok(()),
         false => Err(PrivacyError::Mismatch(format!(

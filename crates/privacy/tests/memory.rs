@@ -39,10 +39,6 @@ fn banded<'r>(gradients: PerRecord<'_, 'r, Rows>) -> Result<Bounded<'r>, Privacy
     gradients.banded_sum(&rule(1.0), &rule(2.0))
 }
 
-fn fed_back<'r>(gradients: PerRecord<'_, 'r, Rows>) -> Result<Bounded<'r>, PrivacyError> {
-    gradients.fed_back_sum(&rule(1.0), &rule(2.0))
-}
-
 fn plain<'r>(gradients: PerRecord<'_, 'r, Rows>) -> Result<Bounded<'r>, PrivacyError> {
     gradients.clipped_sum(&rule(1.0))
 }
@@ -158,14 +154,9 @@ fn what_the_proof_does_not_cover_is_refused() {
         let refused = std::iter::from_fn(|| vault.round(|round| act(round)).unwrap()).any(|refused| refused);
         assert!(refused, "{name}");
     };
-    let (groups, memory) = (terms(&[(grouped(2, 1.0), 2)], 4), terms(&[(stateful(5.0, 1.0), 2)], 4));
+    let groups = terms(&[(grouped(2, 1.0), 2)], 4);
     let poisson = terms(&[(Sampling::Poisson { rate: SamplingRate::new(1.0).unwrap(), cap: None }, 2)], 4);
-    for (name, terms) in [("poisson", &poisson), ("memory", &memory)] {
-        refuse(&format!("banded under {name}"), terms, &|round| banded(round.gradients(&[])).is_err());
-    }
-    for (name, terms) in [("poisson", &poisson), ("groups", &groups)] {
-        refuse(&format!("fed back under {name}"), terms, &|round| fed_back(round.gradients(&[])).is_err());
-    }
+    refuse("banded under poisson", &poisson, &|round| banded(round.gradients(&[])).is_err());
     refuse("twice", &groups, &|round| {
         banded(round.gradients(&[])).is_ok() && banded(round.gradients(&[])).is_err()
     });
@@ -189,65 +180,23 @@ fn what_the_proof_does_not_cover_is_refused() {
         Terms::unprotected(Plan::new(vec![entry]), 4, "a test")
     };
     refuse("two releases", &two_releases, &|round| banded(round.gradients(&[])).is_err());
-    refuse("layers of an error", &memory, &|round| {
-        let layers = ClipRule::per_layer(&[ClipNorm::new(1.0).unwrap()]).unwrap();
-        round.gradients(&[]).fed_back_sum(&rule(1.0), &layers).is_err()
-    });
-    // 1 + 2 * 2 = 5 is the plan's later_shift; a little more is too much.
-    refuse("later_shift", &memory, &|round| {
-        round.gradients(&[]).fed_back_sum(&rule(1.0), &rule(2.01)).is_err()
-    });
 }
 
-/// `y = s + clip(e)`, `e <- e + g - y`, by hand; and a record moves its first release by 1 and later ones by at most the later_shift.
+/// The accountant prices stateful entries, and the base runs none of them, with or without a price.
 #[test]
-fn error_feedback_follows_its_formula_and_its_reach() {
-    let terms = terms(&[(stateful(5.0, 0.6), 12)], 6);
-    for (record, seed) in (0..6).flat_map(|record| (0..4).map(move |seed| (record, seed))) {
-        let moves = moves(&records(6), record, &terms, seed, fed_back);
-        let first = moves.iter().position(|moved| *moved > 0.0).unwrap_or(moves.len());
-        for (step, moved) in moves.iter().enumerate() {
-            assert!(
-                *moved <= if step <= first { 1.0 } else { 5.0 } + 1e-5,
-                "record {record}, step {step}: {moved}"
-            );
-        }
-    }
-    let mut rows = vec![Vec::new(); 2];
-    rows[0] = vec![3.0, 4.0];
-    let releases = run(rows, &self::terms(&[(stateful(5.0, 1.0), 20)], 2), 1, fed_back);
-    let clip = |v: [f64; 2], bound: f64| {
-        let factor = (bound * (1.0 - 1.0 / 1024.0) / v[0].hypot(v[1])).min(1.0);
-        v.map(|x| if factor.is_finite() { factor * x } else { 0.0 })
-    };
-    let mut error = [0.0; 2];
-    for (release, _) in releases {
-        let (sum, fed) = (clip([3.0, 4.0], 1.0), clip(error, 2.0));
-        let expected = [sum[0] + fed[0], sum[1] + fed[1]];
-        assert!(
-            (f64::from(release[0]) - expected[0]).abs() < 1e-4
-                && (f64::from(release[1]) - expected[1]).abs() < 1e-4
-        );
-        error = [error[0] + 3.0 - expected[0], error[1] + 4.0 - expected[1]];
-    }
-}
-
-/// A price for a memory is the price of the whole: nobody prices it as fresh batches.
-#[test]
-fn a_memory_is_priced_by_first_participation_alone() {
-    let plan = || {
-        let entry =
-            Entry::new(stateful(5.0, 0.1), vec![NoiseMultiplier::new(1.0).unwrap()], Steps::new(9).unwrap());
-        Plan::new(vec![entry.unwrap()])
-    };
+fn a_vault_refuses_plans_with_stateful_sampling() {
     let delta = Delta::new(1e-5).unwrap();
+    let entry = |sampling| {
+        Entry::new(sampling, vec![NoiseMultiplier::new(1.0).unwrap()], Steps::new(9).unwrap()).unwrap()
+    };
+    let plan = || Plan::new(vec![entry(stateful(5.0, 0.1))]);
     assert!(Terms::price(plan(), 10, delta, None, Accountant::Pld).is_err());
-    let memory = Terms::price(plan(), 10, delta, None, Accountant::FirstParticipation).unwrap();
-    let fresh = rows::terms(10, &[1.0], 0.1, 9);
-    assert!(memory.guarantee().unwrap().epsilon > fresh.guarantee().unwrap().epsilon);
-    // And only a plan with a memory has one.
-    let folder = Folder::new("fresh");
-    let mut vault =
-        Vault::seal(Rows::same(10, &[1.0]), &fresh, Randomness::seeded(1), &folder.file("l")).unwrap();
-    assert!(vault.round(|round| fed_back(round.gradients(&[])).is_err()).unwrap().unwrap());
+    let priced = Terms::price(plan(), 10, delta, None, Accountant::FirstParticipation).unwrap();
+    let mixed = Plan::new(vec![entry(grouped(2, 0.5)), entry(stateful(5.0, 0.1))]);
+    for terms in [priced, Terms::unprotected(mixed, 10, "a test")] {
+        let refused = Vault::seal_in_memory(Rows::same(10, &[1.0]), &terms, Randomness::seeded(1));
+        let error = refused.err().unwrap();
+        assert!(matches!(error, PrivacyError::Stateful(_)), "{error}");
+        assert!(error.hint().contains("accountant alone"));
+    }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use sordino_data::{Dataset, Labels};
 use sordino_nn::{Description, Engine, Params};
 use sordino_train::{
-    DataFacts, Evaluator, ResolvedModel, RunFiles, RunFolder, Score, Settings, class_of, inspect,
+    DataFacts, Evaluator, Provable, ResolvedModel, RunFiles, RunFolder, Score, Settings, class_of, inspect,
     read_weights, verified_settings, write_weights,
 };
 
@@ -211,7 +211,11 @@ impl Fitted {
         match data.shape() == self.facts.input {
             true => Ok(()),
             false => Err(Error::refused(
-                format!("the records have the shape {}, but the model reads {}", data.shape(), self.facts.input),
+                format!(
+                    "the records have the shape {}, but the model reads {}",
+                    data.shape(),
+                    self.facts.input
+                ),
                 "give records like those that the model was trained on",
             )),
         }
@@ -242,7 +246,8 @@ impl Fitted {
     pub fn load(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         let (bytes, notes) = read_weights(path)?;
-        let (recipe, facts): (ModelRecipe, DataFacts) = (note(path, &notes, "model")?, note(path, &notes, "facts")?);
+        let (recipe, facts): (ModelRecipe, DataFacts) =
+            (note(path, &notes, "model")?, note(path, &notes, "facts")?);
         let model = recipe.model(&facts)?;
         Ok(Self {
             params: Params::from_safetensors(model.network()?.layout().clone(), &bytes)?,
@@ -275,7 +280,7 @@ impl Fitted {
             folder: Some(folder.path()),
             test_records: Some(facts.test_records),
             weights_covered: inspection.weights_covered,
-            provable: None,
+            provable: Provable::read(&folder),
             data: None,
         };
         Ok(Self {

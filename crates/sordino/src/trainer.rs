@@ -13,8 +13,8 @@ use sordino_algorithms::Algorithm;
 use sordino_data::Dataset;
 use sordino_privacy::Account;
 use sordino_train::{
-    Clipping, Custom, DataDescription, Ending, Measurement, Observer, PricedRun, RunFolder, SamplingName, Score,
-    Settings, price, resolve_with, verified_settings,
+    Clipping, Custom, DataDescription, Ending, Measurement, Observer, PricedRun, RunFolder, SamplingName,
+    Score, Settings, price, resolve_with, verified_settings,
 };
 
 use crate::{
@@ -309,8 +309,10 @@ impl<'a> Trainer<'a> {
             }
         };
         let run = priced.run(data, self.test, folder.as_ref());
-        let mut observer =
-            Callback { trainer: self, progress: TrainingProgress { step: 0, steps: priced.terms.steps(), score: None } };
+        let mut observer = Callback {
+            trainer: self,
+            progress: TrainingProgress { step: 0, steps: priced.terms.steps(), score: None },
+        };
         let ending = match self.target {
             Target::Resumed(_) => run.resume(&self.stop.0, &mut observer)?,
             _ => run.begin(&self.stop.0, &mut observer)?,

@@ -15,7 +15,7 @@ use sordino_accounting::{Accountant, ClipNorm, Delta, NoiseMultiplier, Plan, Sam
 use sordino_nn::{Engine, Inputs, Loss, Params, Query, RecordNorms, RecordWeights, Targets, models};
 use sordino_optim::{Optimizer, OptimizerConfig};
 use sordino_privacy::{
-    ClipRule, Gradients, PrivacyError, Randomness, Release, Round, Sum, Terms, Vault, Weigh,
+    ClipRule, Gradients, PrivacyError, Randomness, Release, Round, Sum, Terms, Vault, WeightRule,
 };
 use sordino_train::{NetworkGradients, steps_per_charge};
 
@@ -66,7 +66,7 @@ impl Gradients for Nothing {
         _: &[f32; 0],
         _: Option<&[f32; 0]>,
         _: &[usize],
-        _: Option<&Weigh<'_>>,
+        _: Option<&WeightRule<'_>>,
         _: [u8; 32],
         _: &mut [Sum],
     ) -> Result<(), Infallible> {

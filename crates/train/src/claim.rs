@@ -1,7 +1,7 @@
 //! An epsilon that a paper or an approximation claims, next to what is proved.
 
 use sordino_accounting::{Accountant, Plan};
-use sordino_algorithms::registry::ALGORITHMS;
+use sordino_algorithms::{About, Verdict};
 
 use crate::{Settings, parse_algorithm};
 
@@ -24,16 +24,16 @@ impl Claim {
     /// The claim about a run with these settings: of an algorithm as published, or of the central limit theorem.
     pub fn new(settings: &Settings, plan: Option<&Plan>) -> Option<Self> {
         let delta = settings.delta?;
-        let text = settings.algorithm.as_deref()?;
-        if let Some(sound) = parse_algorithm(text).ok()?.sound_form() {
-            let name = text.split(',').next()?;
-            let algorithm = ALGORITHMS.iter().find(|algorithm| algorithm.name == name)?;
+        let algorithm = parse_algorithm(settings.algorithm.as_deref()?);
+        if let Ok(About { reference, verdict: Verdict::AsPublished { problem, instead }, .. }) =
+            algorithm.map(|algorithm| algorithm.about())
+        {
             return Some(Self {
                 epsilon: settings.epsilon?.get(),
                 delta: delta.get(),
-                by: algorithm.reference.to_owned(),
-                why: algorithm.verdict.to_owned(),
-                instead: format!("{{algorithm={sound}}}, whose epsilon is proved"),
+                by: reference.to_owned(),
+                why: problem.to_owned(),
+                instead: format!("{{algorithm={instead}}}, whose epsilon is proved"),
             });
         }
         if settings.accountant? != Accountant::GdpClt {

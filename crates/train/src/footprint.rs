@@ -2,7 +2,6 @@
 
 use std::{fs, thread};
 
-use sordino_algorithms::Choice;
 use sordino_optim::OptimizerConfig;
 
 use crate::{Learning, TrainError, format::grouped};
@@ -19,17 +18,17 @@ pub struct Footprint {
 }
 
 impl Footprint {
-    /// The memory for training this many parameters on this machine.
-    pub fn new(parameters: usize, learning: &Learning, algorithm: &Choice) -> Self {
+    /// The memory for training this many parameters on this machine, with an algorithm that keeps this many vectors of their size.
+    pub fn new(parameters: usize, learning: &Learning, kept_vectors: u64) -> Self {
         Self::on_workers(
             parameters,
             learning,
-            algorithm,
+            kept_vectors,
             thread::available_parallelism().map_or(1, usize::from),
         )
     }
 
-    fn on_workers(parameters: usize, learning: &Learning, algorithm: &Choice, workers: usize) -> Self {
+    fn on_workers(parameters: usize, learning: &Learning, kept_vectors: u64, workers: usize) -> Self {
         let optimizer = match learning.optimizer {
             OptimizerConfig::Sgd { .. } => 0,
             OptimizerConfig::Momentum { .. }
@@ -38,16 +37,7 @@ impl Footprint {
             | OptimizerConfig::Adagrad { .. } => 1,
             OptimizerConfig::Adam { .. } | OptimizerConfig::AdamW { .. } => 2,
         };
-        let algorithm_state = match algorithm {
-            Choice::Dice { .. } | Choice::DiceTwoRelease { .. } | Choice::DicePublished(_) => 1,
-            // An anchor, its packed weights, and its gradient; some algorithms have two anchors.
-            Choice::DpSvrg { .. }
-            | Choice::DpC4(_)
-            | Choice::DpC4Published(_)
-            | Choice::DpC4PlusPublished(_) => 4,
-            _ => 0,
-        };
-        let kept = 1 + optimizer + algorithm_state + u64::from(learning.average.is_some());
+        let kept = 1 + optimizer + kept_vectors + u64::from(learning.average.is_some());
         // On each worker, a sum in single precision, one in double, and twice the parameters' size for the records of a chunk.
         let training = workers as u64 * (4 + 8 + 8);
         // The result in double precision; sum, release and packed weights in single precision.
@@ -128,7 +118,7 @@ mod tests {
             schedule: Schedule::default(),
             average: None,
         };
-        Footprint::on_workers(parameters, &learning, &Choice::DpSgd {}, 2)
+        Footprint::on_workers(parameters, &learning, 0, 2)
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use sordino_nn::{Engine, NetworkError, Params, Query, RecordNorms, RecordWeights, Records};
-use sordino_privacy::{Gradients, RecordGradient, Sum, Weigh};
+use sordino_privacy::{Gradients, Sum, WeightRule};
 
 /// Records, and the engine that computes their gradients.
 pub struct NetworkGradients<'d> {
@@ -47,7 +47,7 @@ impl Gradients for NetworkGradients<'_> {
         at: &Params,
         anchor: Option<&Params>,
         chosen: &[usize],
-        weigh: Option<&Weigh<'_>>,
+        rule: Option<&WeightRule<'_>>,
         key: [u8; 32],
         sums: &mut [Sum],
     ) -> Result<(), NetworkError> {
@@ -57,32 +57,22 @@ impl Gradients for NetworkGradients<'_> {
         if let Some(anchor) = anchor {
             query = query.minus(anchor);
         }
-        match weigh {
+        match rule {
             None => self.engine.pass(&query, &mut values)?,
-            Some(weigh) => {
-                let rule = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| {
-                    weigh(&mut Seen { norms, weights });
+            Some(rule) => {
+                let sums = sums.len();
+                let weigh = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| {
+                    let norms: Vec<f64> = (0..norms.layers()).map(|layer| norms.layer(layer)).collect();
+                    let mut chosen = vec![0.0; sums * norms.len()];
+                    rule(&norms, &mut chosen);
+                    for (place, weight) in chosen.into_iter().enumerate() {
+                        weights.set_layer(place / norms.len(), place % norms.len(), weight);
+                    }
                 };
-                self.engine.pass(&query.weighed_by(&rule), &mut values)?
+                self.engine.pass(&query.weighed_by(&weigh), &mut values)?
             }
         };
         sums.iter_mut().zip(values).for_each(|(sum, values)| sum.values = values);
         Ok(())
-    }
-}
-
-/// A record in the middle of a pass.
-struct Seen<'a, 'b> {
-    norms: RecordNorms<'a>,
-    weights: &'a mut RecordWeights<'b>,
-}
-
-impl RecordGradient for Seen<'_, '_> {
-    fn norm(&self, layer: usize) -> f64 {
-        self.norms.layer(layer)
-    }
-
-    fn weigh(&mut self, sum: usize, layer: usize, weight: f32) {
-        self.weights.set_layer(sum, layer, weight);
     }
 }

@@ -62,6 +62,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod algorithm;
 mod claim;
 mod data;
 mod error;
@@ -83,6 +84,7 @@ mod seal;
 mod settings;
 mod state;
 
+pub use algorithm::{NetworkAlgorithm, parse_algorithm};
 pub use claim::Claim;
 pub use data::{DataDescription, DataFacts, RunData, source};
 pub use error::TrainError;
@@ -95,10 +97,11 @@ pub use inspection::{Inspection, inspect, model_notes};
 pub use learner::Learning;
 pub use metrics::Measurement;
 pub use model::ResolvedModel;
-pub use price::{PricedRun, price};
-pub use resolve::{ResolvedSettings, check, parse_algorithm, resolve, without_unused};
+pub use price::{PricedRun, Provable, price};
+pub use resolve::{Custom, ResolvedSettings, check, resolve, resolve_with, without_unused};
 pub use run::{Ending, Observer, Run, steps_per_charge};
 pub use run_files::{RunFiles, check_unchanged_data, verified_settings};
+pub use seal::{read_weights, write_weights};
 pub use settings::{
     Clipping, Origin, SamplingName, SettingInfo, SettingValue, SettingValues, Settings, Value,
 };

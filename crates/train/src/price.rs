@@ -2,14 +2,15 @@
 
 use std::collections::HashMap;
 
-use sordino_accounting::{Accountant, AccountingError, Delta, NoiseMultiplier, Plan};
-use sordino_algorithms::{AlgorithmError, Noise, Setting};
+use serde::{Deserialize, Serialize};
+use sordino_accounting::{Accountant, AccountingError, Delta, Epsilon, NoiseMultiplier, Plan};
+use sordino_algorithms::{AlgorithmError, NoiseSource};
 use sordino_privacy::{PrivacyError, Terms};
 
 use crate::{
     Claim, ResolvedSettings, RunFolder, Settings, TrainError,
     format::{rounded_to_nearest, rounded_up},
-    write_whole,
+    model_notes, write_whole,
 };
 
 /// A run that is ready to start: its plan is priced, and its terms are fixed.
@@ -17,10 +18,24 @@ use crate::{
 pub struct PricedRun {
     /// The settings that were priced.
     pub resolved: ResolvedSettings,
-    /// What the algorithm is told about the run, with the noise of the first step.
-    pub facts: Setting,
-    /// The plan and its guarantee.
+    /// The plan.
+    pub plan: Plan,
+    /// The plan, its price, and what the ledger stores about the run.
     pub terms: Terms,
+    /// For an algorithm as published, what can be proved about it.
+    pub provable: Option<Provable>,
+}
+
+/// A bound that can be proved for an algorithm as its paper prints it. The accountant is used as a calculator: the run itself has no
+/// guarantee.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Provable {
+    /// The proved upper bound.
+    pub epsilon: Epsilon,
+    /// Its delta.
+    pub delta: Delta,
+    /// The accountant that proves it.
+    pub accountant: Accountant,
 }
 
 /// Prices the plan: with the smallest noise that the budget allows, the noise multiplier that is given, or the noise that a paper claims
@@ -33,22 +48,28 @@ pub fn price(resolved: ResolvedSettings, begun: Option<&Plan>) -> Result<PricedR
         Some(plan) => plan.clone(),
         None => plan(&resolved)?,
     };
-    let terms = match resolved.algorithm.unprotected() {
-        Some(why) => Terms::unprotected(plan, resolved.facts.records, why),
-        None => priced_terms(&resolved, plan)?,
+    let terms = match resolved.algorithm.about().verdict.problem() {
+        Some(problem) => Terms::unprotected(plan.clone(), resolved.facts.records, problem),
+        None => priced_terms(&resolved, plan.clone())?,
     };
     let about = resolved.files.about(&resolved.values.to_settings()) + &resolved.last_changed;
-    let terms = terms.about(&about);
-    let first = terms.plan().and_then(|plan| plan.entries().first()?.releases().first().copied());
-    Ok(PricedRun { facts: Setting { noise_multiplier: first, ..resolved.facts }, terms, resolved })
+    Ok(PricedRun { provable: provable(&resolved, &plan), terms: terms.about(&about), plan, resolved })
+}
+
+/// What can be proved about an algorithm as published.
+fn provable(resolved: &ResolvedSettings, plan: &Plan) -> Option<Provable> {
+    let delta = resolved.values.delta.as_ref()?.value;
+    let (plan, accountant) = resolved.algorithm.provable_plan(&resolved.facts, plan)?;
+    let epsilon = accountant.price(&plan, delta).ok()?.epsilon;
+    Some(Provable { epsilon, delta, accountant })
 }
 
 fn plan(resolved: &ResolvedSettings) -> Result<Plan, TrainError> {
     let noise = match (resolved.noise_multiplier, resolved.budget) {
-        (Some(z), _) => Noise::Multiplier(z),
-        (None, Some(budget)) => Noise::Budget(budget, resolved.accountant),
+        (Some(z), _) => NoiseSource::Multiplier(z),
+        (None, Some(budget)) => NoiseSource::Budget(budget, resolved.accountant),
         // Training without privacy has no noise.
-        (None, None) => Noise::Multiplier(NoiseMultiplier::new(1.0)?),
+        (None, None) => NoiseSource::Multiplier(NoiseMultiplier::new(1.0)?),
     };
     let max_batch_size = resolved.values.max_batch_size.as_ref().map(|max| max.value);
     resolved.algorithm.plan(&resolved.facts, noise).map_err(|error| match (error, max_batch_size) {
@@ -81,10 +102,18 @@ fn priced_terms(resolved: &ResolvedSettings, plan: Plan) -> Result<Terms, TrainE
                 _ => (None, Accountant::Pld),
             }
         }
-        accountant if resolved.algorithm.sound_form().is_some() => (None, accountant),
         accountant => (epsilon, accountant),
     };
     Ok(Terms::price(plan, resolved.facts.records, delta, budget, accountant)?)
+}
+
+impl Provable {
+    const NOTE: &str = "provable";
+
+    /// What was stored with the weights of a run.
+    pub fn read(folder: &RunFolder) -> Option<Self> {
+        serde_json::from_str(model_notes(folder).ok()?.get(Self::NOTE)?).ok()
+    }
 }
 
 impl PricedRun {
@@ -120,14 +149,22 @@ impl PricedRun {
             (why, _) => format!("NOT PRIVATE: {}", why.unwrap_or_default()),
         };
         let facts = serde_json::to_string(&self.resolved.data).expect("shapes and names are JSON");
-        HashMap::from([("guarantee".to_owned(), guarantee), ("facts".to_owned(), facts)])
+        let mut notes = HashMap::from([("guarantee".to_owned(), guarantee), ("facts".to_owned(), facts)]);
+        if let Some(provable) = self.provable {
+            let provable = serde_json::to_string(&provable).expect("numbers and names are JSON");
+            notes.insert(Provable::NOTE.to_owned(), provable);
+        }
+        notes
     }
 
     /// A warning, as the text of a [`Hint`](crate::Hint), if an epsilon is claimed that is not proved.
     pub fn warning(&self) -> Option<String> {
         let claim = Claim::new(&self.settings(), self.terms.plan())?;
-        let proved = match (self.not_private(), self.terms.guarantee()) {
-            (None, Some(guarantee)) => format!("epsilon {}", rounded_up(guarantee.epsilon.get())),
+        let proved = match (self.not_private(), self.terms.guarantee(), self.provable) {
+            (None, Some(guarantee), _) => format!("epsilon {}", rounded_up(guarantee.epsilon.get())),
+            (_, _, Some(provable)) if self.resolved.values.seed.is_none() => {
+                format!("epsilon {}", rounded_up(provable.epsilon.get()))
+            }
             _ => "nothing".to_owned(),
         };
         let claimed = rounded_to_nearest(claim.epsilon);
@@ -137,6 +174,6 @@ impl PricedRun {
     /// Why nothing is guaranteed, if that is so.
     pub fn not_private(&self) -> Option<&'static str> {
         let seeded = self.resolved.values.seed.as_ref().map(|_| "noise and batches come from a fixed seed");
-        self.resolved.algorithm.unprotected().or(seeded)
+        self.resolved.algorithm.about().verdict.problem().or(seeded)
     }
 }

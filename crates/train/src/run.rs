@@ -154,15 +154,14 @@ impl<'a> Run<'a> {
             observer.measured(&measurement);
             Ok::<_, TrainError>(Some(score))
         };
-        let (steps, batch_size) = (self.priced.terms.steps(), self.priced.facts.expected_batch_size);
+        let (steps, batch_size) = (self.priced.terms.steps(), self.priced.resolved.facts.expected_batch_size);
         let operations = self.priced.resolved.model.network()?.operations() * batch_size;
         // At most a tenth of the plan is lost if the process is killed right after a charge.
         vault.charge_by(steps_per_charge(operations, vault.sync_time()).min(steps.div_ceil(10)));
         let mut saved = Instant::now();
         while !stop.load(Ordering::Relaxed) {
             let step = vault.position();
-            let Some(taken) =
-                vault.round(|round| state.algorithm.step(round, state.learner.params(), step))?
+            let Some(taken) = vault.round(|round| state.steps.step(round, state.learner.params(), step))?
             else {
                 break;
             };

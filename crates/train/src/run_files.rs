@@ -35,7 +35,11 @@ impl RunFiles {
         Ok(())
     }
 
-    fn read(folder: &RunFolder) -> Result<Self, TrainError> {
+    /// Reads them from the folder of a run.
+    ///
+    /// # Errors
+    /// A file that exists and cannot be read.
+    pub fn read(folder: &RunFolder) -> Result<Self, TrainError> {
         let text = |name: &str| match fs::read_to_string(folder.path().join(name)) {
             Ok(text) => Ok(Some(text)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),

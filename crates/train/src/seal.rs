@@ -7,15 +7,50 @@ use std::{
 
 use safetensors::{SafeTensorError, SafeTensors};
 use sha2::{Digest, Sha256};
+use sordino_nn::Params;
 use sordino_privacy::Account;
 
 use crate::{
     RunFolder, TrainError,
-    folder::{failed, read},
+    folder::{failed, read, write_whole},
 };
 
 /// The prefix of the notes about the ledger. They change when the ledger grows, so the hash of the weights does not cover them.
 const LEDGER: &str = "ledger_";
+
+/// The note with the hash of a file that is not part of a run. It does not cover itself.
+const HASH: &str = "hash";
+
+/// Writes weights with notes and a hash of both to a safetensors file.
+///
+/// # Errors
+/// A file that cannot be written.
+pub fn write_weights(
+    path: &Path,
+    params: &Params,
+    mut notes: HashMap<String, String>,
+) -> Result<(), TrainError> {
+    let hash = weights_hash(&params.to_safetensors_noting(notes.clone())?);
+    notes.insert(HASH.to_owned(), hash.map_err(|error| failed(path, &error))?);
+    write_whole(path, &params.to_safetensors_noting(notes)?)
+}
+
+/// Reads a file that [`write_weights`] has written: its bytes and its notes.
+///
+/// # Errors
+/// A file that cannot be read, or whose content does not have the hash that was written with it.
+pub fn read_weights(path: &Path) -> Result<(Vec<u8>, HashMap<String, String>), TrainError> {
+    let bytes = read(path)?;
+    let notes = notes_in(path, &bytes)?;
+    let hash = weights_hash(&bytes).map_err(|error| failed(path, &error))?;
+    match notes.get(HASH) {
+        Some(written) if *written == hash => Ok((bytes, notes)),
+        Some(_) => {
+            Err(failed(path, &"was changed after it was written: its content does not have the hash in it"))
+        }
+        None => Err(failed(path, &"has no hash of its content, so it is not a saved model")),
+    }
+}
 
 /// The notes of a file that is written now: the number of lines of the ledger, and the hash of the last line.
 pub(crate) fn notes(account: &Account) -> HashMap<String, String> {
@@ -34,7 +69,7 @@ pub(crate) fn weights_hash(bytes: &[u8]) -> Result<String, SafeTensorError> {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);
     };
-    for (name, note) in notes.into_iter().filter(|(name, _)| !name.starts_with(LEDGER)) {
+    for (name, note) in notes.into_iter().filter(|(name, _)| !name.starts_with(LEDGER) && *name != HASH) {
         add(name.as_bytes());
         add(note.as_bytes());
     }

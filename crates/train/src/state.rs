@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use sordino_algorithms::Algorithm;
+use sordino_algorithms::Steps;
 use sordino_nn::Network;
 
 use crate::{NetworkGradients, PricedRun, TrainError, learner::Learner};
@@ -10,26 +10,26 @@ use crate::{NetworkGradients, PricedRun, TrainError, learner::Learner};
 /// The parameters with their optimizer, and the algorithm that releases gradients.
 pub(crate) struct TrainState<'a> {
     pub(crate) learner: Learner,
-    pub(crate) algorithm: Box<dyn Algorithm<NetworkGradients<'a>>>,
+    pub(crate) steps: Box<dyn Steps<NetworkGradients<'a>>>,
 }
 
 impl TrainState<'_> {
     pub(crate) fn new(run: &PricedRun, network: &Network, seed: u64) -> Result<Self, TrainError> {
         Ok(Self {
             learner: Learner::new(network, &run.resolved.learning, seed)?,
-            algorithm: run.resolved.algorithm.begin(&run.facts)?,
+            steps: run.resolved.algorithm.start_on_network(&run.resolved.facts, &run.plan)?,
         })
     }
 
     /// The state as the bytes of a checkpoint, with these notes.
     pub(crate) fn save(&self, notes: HashMap<String, String>) -> Result<Vec<u8>, TrainError> {
-        self.learner.save(self.algorithm.state(), notes)
+        self.learner.save(self.steps.state(), notes)
     }
 
     /// Restores the state from a checkpoint and returns its notes.
     pub(crate) fn restore(&mut self, bytes: &[u8]) -> Result<HashMap<String, String>, TrainError> {
         let (algorithm, notes) = self.learner.restore(bytes)?;
-        self.algorithm.restore(&algorithm);
+        self.steps.restore(&algorithm);
         Ok(notes)
     }
 }

@@ -15,7 +15,7 @@ use sordino_accounting::{
 use sordino_nn::{
     Description, Engine, Inputs, Layer, Loss, Network, NetworkError, Params, Records, Shape, Targets,
 };
-use sordino_privacy::{ClipRule, Gradients, PrivacyError, Randomness, Sum, Terms, Vault, Weigh};
+use sordino_privacy::{ClipRule, Gradients, PrivacyError, Randomness, Sum, Terms, Vault, WeightRule};
 use sordino_train::NetworkGradients;
 
 /// So little noise that a release shows the sum beneath, to a few parts in ten thousand of the bound.
@@ -77,11 +77,21 @@ impl Roll {
             0 => ClipRule::flat(bounds[0]).unwrap(),
             _ => ClipRule::per_layer(&bounds).unwrap(),
         };
-        match self.below(3) {
+        match self.below(4) {
             0 => rule.normalising(self.between(0.0, 0.1)).unwrap(),
             1 => rule.normalising(0.0).unwrap(),
+            2 => rule.weighted_by(&self.table()).unwrap(),
             _ => rule,
         }
+    }
+
+    /// Pairs of a norm and a weight of any size.
+    fn table(&mut self) -> Vec<(f64, f64)> {
+        let mut pair = || (10_f64.powf(self.between(-6.0, 6.0)), 10_f64.powf(self.between(-6.0, 9.0)));
+        let mut pairs = vec![pair(), pair(), pair(), pair()];
+        pairs.sort_by(|a, b| a.0.total_cmp(&b.0));
+        pairs.truncate(1 + self.below(4));
+        pairs
     }
 }
 
@@ -129,7 +139,7 @@ impl Gradients for Without<'_> {
         at: &Params,
         anchor: Option<&Params>,
         chosen: &[usize],
-        weigh: Option<&Weigh<'_>>,
+        weigh: Option<&WeightRule<'_>>,
         key: [u8; 32],
         sums: &mut [Sum],
     ) -> Result<(), NetworkError> {

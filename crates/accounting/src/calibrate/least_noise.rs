@@ -1,19 +1,19 @@
-//! The search for the least noise within a budget.
+//! The search for the least noise within a privacy budget.
 
 use super::{Budget, Calibrated, no_noise};
 use crate::{Accountant, AccountingError, Entry, Guarantee, Plan, Steps};
 
-/// How far below the target the result may stay, relative to it.
+/// How far below the target epsilon the result may be, relative to it.
 const TOLERANCE: f64 = 1e-3;
-/// Where in the permitted range the search aims.
+/// The epsilon that the search aims at, relative to the target.
 const AIM: f64 = 1.0 - 0.4 * TOLERANCE;
-/// More evaluations than this mean that the accountant's answers do not fit together.
+/// If the search needs more prices than this, the accountant is not monotone in the noise.
 const MAX_EVALUATIONS: usize = 80;
-/// The factors of noise between which solutions are sought.
+/// The range of noise in which the search looks for solutions.
 const RANGE: (f64, f64) = (1e-4, 1e9);
 
-/// A plan of a dozen entries that costs about the same: a guide for searches, never a price.
-pub(super) fn sketch(plan: &Plan) -> Plan {
+/// A sketch of the plan: at most a dozen entries that cost about the same. It guides the search and is never a result.
+fn sketch(plan: &Plan) -> Plan {
     const ENTRIES: usize = 12;
     let stride = plan.entries().len().div_ceil(ENTRIES).max(1);
     let middle = |run: &[Entry]| {
@@ -23,90 +23,94 @@ pub(super) fn sketch(plan: &Plan) -> Plan {
     plan.entries().chunks(stride).filter_map(|run| middle(run).ok()).collect()
 }
 
-/// What is known of the price: `short` is too little noise, `enough` is within the budget. Noise as a logarithm.
+/// The interval that contains the least noise within the budget. Noise is stored as its logarithm.
 #[derive(Default)]
-struct Known {
-    short: Option<f64>,
+struct SearchInterval {
+    /// The largest noise whose price is known to exceed the budget.
+    too_little: Option<f64>,
+    /// The smallest noise whose price is known to be within the budget.
     enough: Option<(f64, Guarantee)>,
 }
 
-impl Known {
-    /// Whether this noise could still be the answer.
+impl SearchInterval {
+    /// Whether this noise is inside the interval.
     fn admits(&self, ln_noise: f64) -> bool {
-        self.short.is_none_or(|short| ln_noise > short)
+        self.too_little.is_none_or(|too_little| ln_noise > too_little)
             && self.enough.is_none_or(|(enough, _)| ln_noise < enough)
     }
 
-    /// The middle of what is left, or a step beyond the only end there is.
+    /// The middle of the interval, or a step beyond its only known end.
     fn middle(&self) -> f64 {
-        match (self.short, self.enough) {
-            (Some(short), Some((enough, _))) => 0.5 * (short + enough),
-            (Some(short), None) => short + 0.5,
+        match (self.too_little, self.enough) {
+            (Some(too_little), Some((enough, _))) => 0.5 * (too_little + enough),
+            (Some(too_little), None) => too_little + 0.5,
             (None, Some((enough, _))) => enough - 0.5,
             (None, None) => 0.0,
         }
     }
 }
 
-/// The smallest noise whose price is within the budget.
+/// The smallest factor of all multipliers with which the price of the plan is within the budget.
 ///
-/// Renyi's epsilon of a sketch of the plan is a fast guide: the price is nearly a power of it. Each price tells that power
-/// better, and the next noise is where the guide says that the price is right; three or four prices are enough. Where
-/// the guide fails, halving goes on.
+/// The epsilon of a sketch of the plan by Renyi divergences is fast to compute, and the price is nearly a power of it. Each price
+/// gives a better estimate of that power, and the next noise is where the estimate meets the target. Three or four prices are
+/// enough. Where the estimate leaves the interval, the search bisects.
 pub(super) fn least_noise(
-    plan: impl Fn(f64) -> Result<Plan, AccountingError>,
-    sketch: impl Fn(f64) -> Result<Plan, AccountingError>,
+    plan: &Plan,
     budget: Budget,
     accountant: Accountant,
 ) -> Result<Calibrated<f64>, AccountingError> {
     let target = budget.epsilon.get();
     if target <= 0.0 {
-        return Err(no_noise("an epsilon of 0 is not calibrated for; give a small positive epsilon"));
+        return Err(no_noise("an epsilon of 0 cannot be calibrated; use a small positive epsilon"));
     }
+    let sketch = sketch(plan);
     let guide = |ln_noise: f64| -> f64 {
-        let epsilon = sketch(ln_noise.exp()).and_then(|plan| Accountant::Rdp.price(&plan, budget.delta));
+        let epsilon =
+            sketch.scaled(ln_noise.exp()).and_then(|plan| Accountant::Rdp.price(&plan, budget.delta));
         epsilon.map_or(f64::INFINITY, |guarantee| guarantee.epsilon.get())
     };
-    let mut known = Known::default();
+    let mut interval = SearchInterval::default();
     let (mut law, mut start) = (PowerLaw::default(), 0.0);
     let mut refusal = None;
     for evaluation in 0..MAX_EVALUATIONS {
         let guided = (evaluation < 12).then(|| crossing(guide, law.guide_for(AIM * target), start));
-        let next = guided.filter(|next| known.admits(*next)).unwrap_or_else(|| known.middle());
+        let next = guided.filter(|next| interval.admits(*next)).unwrap_or_else(|| interval.middle());
         start = next;
         if !(RANGE.0.ln()..=RANGE.1.ln()).contains(&next) {
             break;
         }
-        match plan(next.exp()).and_then(|plan| accountant.price(&plan, budget.delta)) {
+        match plan.scaled(next.exp()).and_then(|plan| accountant.price(&plan, budget.delta)) {
             Ok(found) if found.epsilon <= budget.epsilon => {
                 if found.epsilon.get() >= (1.0 - TOLERANCE) * target {
                     return Ok(Calibrated { value: next.exp(), guarantee: found });
                 }
                 law.learn(guide(next), found.epsilon.get());
-                known.enough = Some((next, found));
+                interval.enough = Some((next, found));
             }
             Ok(found) => {
                 law.learn(guide(next), found.epsilon.get());
-                known.short = Some(next);
+                interval.too_little = Some(next);
             }
-            // Too little noise for this accountant: more is needed in any case.
+            // The accountant refuses so little noise, so the answer needs more.
             Err(error @ (AccountingError::OutOfReach { .. } | AccountingError::Unsupported { .. }))
-                if known.enough.is_some() || next < 3.0 =>
+                if interval.enough.is_some() || next < 3.0 =>
             {
-                known.short = Some(next);
+                interval.too_little = Some(next);
                 refusal = Some(error);
-                // Between "enough" and what the accountant refuses, the target is not to be had.
-                if known.enough.is_some_and(|(enough, _)| enough - next < 0.05) {
+                // The accountant refuses everything below `enough`, so the target cannot be met more closely.
+                if interval.enough.is_some_and(|(enough, _)| enough - next < 0.05) {
                     break;
                 }
                 continue;
             }
             Err(error) => return Err(error),
         }
-        refusal = refusal.filter(|_| known.enough.is_some_and(|(enough, _)| enough.total_cmp(&next).is_eq()));
-        if let (Some(short), Some((enough, found))) = (known.short, known.enough) {
-            // An accountant with a jump: nothing lies between "too much" and "enough".
-            if enough - short < 1e-9 {
+        refusal =
+            refusal.filter(|_| interval.enough.is_some_and(|(enough, _)| enough.total_cmp(&next).is_eq()));
+        if let (Some(too_little), Some((enough, found))) = (interval.too_little, interval.enough) {
+            // The price jumps across the target, so the target cannot be met more closely.
+            if enough - too_little < 1e-9 {
                 return Ok(Calibrated { value: enough.exp(), guarantee: found });
             }
         }
@@ -114,14 +118,14 @@ pub(super) fn least_noise(
     if let Some(refusal) = refusal {
         return Err(refusal);
     }
-    // Less and less noise was always enough.
-    if let (None, Some((enough, guarantee))) = (known.short, known.enough) {
+    // Even the least noise of the range is within the budget.
+    if let (None, Some((enough, guarantee))) = (interval.too_little, interval.enough) {
         return Ok(Calibrated { value: enough.exp(), guarantee });
     }
-    Err(no_noise(&format!("none between {:e} and {:e} reaches epsilon = {target}", RANGE.0, RANGE.1)))
+    Err(no_noise(&format!("none between {:e} and {:e} gives epsilon = {target}", RANGE.0, RANGE.1)))
 }
 
-/// `price = constant * guide^exponent`, from the last two pairs.
+/// `price = constant * guide^exponent`, fitted to the last two pairs.
 struct PowerLaw {
     ln_guide: f64,
     ln_price: f64,
@@ -153,7 +157,7 @@ impl PowerLaw {
     }
 }
 
-/// Where a falling function crosses a value, found from `start` by ever longer strides and then by halving.
+/// The argument at which a decreasing function crosses a value: found from `start` by strides of growing length, then by bisection.
 fn crossing(f: impl Fn(f64) -> f64, value: f64, start: f64) -> f64 {
     let too_little = |ln_noise: f64| f(ln_noise) > value;
     let direction = if too_little(start) { 1.0 } else { -1.0 };

@@ -1,35 +1,32 @@
-//! Calibration: the least noise, or the most steps, that a budget allows.
+//! Calibration: the least noise, or the most steps, within a privacy budget.
 //!
-//! Whatever is returned has itself been priced by the accountant: epsilon never exceeds the target, and is within a
-//! tenth of a per cent of it.
+//! The accountant has priced every result: its epsilon does not exceed the budget, and a calibrated noise multiplier uses at least
+//! 99.9 % of it.
 
-mod algorithms;
 mod least_noise;
 
 use crate::{
-    Accountant, AccountingError, ClipNorm, Delta, DynamicSchedule, Entry, Epsilon, Growth, Guarantee, Mu,
-    NoiseMultiplier, Plan, SamplingRate, Steps,
+    Accountant, AccountingError, Delta, Epsilon, Guarantee, NoiseMultiplier, Plan, SamplingRate, Steps,
+    number::real,
 };
 
-use least_noise::{least_noise, sketch};
-
-pub use algorithms::{Coupled, DiceC, Phase, dice_c, dp_c4, remaining_noise_multiplier};
+use least_noise::least_noise;
 
 /// A privacy budget.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Budget {
-    /// The epsilon not to exceed.
+    /// The largest permitted epsilon.
     pub epsilon: Epsilon,
-    /// The delta that goes with it.
+    /// The delta of the guarantee.
     pub delta: Delta,
 }
 
-/// A calibrated quantity, and what it costs.
+/// A calibrated quantity and its guarantee.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Calibrated<T> {
     /// The quantity.
     pub value: T,
-    /// Its price, at most the budget.
+    /// The guarantee, which is within the budget.
     pub guarantee: Guarantee,
 }
 
@@ -46,7 +43,7 @@ pub struct Calibrated<T> {
 /// ```
 ///
 /// # Errors
-/// No multiplier meets the budget, such as an epsilon of 0.
+/// No multiplier meets the budget, for example because epsilon is 0.
 pub fn noise_multiplier(
     budget: Budget,
     rate: SamplingRate,
@@ -61,7 +58,7 @@ pub fn noise_multiplier(
 /// The smallest factor by which all multipliers of a plan must be multiplied to meet a budget.
 ///
 /// # Errors
-/// As [`noise_multiplier`], and a plan that the accountant cannot bound.
+/// As [`noise_multiplier`], or the accountant cannot bound the plan.
 pub fn noise_scale(
     plan: &Plan,
     budget: Budget,
@@ -70,8 +67,7 @@ pub fn noise_scale(
     if plan.entries().is_empty() {
         return Err(no_noise("the plan is empty"));
     }
-    let small = sketch(plan);
-    least_noise(|factor| plan.scaled(factor), |factor| small.scaled(factor), budget, accountant)
+    least_noise(plan, budget, accountant)
 }
 
 /// The largest number of DP-SGD steps within a budget.
@@ -84,7 +80,6 @@ pub fn steps(
     rate: SamplingRate,
     accountant: Accountant,
 ) -> Result<Calibrated<Steps>, AccountingError> {
-    const MOST: u64 = 1 << 40;
     let price = |steps: u64| -> Result<Guarantee, AccountingError> {
         accountant.price(&Plan::dp_sgd(noise_multiplier, rate, Steps::new(steps)?), budget.delta)
     };
@@ -98,8 +93,8 @@ pub fn steps(
     }
     let (mut most, mut guarantee) = (1, first);
     let mut too_many = None;
-    // Epsilon grows somewhere between the root of the number of steps and the number itself.
-    while too_many.is_none_or(|n| n - most > 1) && most < MOST {
+    // Epsilon grows at least like the square root of the number of steps and at most linearly.
+    while too_many.is_none_or(|n| n - most > 1) && most < Steps::MAX {
         let next = match too_many {
             None => most * 4,
             Some(n) if n / most >= 2 => geometric_middle(most, n),
@@ -107,7 +102,7 @@ pub fn steps(
         };
         match price(next) {
             Ok(found) if fits(&found) => (most, guarantee) = (next, found),
-            // Out of reach means more steps than the accountant can compose: not to be promised.
+            // Out of reach means more steps than the accountant can compose, so this number is not returned.
             Ok(_) | Err(AccountingError::OutOfReach { .. }) => too_many = Some(next),
             Err(error) => return Err(error),
         }
@@ -115,81 +110,37 @@ pub fn steps(
     Ok(Calibrated { value: Steps::new(most)?, guarantee })
 }
 
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "below 2^41"
-)]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below 2^41")]
 fn geometric_middle(low: u64, high: u64) -> u64 {
-    ((low as f64 * high as f64).sqrt() as u64).clamp(low + 1, high - 1)
+    ((real(low) * real(high)).sqrt() as u64).clamp(low + 1, high - 1)
 }
 
-/// What all dynamic schedules of one comparison share.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct DynamicShape {
-    /// `rho_mu`.
-    pub mu_growth: Growth,
-    /// `C_0`.
-    pub clip: ClipNorm,
-    /// `rho_c`.
-    pub clip_decay: Growth,
-    /// The sampling rate.
-    pub rate: SamplingRate,
-    /// The number of steps.
-    pub steps: Steps,
-}
-
-impl DynamicShape {
-    /// A schedule has an entry for every step; more than this would not be worth their memory.
-    const MAX_STEPS: u64 = 5_000_000;
-
-    fn at(&self, mu_0: f64) -> Result<DynamicSchedule, AccountingError> {
-        let Self { mu_growth, clip, clip_decay, rate, steps } = *self;
-        Ok(DynamicSchedule { mu_0: Mu::new(mu_0)?, mu_growth, clip, clip_decay, rate, steps })
-    }
-
-    fn plan(&self, mu_0: f64) -> Result<Plan, AccountingError> {
-        if self.steps.get() > Self::MAX_STEPS {
-            return Err(AccountingError::NoSolution {
-                what: "schedule",
-                reason: format!("it may have at most {} steps, got {}", Self::MAX_STEPS, self.steps),
-            });
-        }
-        self.at(mu_0)?
-            .plan()
-            .ok_or_else(|| no_noise(&format!("mu_0 = {mu_0} leaves the range of noise multipliers")))
-    }
-}
-
-impl DynamicShape {
-    /// A few steps that stand for many: a guide for searches, never a price.
-    fn sketch(&self, mu_0: f64) -> Result<Plan, AccountingError> {
-        let parts = self.steps.get().min(12);
-        let few = Self { steps: Steps::new(parts)?, ..*self };
-        let each = Steps::new(self.steps.get().div_ceil(parts))?;
-        let entries = few
-            .plan(mu_0)?
-            .entries()
-            .iter()
-            .map(|entry| Entry::new(entry.sampling(), entry.releases().to_vec(), each))
-            .collect::<Result<Vec<_>, _>>()?;
-        Ok(Plan::new(entries))
-    }
-}
-
-/// The largest `mu_0` of a dynamic schedule within a budget.
+/// The multiplier that is left for one release when another release of the same batch has `spent` and both together must
+/// amount to `total`: `(total^-2 - spent^-2)^(-1/2)`.
+///
+/// Examples: the gradients of DC-SGD beside its histogram (`sigma_T` from `sigma` and `sigma_H`); with `spent = 2 sigma_b`, the
+/// gradients of adaptive quantile clipping beside its count.
 ///
 /// # Errors
-/// As [`noise_multiplier`].
-pub fn dynamic(
-    shape: DynamicShape,
-    budget: Budget,
-    accountant: Accountant,
-) -> Result<Calibrated<DynamicSchedule>, AccountingError> {
-    let (plan, sketch) = (|noise: f64| shape.plan(1.0 / noise), |noise: f64| shape.sketch(1.0 / noise));
-    let Calibrated { value, guarantee } = least_noise(plan, sketch, budget, accountant)?;
-    Ok(Calibrated { value: shape.at(1.0 / value)?, guarantee })
+/// `spent` is not larger than `total`: the other release alone reveals too much.
+///
+/// ```
+/// use sordino_accounting::{NoiseMultiplier, calibrate};
+///
+/// let (total, histogram) = (NoiseMultiplier::new(1.0)?, NoiseMultiplier::new(6.0)?);
+/// let gradient = calibrate::remaining_noise_multiplier(total, histogram)?;
+/// assert!((gradient.get() - 1.014_185_105_674_22).abs() < 1e-12);
+/// # Ok::<(), sordino_accounting::AccountingError>(())
+/// ```
+pub fn remaining_noise_multiplier(
+    total: NoiseMultiplier,
+    spent: NoiseMultiplier,
+) -> Result<NoiseMultiplier, AccountingError> {
+    let rest = total.get().powi(-2) - spent.get().powi(-2);
+    NoiseMultiplier::new(rest.powf(-0.5)).map_err(|_| AccountingError::NoSolution {
+        what: "noise multiplier",
+        reason: format!("the other release's multiplier of {spent} must be larger than the total of {total}"),
+    })
 }
 
 fn no_noise(reason: &str) -> AccountingError {
@@ -209,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn never_overshoots_and_wastes_at_most_a_thousandth() {
+    fn noise_meets_the_budget_and_uses_nearly_all_of_it() {
         for accountant in [Accountant::Pld, Accountant::Rdp, Accountant::GdpClt] {
             for (epsilon, delta, q, t) in [
                 (1.0, 1e-5, 0.01, 1000),
@@ -303,27 +254,10 @@ mod tests {
         ));
     }
 
-    /// What the central limit theorem's choice costs in truth: the figures of the soundness notes.
     #[test]
-    fn dynamic_schedules_by_the_clt_cost_more_than_they_claim() {
-        let shape = |growth: f64| DynamicShape {
-            mu_growth: Growth::new(growth).unwrap(),
-            clip: ClipNorm::new(1.0).unwrap(),
-            clip_decay: Growth::new(1.0).unwrap(),
-            rate: rate(250.0 / 60_000.0),
-            steps: Steps::new(5000).unwrap(),
-        };
-        let delta = 1.0 / 600_000.0;
-        for (growth, claimed, truth, tolerance) in [
-            (1.0, 0.4, 0.405, 0.004),
-            (1.0, 0.6, 0.610, 0.004),
-            (1.0, 1.2, 1.246, 0.004),
-            (10.0, 1.2, 2.1, 0.02),
-        ] {
-            let clt = dynamic(shape(growth), budget(claimed, delta), Accountant::GdpClt).unwrap();
-            let plan = clt.value.plan().unwrap();
-            let exact = Accountant::Pld.price(&plan, Delta::new(delta).unwrap()).unwrap().epsilon.get();
-            assert!((exact / truth - 1.0).abs() < tolerance, "{growth} {claimed}: {exact}");
-        }
+    fn a_release_with_too_little_noise_leaves_none_for_the_other() {
+        let z = |v| NoiseMultiplier::new(v).unwrap();
+        assert!(remaining_noise_multiplier(z(1.0), z(1.0)).is_err());
+        assert!(remaining_noise_multiplier(z(1.0), z(0.5)).is_err());
     }
 }

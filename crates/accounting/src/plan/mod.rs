@@ -1,7 +1,6 @@
-//! Plans as public data: how records are sampled, and how much noise each release carries.
+//! Plans: public data that state how records are sampled and how much noise is added to each release.
 //!
-//! The same entry drives sampling, noise and accounting, so that they cannot disagree. Accountants are pure
-//! functions of a plan.
+//! The same entry determines the sampling, the noise and the accounting, so they cannot disagree.
 
 mod text;
 
@@ -9,14 +8,14 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AccountingError, Delta, Epsilon, NoiseMultiplier, SamplingRate, Steps, binomial};
+use crate::{AccountingError, Delta, Epsilon, NoiseMultiplier, SamplingRate, Steps, binomial, number::real};
 
-/// Which two data sets the guarantee says cannot be told apart.
+/// The neighbouring relation: which pairs of data sets a guarantee is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Relation {
-    /// One record is replaced by a null record that contributes exactly zero; the number of records is public.
+    /// One record is replaced by a null record that contributes exactly zero. The number of records is public.
     ZeroOut,
-    /// One record is replaced by any other.
+    /// One record is replaced by any other record.
     ReplaceOne,
 }
 
@@ -29,51 +28,52 @@ impl fmt::Display for Relation {
     }
 }
 
-/// A limit on the size of Poisson batches: what exceeds it is dropped.
+/// A limit on the size of Poisson batches. Records beyond it are dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cap {
-    /// Batches are cut to this many records.
+    /// The largest number of records in a batch.
     pub max_batch_size: u64,
     /// The public number of records.
     pub population: u64,
 }
 
-/// How a step chooses its records.
+/// How the batch of a step is sampled.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Sampling {
-    /// Every record joins independently with this probability, freshly at every step.
+    /// Every record joins the batch independently with this probability, and all steps are independent.
     Poisson {
         /// The probability.
         rate: SamplingRate,
-        /// Whether batches are cut to a maximal size.
+        /// The limit on the batch size, if there is one.
         cap: Option<Cap>,
     },
-    /// A uniformly random set of exactly `batch_size` of `population` records, freshly at every step.
+    /// A uniformly random set of exactly `batch_size` of `population` records. All steps are independent.
     FixedSize {
         /// The number of records in every batch.
         batch_size: u64,
         /// The public number of records.
         population: u64,
     },
-    /// Every record takes part.
+    /// Every batch contains all records.
     FullBatch,
-    /// Records belong to `groups` groups by their place. Step `t` of the entry samples only those of group `t mod groups`, each
-    /// with this probability.
+    /// Records are divided into `groups` groups by their position. Step `t` of the entry samples only the records of group
+    /// `t mod groups`, each with this probability.
     ///
-    /// What a record adds may be spread over the `groups` steps from the one that samples it up to the next one that can: the
-    /// sensitivity is then that of these steps together. So a record is exposed `ceil(steps / groups)` times.
+    /// The contribution of a record may be spread over `groups` steps, from the step that samples it to the one before its group's
+    /// next turn. The sensitivity is then that of these steps together. A record is exposed `ceil(steps / groups)` times.
     Rotating {
         /// The probability.
         rate: SamplingRate,
         /// The number of groups, at least 2.
         groups: u64,
     },
-    /// Poisson sampling, and what a step releases may depend on all records that were ever sampled, without noise between: a
-    /// record moves the release that samples it first by one sensitivity, and every later one by up to `later_shift` of them.
+    /// Poisson sampling by an algorithm with a state to which no noise is added: a release may depend on all records that were sampled so
+    /// far. A record shifts the release of the step that samples it first by one sensitivity, and every later release by up to
+    /// `later_shift` sensitivities.
     Stateful {
         /// The probability.
         rate: SamplingRate,
-        /// How far a record can move later releases, in sensitivities; at least 1.
+        /// How far a record can shift later releases, in sensitivities; at least 1.
         later_shift: f64,
     },
 }
@@ -90,24 +90,23 @@ impl fmt::Display for Sampling {
             }
             Self::FullBatch => f.write_str("the full batch"),
             Self::Rotating { rate, groups } => {
-                write!(f, "Poisson sampling at rate {rate} of one of {groups} groups in turn")
+                write!(f, "Poisson sampling at rate {rate} of {groups} groups in rotation")
             }
             Self::Stateful { rate, later_shift } => {
                 write!(
                     f,
-                    "Poisson sampling at rate {rate}, with a memory of all earlier batches (a record moves later releases up to \
-                     {later_shift} times as far)"
+                    "Poisson sampling at rate {rate}, with a state that depends on all earlier batches (a record shifts later releases \
+                     up to {later_shift} times as far)"
                 )
             }
         }
     }
 }
 
-/// A number of identical steps: one way of sampling, and the noise multipliers of that step's releases.
+/// A number of identical steps: how they are sampled, and the noise multipliers of the releases of each step.
 ///
-/// All releases of a step see the same batch and carry independent Gaussian noise, so together they are one
-/// Gaussian release with multiplier `(sum_j z_j^-2)^(-1/2)`. Composing them as separate samplings would
-/// under-report.
+/// All releases of a step use the same batch and have independent Gaussian noise. Together they are one Gaussian release with
+/// multiplier `(sum_j z_j^-2)^(-1/2)`. Composing them as if each had a batch of its own would under-report epsilon.
 ///
 /// ```
 /// use sordino_accounting::{Entry, Plan};
@@ -129,11 +128,11 @@ pub struct Entry {
 impl Entry {
     const MAX_POPULATION: u64 = 1 << 40;
 
-    /// An entry with any sampling and any number of releases per step.
+    /// An entry with any kind of sampling and any number of releases per step.
     ///
     /// # Errors
-    /// No release; a fixed-size batch that is empty or larger than the population; a cap of zero or a cap
-    /// above the population.
+    /// There is no release; a fixed-size batch or a cap is 0 or larger than the population; the number of groups is below 2;
+    /// `later_shift` is out of range.
     pub fn new(
         sampling: Sampling,
         releases: Vec<NoiseMultiplier>,
@@ -175,22 +174,22 @@ impl Entry {
         Self { sampling: Sampling::FullBatch, releases: vec![noise_multiplier], steps }
     }
 
-    /// How each of the steps chooses its records.
+    /// How the batch of each step is sampled.
     pub fn sampling(&self) -> Sampling {
         self.sampling
     }
 
-    /// The noise multipliers of one step's releases.
+    /// The noise multipliers of the releases of each step.
     pub fn releases(&self) -> &[NoiseMultiplier] {
         &self.releases
     }
 
-    /// How many such steps there are.
+    /// The number of steps.
     pub fn steps(&self) -> Steps {
         self.steps
     }
 
-    /// How many of the steps can sample the same record.
+    /// The number of steps that can sample the same record.
     pub fn exposures(&self) -> u64 {
         match self.sampling {
             Sampling::Rotating { groups, .. } => self.steps.get().div_ceil(groups),
@@ -200,7 +199,7 @@ impl Entry {
 
     /// The multiplier of the single release that reveals as much as all releases of one step together.
     ///
-    /// `z = (sum_j z_j^-2)^(-1/2)`; infinite noise in one of them leaves the others' cost.
+    /// `z = (sum_j z_j^-2)^(-1/2)`.
     pub fn effective_noise_multiplier(&self) -> f64 {
         match self.releases[..] {
             [only] => only.get(),
@@ -208,7 +207,7 @@ impl Entry {
         }
     }
 
-    /// The same entry with all multipliers times `factor`, or `None` if that is not a multiplier.
+    /// The same entry with all multipliers times `factor`, or `None` if a product is out of range.
     pub(crate) fn scaled(&self, factor: f64) -> Option<Self> {
         let releases = self.releases.iter().map(|z| NoiseMultiplier::new(z.get() * factor).ok());
         Some(Self { releases: releases.collect::<Option<_>>()?, ..self.clone() })
@@ -221,7 +220,7 @@ impl fmt::Display for Entry {
     }
 }
 
-/// A list of entries, composed adaptively in any order.
+/// A list of entries, which are composed adaptively. Their order does not matter.
 ///
 /// The empty plan releases nothing and costs nothing.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -231,17 +230,17 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The plan of these entries.
+    /// A plan with these entries.
     pub fn new(entries: Vec<Entry>) -> Self {
         Self { entries }
     }
 
-    /// The plan of plain DP-SGD.
+    /// The plan of DP-SGD.
     pub fn dp_sgd(noise_multiplier: NoiseMultiplier, rate: SamplingRate, steps: Steps) -> Self {
         Self::new(vec![Entry::poisson(noise_multiplier, rate, steps)])
     }
 
-    /// Its entries.
+    /// The entries.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
@@ -251,7 +250,7 @@ impl Plan {
         self.entries.iter().map(|e| e.steps.get()).fold(0, u64::saturating_add)
     }
 
-    /// The plan's first steps, in the order of its entries: what has been spent after so many.
+    /// The first steps of the plan, in the order of its entries.
     #[must_use]
     pub fn first(&self, steps: u64) -> Self {
         let mut left = steps;
@@ -266,13 +265,13 @@ impl Plan {
         Self::new(entries)
     }
 
-    /// A plan that costs as much as this many independent runs of this plan.
+    /// A plan that costs as much as this many independent runs of the plan.
     ///
     /// # Errors
-    /// More steps than a plan may have.
+    /// The runs have more steps than an entry may have.
     pub(crate) fn repeated(&self, runs: u64) -> Result<Self, AccountingError> {
         let repeat = |entry: &Entry| {
-            // Every run exposes a record as often as the first run. An incomplete last turn does not continue in the next run.
+            // Every run exposes a record as often as the first run. An incomplete last rotation does not continue in the next run.
             let steps = match entry.sampling {
                 Sampling::Rotating { groups, .. } => entry.exposures().saturating_mul(groups),
                 _ => entry.steps.get(),
@@ -282,64 +281,62 @@ impl Plan {
         self.entries.iter().map(repeat).collect()
     }
 
-    /// The relation under which this plan is priced: replace-one as soon as a batch has a fixed size (removing
-    /// a record would change the others' chances), zero-out otherwise.
+    /// The neighbouring relation for which the plan is priced: replace-one if a batch has a fixed size (removing a record would
+    /// change the sampling of the others), and zero-out otherwise.
     pub fn relation(&self) -> Relation {
         let fixed = self.entries.iter().any(|e| matches!(e.sampling, Sampling::FixedSize { .. }));
         if fixed { Relation::ReplaceOne } else { Relation::ZeroOut }
     }
 
-    /// Whether some batches are cut to a maximal size.
+    /// Whether some batches have a limited size.
     pub(crate) fn is_capped(&self) -> bool {
         self.entries.iter().any(|e| matches!(e.sampling, Sampling::Poisson { cap: Some(_), .. }))
     }
 
-    /// Whether there are data sets that cost as much as the plan is priced at: not known if batches are cut to a maximal size, or if
-    /// groups take turns, whose last one may be cut short.
-    pub(crate) fn is_reached(&self) -> bool {
+    /// Whether the price of the plan is attained by some data set. This is not known for capped batches, nor for rotating groups,
+    /// whose last rotation may be incomplete.
+    pub(crate) fn is_tight(&self) -> bool {
         !self.is_capped() && !self.entries.iter().any(|e| matches!(e.sampling, Sampling::Rotating { .. }))
     }
 
     /// The same plan with all multipliers times `factor`.
     ///
     /// # Errors
-    /// A factor that leaves the range of noise multipliers.
+    /// A product is outside of the range of noise multipliers.
     pub fn scaled(&self, factor: f64) -> Result<Self, AccountingError> {
         let entries = self.entries.iter().map(|e| e.scaled(factor)).collect::<Option<Vec<_>>>();
         entries.map(Self::new).ok_or_else(|| AccountingError::NoSolution {
             what: "noise multiplier",
-            reason: format!("a factor of {factor} leaves the range of noise multipliers"),
+            reason: format!("multiplying by {factor} gives a noise multiplier that is out of range"),
         })
     }
 
-    /// `sum_t tau_t` over capped steps, `tau = Pr[Bin(N + 1, q) > cap]`: the chance that a cap is ever felt.
+    /// `sum_t tau_t` over capped steps, with `tau = Pr[Bin(N + 1, q) > cap]`: a bound on the probability that any batch exceeds its cap.
     fn cap_excess(&self) -> f64 {
         self.entries
             .iter()
             .filter_map(|e| match e.sampling {
                 Sampling::Poisson { rate, cap: Some(cap) } => {
-                    let felt = binomial::upper_tail(cap.population + 1, rate.get(), cap.max_batch_size);
-                    #[expect(clippy::cast_precision_loss, reason = "a count of steps")]
-                    Some(e.steps.get() as f64 * felt)
+                    let exceeded = binomial::upper_tail(cap.population + 1, rate.get(), cap.max_batch_size);
+                    Some(real(e.steps.get()) * exceeded)
                 }
                 _ => None,
             })
             .sum()
     }
 
-    /// What capped batches add to delta at `epsilon`: `sum_t tau_t (1 + e^epsilon)`.
+    /// The cost of capped batches, which is added to delta at `epsilon`: `sum_t tau_t (1 + e^epsilon)`.
     pub fn cap_cost(&self, epsilon: Epsilon) -> f64 {
         self.cap_excess() * (1.0 + epsilon.get().exp())
     }
 
-    /// Solves `delta_uncapped(epsilon) + cap_cost(epsilon) <= delta`, given the uncapped epsilon as a function
-    /// of delta.
+    /// Solves `delta_uncapped(epsilon) + cap_cost(epsilon) <= delta`, given the epsilon without caps as a function of delta.
     ///
-    /// Both sides of the split are public numbers, so any split that fits is a proof; the loop moves towards
-    /// the smallest epsilon.
+    /// Both summands are public numbers, so every way to split delta that satisfies the inequality is valid. The loop approaches the
+    /// split with the smallest epsilon.
     ///
     /// # Errors
-    /// The add-on alone exceeds delta at every epsilon that the loop visits.
+    /// The cost of the caps alone exceeds delta at every epsilon that the loop tries.
     pub(crate) fn with_cap<T>(
         &self,
         delta: Delta,
@@ -352,18 +349,18 @@ impl Plan {
         let too_tight = || AccountingError::NoSolution {
             what: "epsilon",
             reason: format!(
-                "the cap on the batch alone costs more than delta = {delta}; raise max_batch_size"
+                "batches exceed max_batch_size too often, which alone costs more than delta = {delta}"
             ),
         };
         let mut rest = delta;
         for _ in 0..8 {
             let answer = uncapped(rest)?;
-            let add_on = self.cap_cost(upper(&answer));
-            if rest.get() + add_on <= delta.get() {
+            let cap_cost = self.cap_cost(upper(&answer));
+            if rest.get() + cap_cost <= delta.get() {
                 return Ok(answer);
             }
-            // A little more than the add-on is set aside: epsilon, and with it the add-on, grows as `rest` falls.
-            rest = Delta::new((delta.get() - 1.01 * add_on).min(rest.get() * 0.999_999))
+            // Slightly more than the cost is reserved, because epsilon and the cost grow as `rest` falls.
+            rest = Delta::new((delta.get() - 1.01 * cap_cost).min(rest.get() * 0.999_999))
                 .map_err(|_| too_tight())?;
         }
         Err(too_tight())
@@ -410,6 +407,22 @@ mod tests {
     }
 
     #[test]
+    fn names_of_earlier_versions_are_read_and_written_as_the_current_ones() {
+        let old = r#"[{"sampling":"everybody","noise_multiplier":7.0,"steps":2},
+            {"sampling":"grouped","noise_multiplier":1.5,"sample_rate":0.08,"groups":9,"steps":150},
+            {"sampling":"remembered","noise_multiplier":2.0,"sample_rate":0.02,"reach":3.0,"steps":20}]"#;
+        let current = r#"[{"sampling":"full-batch","noise_multiplier":7.0,"steps":2},
+            {"sampling":"rotating","noise_multiplier":1.5,"sample_rate":0.08,"groups":9,"steps":150},
+            {"sampling":"stateful","noise_multiplier":2.0,"sample_rate":0.02,"later_shift":3.0,"steps":20}]"#;
+        let plan = read(old).unwrap();
+        assert_eq!(plan, read(current).unwrap());
+        let written = serde_json::to_string(&plan).unwrap();
+        for name in ["everybody", "grouped", "remembered", "reach"] {
+            assert!(!written.contains(name), "{name}: {written}");
+        }
+    }
+
+    #[test]
     fn wrong_entries_are_refused_with_a_reason() {
         for (text, reason) in [
             (r#"[{"noise":1,"sample_rate":0.1,"steps":1}]"#, "unknown field `noise`"),
@@ -440,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn first_steps_are_taken_in_order() {
+    fn first_takes_steps_in_order() {
         let text = r#"[{"noise_multiplier":1,"sample_rate":0.1,"steps":3},{"noise_multiplier":2,"sample_rate":0.1,"steps":4}]"#;
         let plan = read(text).unwrap();
         let counts = |steps| plan.first(steps).entries().iter().map(|e| e.steps().get()).collect::<Vec<_>>();
@@ -449,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn releases_of_one_batch_add_their_precisions() {
+    fn releases_of_one_batch_add_up_their_inverse_squares() {
         let z = |v| NoiseMultiplier::new(v).unwrap();
         let sampling = Sampling::Poisson { rate: SamplingRate::new(0.1).unwrap(), cap: None };
         let entry = Entry::new(sampling, vec![z(3.0), z(4.0)], Steps::new(1).unwrap()).unwrap();

@@ -1,13 +1,16 @@
-//! Plans as text: the keys of a plan file, and what they mean together.
+//! The keys of an entry in a plan file, and their permitted combinations.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use super::{Cap, Entry, Sampling};
-use crate::{AccountingError, NoiseMultiplier, SamplingRate, Steps};
+use crate::{
+    AccountingError, NoiseMultiplier, SamplingRate, Steps,
+    number::{real, real_index},
+};
 
-/// An entry as it is written in a plan file.
+/// An entry as written in a plan file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EntryText {
@@ -35,7 +38,7 @@ enum SamplingKind {
     #[default]
     Poisson,
     FixedSize,
-    // The aliases are the names in ledgers of earlier versions.
+    // The aliases are the names in plans and ledgers of earlier versions.
     #[serde(alias = "everybody")]
     FullBatch,
     #[serde(alias = "grouped")]
@@ -74,13 +77,11 @@ impl<'de> Deserialize<'de> for OneOrMany {
             fn visit_f64<E: serde::de::Error>(self, v: f64) -> Result<OneOrMany, E> {
                 NoiseMultiplier::new(v).map(|z| OneOrMany(vec![z])).map_err(E::custom)
             }
-            #[expect(clippy::cast_precision_loss, reason = "whole multipliers are small")]
             fn visit_u64<E: serde::de::Error>(self, v: u64) -> Result<OneOrMany, E> {
-                self.visit_f64(v as f64)
+                self.visit_f64(real(v))
             }
-            #[expect(clippy::cast_precision_loss, reason = "whole multipliers are small")]
             fn visit_i64<E: serde::de::Error>(self, v: i64) -> Result<OneOrMany, E> {
-                self.visit_f64(v as f64)
+                self.visit_f64(real_index(v))
             }
             fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut seq: A) -> Result<OneOrMany, A::Error> {
                 let mut releases = Vec::new();
@@ -127,7 +128,7 @@ impl TryFrom<EntryText> for Entry {
             }
             _ if groups.is_some() || later_shift.is_some() => {
                 return Err(bad(
-                    "such an entry takes sample_rate or batch_size; groups and later_shift belong to rotating and stateful ones",
+                    "this entry takes sample_rate or batch_size; groups is for rotating entries, later_shift for stateful ones",
                 ));
             }
             (SamplingKind::Poisson, Some(rate), None, None, None) => Sampling::Poisson { rate, cap: None },

@@ -3,36 +3,39 @@
 //! The privacy losses of the steps add up, so their masses convolve and their spectra multiply. Before that, every
 //! mass is tilted by `e^(lambda l)` and normalised (Esscher's transform), with `lambda` such that the tilted sum is
 //! centred near the epsilon in question. All numerical errors are errors of the tilted sum. A unit of tilted mass at or
-//! above epsilon is worth at most `e^(Lambda - lambda epsilon)` times the overshoot of `moments.rs`, which is the Renyi
+//! above epsilon is weight at most `e^(Lambda - lambda epsilon)` times the overshoot of `moments.rs`, which is the Renyi
 //! bound on delta. So errors are *relative* to delta, however small delta is.
 //!
 //! The transform is cyclic: it sees losses modulo the window's length `W`, and the window begins at or just below the
-//! epsilon in question. What can go wrong is bounded and charged, upwards or downwards as needed:
+//! epsilon in question. What can go wrong is bounded and with_errors, upwards or downwards as needed:
 //! - tilted mass above the window, at most `OUTSIDE` by Chernoff's bound, comes back inside of it;
-//! - mass below the window comes back at least `W` higher, where it is worth at most `e^(-lambda W)` in all;
+//! - mass below the window comes back at least `W` higher, where it is weight at most `e^(-lambda W)` in all;
 //! - round-off is, in the sum of absolute values, at most the Euclidean norm of the spectrum's error;
 //! - mass beyond the ends of a step's own grid is `lost`: it counts as delta.
 //!
-//! With very many steps only the lowest frequencies matter, and these are computed one by one (`waves.rs`).
+//! With very many steps only the lowest frequencies matter, and these are computed one by one (`low_frequencies.rs`).
 
 use rayon::prelude::*;
 use realfft::{RealFftPlanner, num_complex::Complex64};
 
 use super::{
-    composed::{Answers, Charges, Composed},
-    dots::{Direction, Law},
-    ladder::{Climb, Ladder},
-    moments::{Polygons, Side, Steps, Target, Tilt, ln_overshoot},
+    composed::{Composed, NumericalErrors, PrivacyBounds},
+    ladder::{Ladder, StepGroup},
+    low_frequencies::{self, Tilted},
+    moments::{Polygons, Side, StepLosses, Target, Tilt, ln_overshoot},
     out_of_reach,
-    waves::{self, Tilted},
+    polygon::{Direction, LossDistribution},
 };
-use crate::{AccountingError, Bracket};
+use crate::{
+    AccountingError, Bracket,
+    number::{real_index, real_length, signed},
+};
 
 /// The tilted mass that may lie above the window.
 pub(super) const OUTSIDE: f64 = 1e-9;
 /// What mass from below the window may add to delta, relative to delta, as a logarithm.
 const LN_WRAPPED: f64 = -18.0;
-/// Longer transforms, over all rungs together, are avoided where waves are sufficient.
+/// Longer transforms, over all rungs together, are avoided where low_frequencies are sufficient.
 const LONG: f64 = 1024.0 * 1024.0;
 /// Longer transforms, over all rungs together, are refused.
 const MAX_LENGTH: f64 = 16.0 * 1024.0 * 1024.0;
@@ -49,14 +52,14 @@ pub(super) fn bracket(
     direction: Direction,
     target: Target,
 ) -> Result<Bracket<f64>, AccountingError> {
-    let steps = |polygons, side| Steps::new(polygons, &ladder.climbs, direction, side);
+    let steps = |polygons, side| StepLosses::new(polygons, &ladder.step_groups, direction, side);
     let (upper, lower) = (steps(upper, Side::Upper), steps(lower, Side::Lower));
-    let tilt = upper.sketch().tilt(target, LN_WRAPPED, OUTSIDE);
+    let tilt = upper.coarsened().tilt(target, LN_WRAPPED, OUTSIDE);
     let (lower, upper) = rayon::join(|| answer(&lower, tilt, target), || answer(&upper, tilt, target));
     Ok(Bracket { lower: lower?, upper: upper? })
 }
 
-fn answer(steps: &Steps<'_>, tilt: Tilt, target: Target) -> Result<f64, AccountingError> {
+fn answer(steps: &StepLosses<'_>, tilt: Tilt, target: Target) -> Result<f64, AccountingError> {
     match target {
         Target::Epsilon(epsilon) => Ok(compose(steps, tilt, epsilon)?.delta(epsilon)),
         Target::Delta(delta) => {
@@ -75,7 +78,7 @@ fn answer(steps: &Steps<'_>, tilt: Tilt, target: Target) -> Result<f64, Accounti
 /// Where the composed loss is evaluated, and with which tilt.
 pub(super) struct Window {
     pub lambda: f64,
-    /// The logarithms of all laws' moments, rung by rung, near and far.
+    /// The logarithms of all rungs' moments, rung by rung, near and far.
     pub ln_moments: Vec<(f64, f64)>,
     pub ln_scale: f64,
     pub floor: f64,
@@ -88,15 +91,15 @@ pub(super) struct Window {
 }
 
 impl Window {
-    fn new(steps: &Steps<'_>, tilt: Tilt, floor: f64) -> Result<Self, AccountingError> {
+    fn new(steps: &StepLosses<'_>, tilt: Tilt, floor: f64) -> Result<Self, AccountingError> {
         let lambda = tilt.lambda;
         let ln_moments = steps.ln_moments(lambda);
         let ln_scale: f64 =
-            steps.climbs.iter().map(|climb| climb.steps() * steps.ln_blended(climb, &ln_moments)).sum();
-        let high = steps.reach(lambda, tilt.reaching_tilt, OUTSIDE);
+            steps.step_groups.iter().map(|group| group.steps() * steps.ln_blended(group, &ln_moments)).sum();
+        let high = steps.chernoff_quantile(lambda, tilt.chernoff_tilt, OUTSIDE);
         let points = (high - floor).max(tilt.fall / lambda) / steps.width + 3.0;
         let offset =
-            steps.climbs.iter().map(|climb| climb.steps() * steps.laws[climb.rung].near.offset).sum();
+            steps.step_groups.iter().map(|group| group.steps() * steps.rungs[group.rung].near.offset).sum();
         // The number of marks must be exact in floating point.
         if !(high.is_finite() && points <= 2_f64.powi(50) && ln_scale.is_finite()) {
             return Err(out_of_reach(format!("it would need {points:.1e} grid points")));
@@ -104,14 +107,20 @@ impl Window {
         Ok(Self { lambda, ln_moments, ln_scale, floor, high, points, offset })
     }
 
-    /// What is charged for a transform of this length.
-    pub(super) fn charges(&self, steps: &Steps<'_>, length: f64, rounding: f64, slack: f64) -> Charges {
-        let lost = steps.climbs.iter().map(|climb| {
-            let rung = &steps.laws[climb.rung];
-            let s = climb.blend(steps.side);
-            climb.steps() * ((1.0 - s) * rung.near.lost + s * rung.far.as_ref().map_or(0.0, |law| law.lost))
+    /// What is with_errors for a transform of this length.
+    pub(super) fn errors(
+        &self,
+        steps: &StepLosses<'_>,
+        length: f64,
+        rounding: f64,
+        slack: f64,
+    ) -> NumericalErrors {
+        let lost = steps.step_groups.iter().map(|group| {
+            let rung = &steps.rungs[group.rung];
+            let s = group.blend(steps.side);
+            group.steps() * ((1.0 - s) * rung.near.lost + s * rung.far.as_ref().map_or(0.0, |far| far.lost))
         });
-        Charges {
+        NumericalErrors {
             lambda: self.lambda,
             ln_scale: self.ln_scale,
             overshoot: ln_overshoot(self.lambda).exp(),
@@ -123,54 +132,57 @@ impl Window {
         }
     }
 
-    fn tilted(&self, steps: &Steps<'_>) -> Vec<(Tilted, Option<Tilted>)> {
-        let tilted = |law: &Law, ln_moment| Tilted::new(law, self.lambda, ln_moment, steps.width);
-        let rungs = steps.laws.iter().zip(&self.ln_moments);
+    fn tilted(&self, steps: &StepLosses<'_>) -> Vec<(Tilted, Option<Tilted>)> {
+        let tilted =
+            |losses: &LossDistribution, ln_moment| Tilted::new(losses, self.lambda, ln_moment, steps.width);
+        let rungs = steps.rungs.iter().zip(&self.ln_moments);
         rungs
             .map(|(rung, &(near, far))| {
-                (tilted(&rung.near, near), rung.far.as_ref().map(|law| tilted(law, far)))
+                (tilted(&rung.near, near), rung.far.as_ref().map(|losses| tilted(losses, far)))
             })
             .collect()
     }
 
-    fn factors(&self, steps: &Steps<'_>) -> Vec<Factor> {
-        let factor = |climb: &Climb| {
+    fn factors(&self, steps: &StepLosses<'_>) -> Vec<Factor> {
+        let factor = |group: &StepGroup| {
             // Tilting changes the weights of a mixture: each part weighs its share of the moment.
-            let (near, far) = self.ln_moments[climb.rung];
-            let whole = steps.ln_blended(climb, &self.ln_moments);
-            let s = climb.blend(steps.side);
+            let (near, far) = self.ln_moments[group.rung];
+            let whole = steps.ln_blended(group, &self.ln_moments);
+            let s = group.blend(steps.side);
             let far = if s > 0.0 { s * (far - whole).exp() } else { 0.0 };
-            Factor { rung: climb.rung, near: (1.0 - s) * (near - whole).exp(), far, count: climb.count }
+            Factor { rung: group.rung, near: (1.0 - s) * (near - whole).exp(), far, count: group.count }
         };
-        steps.climbs.iter().map(factor).collect()
+        steps.step_groups.iter().map(factor).collect()
     }
 }
 
-fn compose(steps: &Steps<'_>, tilt: Tilt, floor: f64) -> Result<Box<dyn Answers>, AccountingError> {
+fn compose(
+    steps: &StepLosses<'_>,
+    tilt: Tilt,
+    floor: f64,
+) -> Result<Box<dyn PrivacyBounds>, AccountingError> {
     let window = Window::new(steps, tilt, floor)?;
     let (tilted, factors) = (window.tilted(steps), window.factors(steps));
-    #[expect(clippy::cast_precision_loss, reason = "a number of rungs")]
-    let long = window.points * tilted.len() as f64 > LONG;
-    let waves = if long { waves::compose(steps, &window, &tilted, &factors) } else { None };
-    match waves {
-        Some(waves) => Ok(Box::new(waves?)),
+    let long = window.points * real_length(tilted.len()) > LONG;
+    let low = if long { low_frequencies::compose(steps, &window, &tilted, &factors) } else { None };
+    match low {
+        Some(low) => Ok(Box::new(low?)),
         None => Ok(Box::new(transform(steps, &window, &tilted, &factors)?)),
     }
 }
 
 fn transform(
-    steps: &Steps<'_>,
+    steps: &StepLosses<'_>,
     window: &Window,
-    laws: &[(Tilted, Option<Tilted>)],
+    rungs: &[(Tilted, Option<Tilted>)],
     factors: &[Factor],
 ) -> Result<Composed, AccountingError> {
     let (width, points, offset, floor) = (steps.width, window.points, window.offset, window.floor);
-    #[expect(clippy::cast_precision_loss, reason = "a number of rungs")]
-    let rungs = laws.len() as f64;
-    if !(points * rungs <= MAX_LENGTH) {
+    let rung_count = real_length(rungs.len());
+    if !(points * rung_count <= MAX_LENGTH) {
         return Err(out_of_reach(format!(
             "it would need to compose {:.1e} grid points, and has at most {MAX_LENGTH:.1e}",
-            points * rungs
+            points * rung_count
         )));
     }
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most MAX_LENGTH")]
@@ -179,10 +191,10 @@ fn transform(
     let first = ((floor - offset) / width).floor() as i64;
 
     let fft = RealFftPlanner::<f64>::new().plan_fft_forward(length);
-    let spectrum = |law: &Tilted| -> Spectrum {
+    let spectrum = |tilted: &Tilted| -> Spectrum {
         let mut input = fft.make_input_vec();
-        for (mark, mass) in law.marks() {
-            input[cyclic(mark, length)] += mass;
+        for (index, mass) in tilted.masses() {
+            input[cyclic(index, length)] += mass;
         }
         let norm = input.iter().map(|x| x * x).sum::<f64>().sqrt();
         let mut values = fft.make_output_vec();
@@ -190,11 +202,11 @@ fn transform(
         Spectrum { values, norm }
     };
     let spectra: Vec<(Spectrum, Option<Spectrum>)> =
-        laws.par_iter().map(|(near, far)| (spectrum(near), far.as_ref().map(spectrum))).collect();
+        rungs.par_iter().map(|(near, far)| (spectrum(near), far.as_ref().map(spectrum))).collect();
     let mut product = multiply(&spectra, factors, length / 2 + 1);
     let norms = spectra.iter().flat_map(|(near, far)| std::iter::once(near).chain(far)).map(|s| s.norm);
     // Each step's moment is a sum of rounded masses: its relative error is at most their number times the unit round-off.
-    let rounding = 1e-7 + steps.count() * (steps.longest() + 1000.0) * f64::EPSILON;
+    let rounding = 1e-7 + steps.count() * (real_index(steps.longest()) + 1000.0) * f64::EPSILON;
     let slack = round_off(length, steps.count(), norms.fold(0.0, f64::max), &product) + OUTSIDE;
 
     // The spectrum of a real signal is real at its two ends; rounding must not say otherwise.
@@ -204,33 +216,31 @@ fn transform(
     let mut tilted = inverse.make_output_vec();
     inverse.process(&mut product, &mut tilted).expect("buffers made by the same plan");
     tilted.rotate_left(cyclic(first, length));
-    #[expect(clippy::cast_precision_loss, reason = "at most MAX_LENGTH")]
-    let float_length = length as f64;
+    let float_length = real_length(length);
     let total = tilted.iter().sum::<f64>() / float_length;
     tilted.iter_mut().for_each(|p| *p = (*p / float_length).max(0.0));
     // A tilted mass is 1 in all. Anything else, NaN above all, is a failure and must not be mistaken for an answer.
     if !((total - 1.0).abs() <= 1e-6 + slack) {
         return Err(out_of_reach(format!("its composed mass is {total} instead of 1")));
     }
-    let charges = window.charges(steps, float_length, rounding, slack);
-    Ok(Composed { charges, floor, width, offset, first, tilted })
+    let errors = window.errors(steps, float_length, rounding, slack);
+    Ok(Composed { errors, floor, width, offset, first, tilted })
 }
 
-/// A mark's place in a cyclic transform.
-#[expect(clippy::cast_possible_wrap, clippy::cast_possible_truncation, reason = "a remainder")]
-fn cyclic(mark: i64, length: usize) -> usize {
-    mark.rem_euclid(length as i64) as usize
+/// A index's place in a cyclic transform.
+#[expect(clippy::cast_possible_truncation, reason = "a remainder is below the length")]
+fn cyclic(index: i64, length: usize) -> usize {
+    index.rem_euclid(signed(length)) as usize
 }
 
 /// A bound on the sum of absolute errors of the composed tilted masses. By Cauchy and Parseval it is at most the
 /// Euclidean norm of the spectrum's error: each of `steps` factors is off by its transform's error and multiplied by
 /// numbers of at most 1, and the way back adds its own.
-#[expect(clippy::cast_precision_loss, reason = "at most MAX_LENGTH")]
 fn round_off(length: usize, steps: f64, largest_input_norm: f64, product: &[Complex64]) -> f64 {
-    let log_length = (length as f64).log2();
+    let log_length = real_length(length).log2();
     // Half of the spectrum stands for its mirror image too.
     let product_norm = (2.0 * product.iter().map(Complex64::norm_sqr).sum::<f64>()).sqrt();
-    let forward = FFT_ERROR * log_length * (length as f64).sqrt() * largest_input_norm * steps;
+    let forward = FFT_ERROR * log_length * real_length(length).sqrt() * largest_input_norm * steps;
     let multiplication = 2.0 * FFT_ERROR * steps * product_norm;
     let backward = FFT_ERROR * log_length * product_norm;
     forward + multiplication + backward
@@ -309,17 +319,17 @@ fn fast_length(n: usize) -> usize {
     (n.max(2)..).find(|&m| m % 2 == 0 && smooth(m)).expect("powers of two are smooth")
 }
 
-/// The same composition by waves and by a whole transform.
+/// The same composition by low_frequencies and by a whole transform.
 #[cfg(test)]
 pub(super) fn compose_both(
-    steps: &Steps<'_>,
+    steps: &StepLosses<'_>,
     target: Target,
-) -> (impl Answers + use<>, impl Answers + use<>) {
-    let tilt = steps.sketch().tilt(target, LN_WRAPPED, OUTSIDE);
+) -> (impl PrivacyBounds + use<>, impl PrivacyBounds + use<>) {
+    let tilt = steps.coarsened().tilt(target, LN_WRAPPED, OUTSIDE);
     let window = Window::new(steps, tilt, 0.0).unwrap();
     let (tilted, factors) = (window.tilted(steps), window.factors(steps));
-    let waves = waves::compose(steps, &window, &tilted, &factors).expect("waves are quicker").unwrap();
-    (waves, transform(steps, &window, &tilted, &factors).unwrap())
+    let low = low_frequencies::compose(steps, &window, &tilted, &factors).expect("this is faster").unwrap();
+    (low, transform(steps, &window, &tilted, &factors).unwrap())
 }
 
 #[cfg(test)]

@@ -1,21 +1,24 @@
-//! Reading epsilon and delta off a composed privacy loss, with every error charged to the safe side.
+//! Reading epsilon and delta off a composed privacy loss, with every error with_errors to the safe side.
 
-use super::moments::{Side, float};
-use crate::gaussian::positive_part;
+use super::moments::Side;
+use crate::{
+    gaussian::positive_part,
+    number::{real_index, signed},
+};
 
 /// What is computed from a composed privacy loss.
-pub(super) trait Answers {
+pub(super) trait PrivacyBounds {
     /// This side's bound on the delta at an epsilon of at least the window's floor.
     fn delta(&self, epsilon: f64) -> f64;
     /// This side's bound on the epsilon at `delta`. None if it lies outside of the window.
     fn epsilon(&self, delta: f64) -> Option<f64>;
 }
 
-/// All errors of a composition, charged to the safe side.
-pub(super) struct Charges {
+/// All errors of a composition, with_errors to the safe side.
+pub(super) struct NumericalErrors {
     pub lambda: f64,
     pub ln_scale: f64,
-    /// The most that a unit of worth counts.
+    /// The most that a unit of weight counts.
     pub overshoot: f64,
     /// The relative rounding of the masses and of their moments.
     pub rounding: f64,
@@ -28,15 +31,15 @@ pub(super) struct Charges {
     pub side: Side,
 }
 
-impl Charges {
+impl NumericalErrors {
     /// What one unit of tilted mass at this loss weighs.
-    pub(super) fn worth(&self, loss: f64) -> f64 {
+    pub(super) fn weight(&self, loss: f64) -> f64 {
         (self.ln_scale - self.lambda * loss).exp()
     }
 
-    /// This delta with every error charged; `worth` is that at the epsilon it belongs to.
-    pub(super) fn charged(&self, delta: f64, worth: f64) -> f64 {
-        let errors = worth * self.overshoot * self.slack + self.wrapped;
+    /// This delta with every error with_errors; `weight` is that at the epsilon it belongs to.
+    pub(super) fn with_errors(&self, delta: f64, weight: f64) -> f64 {
+        let errors = weight * self.overshoot * self.slack + self.wrapped;
         match self.side {
             Side::Upper => (delta + errors) * (1.0 + self.rounding) + self.lost,
             // Two negative factors would give a bound that is not proved.
@@ -65,7 +68,7 @@ impl Charges {
 
 /// A composed privacy loss from `floor` on: `tilted[i]` belongs to loss `offset + (first + i) width`.
 pub(super) struct Composed {
-    pub charges: Charges,
+    pub errors: NumericalErrors,
     pub floor: f64,
     pub width: f64,
     pub offset: f64,
@@ -74,46 +77,45 @@ pub(super) struct Composed {
 }
 
 impl Composed {
-    #[expect(clippy::cast_possible_wrap, reason = "an index of a vector")]
     fn loss(&self, index: usize) -> f64 {
-        self.offset + float(self.first + index as i64) * self.width
+        self.offset + real_index(self.first + signed(index)) * self.width
     }
 
-    /// All losses of the window from the largest to the smallest, each with its worth and its mass.
+    /// All losses of the window from the largest to the smallest, each with its weight and its mass.
     fn descending(&self) -> impl Iterator<Item = (f64, f64, f64)> {
-        // The worth grows by the same factor from mark to mark; now and then, and where it might have underflowed, it is
+        // The weight grows by the same factor from index to index; now and then, and where it might have underflowed, it is
         // computed afresh.
-        let factor = (self.charges.lambda * self.width).exp();
-        let mut worth = 0.0;
+        let factor = (self.errors.lambda * self.width).exp();
+        let mut weight = 0.0;
         self.tilted.iter().enumerate().rev().map(move |(i, tilted)| {
             let loss = self.loss(i);
-            worth = if worth < 1e-200 || i % 256 == 0 { self.charges.worth(loss) } else { worth * factor };
-            (loss, worth, tilted * worth)
+            weight = if weight < 1e-200 || i % 256 == 0 { self.errors.weight(loss) } else { weight * factor };
+            (loss, weight, tilted * weight)
         })
     }
 }
 
-impl Answers for Composed {
+impl PrivacyBounds for Composed {
     fn delta(&self, epsilon: f64) -> f64 {
         let mut tail = Tail::new(self.width);
         for (loss, _, mass) in self.descending().take_while(|(loss, ..)| *loss > epsilon) {
             tail.include(loss, mass);
         }
-        self.charges.charged(tail.delta(epsilon), self.charges.worth(epsilon)).clamp(0.0, 1.0)
+        self.errors.with_errors(tail.delta(epsilon), self.errors.weight(epsilon)).clamp(0.0, 1.0)
     }
 
     /// The largest epsilon at which the bound on delta exceeds `delta`.
     fn epsilon(&self, delta: f64) -> Option<f64> {
-        let charges = &self.charges;
+        let errors = &self.errors;
         let mut tail = Tail::new(self.width);
         let mut above = None;
-        for (loss, worth, mass) in self.descending() {
-            let (epsilon, worth) =
-                if loss >= self.floor { (loss, worth) } else { (self.floor, charges.worth(self.floor)) };
-            if charges.charged(tail.delta(epsilon), worth) > delta {
+        for (loss, weight, mass) in self.descending() {
+            let (epsilon, weight) =
+                if loss >= self.floor { (loss, weight) } else { (self.floor, errors.weight(self.floor)) };
+            if errors.with_errors(tail.delta(epsilon), weight) > delta {
                 // Even at the top of the window it may be exceeded; otherwise it is crossed just above this loss.
-                let bound = |epsilon| charges.charged(tail.delta(epsilon), charges.worth(epsilon));
-                return above.map(|high| charges.crossing(epsilon, high, delta, bound));
+                let bound = |epsilon| errors.with_errors(tail.delta(epsilon), errors.weight(epsilon));
+                return above.map(|high| errors.crossing(epsilon, high, delta, bound));
             }
             above = Some(epsilon);
             tail.include(loss, mass);
@@ -123,7 +125,7 @@ impl Answers for Composed {
     }
 }
 
-/// All mass from some loss on upwards, mark by mark, and the delta it makes. Only positive numbers are added, so that
+/// All mass from some loss on upwards, index by index, and the delta it makes. Only positive numbers are added, so that
 /// nothing cancels however narrow the marks are.
 struct Tail {
     width: f64,
@@ -138,7 +140,7 @@ impl Tail {
         Self { width, lowest: 0.0, mass: 0.0, delta_at_lowest: 0.0 }
     }
 
-    /// Adds the mass one mark below all others.
+    /// Adds the mass one index below all others.
     fn include(&mut self, loss: f64, mass: f64) {
         self.delta_at_lowest = self.delta_below(self.width);
         self.lowest = loss;
@@ -162,7 +164,7 @@ mod tests {
 
     #[test]
     fn errors_beyond_all_measure_leave_no_lower_bound() {
-        let charges = |slack, rounding| Charges {
+        let errors = |slack, rounding| NumericalErrors {
             lambda: 1.0,
             ln_scale: 0.0,
             overshoot: 1.0,
@@ -172,9 +174,9 @@ mod tests {
             slack,
             side: Side::Lower,
         };
-        assert!(charges(0.1, 0.5).charged(1.0, 1.0) > 0.0);
+        assert!(errors(0.1, 0.5).with_errors(1.0, 1.0) > 0.0);
         for (slack, rounding) in [(2.0, 0.5), (0.1, 1.5), (2.0, 1.5)] {
-            assert!(charges(slack, rounding).charged(1.0, 1.0) <= 0.0);
+            assert!(errors(slack, rounding).with_errors(1.0, 1.0) <= 0.0);
         }
     }
 

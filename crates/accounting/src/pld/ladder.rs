@@ -23,30 +23,30 @@
 use std::collections::BTreeMap;
 
 use super::pair::Pair;
-use crate::gaussian;
+use crate::{gaussian, number::real_length};
 
 /// Up to this many different multipliers per sampling rate get a rung each, and no mixture.
-const FEW: usize = 24;
+const MAX_SEPARATE: usize = 24;
 /// Positions between two rungs are rounded outwards to this many levels once there are more steps than that.
-const LEVELS: usize = 128;
+const BLEND_LEVELS: usize = 128;
 
 /// One rung: a pair, and the far end of its interval if steps lie inside of it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rung {
     pub pair: Pair,
-    pub far: Option<Far>,
+    pub far: Option<FarEnd>,
 }
 
 /// The far end of an interval, and how far the tangent reaches towards it in `mu`.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Far {
+pub(super) struct FarEnd {
     pub pair: Pair,
     pub stretch: f64,
 }
 
 /// Identical steps: their rung, and their position on the way to its far end, rounded down and up.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Climb {
+pub(super) struct StepGroup {
     pub rung: usize,
     pub blend_low: f64,
     pub blend_high: f64,
@@ -57,7 +57,7 @@ pub(super) struct Climb {
 #[derive(Debug, Clone)]
 pub(super) struct Ladder {
     pub rungs: Vec<Rung>,
-    pub climbs: Vec<Climb>,
+    pub step_groups: Vec<StepGroup>,
 }
 
 /// Puts pairs, with their counts, on a ladder whose rungs are `spacing` apart relative to their `mu`.
@@ -67,11 +67,11 @@ pub(super) fn ladder(pairs: &[(Pair, u64)], spacing: f64) -> Ladder {
         // Rates are positive, and positive floats sort like their bits.
         by_rate.entry((pair.rate.to_bits(), pair.group)).or_default().push((pair, count));
     }
-    let mut ladder = Ladder { rungs: Vec::new(), climbs: Vec::new() };
+    let mut ladder = Ladder { rungs: Vec::new(), step_groups: Vec::new() };
     for mut family in by_rate.into_values() {
         family.sort_by(|(a, _), (b, _)| a.mu.total_cmp(&b.mu));
         // The lemma is about one record; groups get a rung for every multiplier.
-        if family.len() <= FEW || family[0].0.group > 1 {
+        if family.len() <= MAX_SEPARATE || family[0].0.group > 1 {
             ladder.add_separately(&family);
         } else {
             ladder.add_between_rungs(&family, spacing);
@@ -85,7 +85,7 @@ impl Ladder {
         for &(pair, count) in family {
             let rung = self.rungs.len();
             self.rungs.push(Rung { pair, far: None });
-            self.climbs.push(Climb { rung, blend_low: 0.0, blend_high: 0.0, count });
+            self.step_groups.push(StepGroup { rung, blend_low: 0.0, blend_high: 0.0, count });
         }
     }
 
@@ -96,49 +96,48 @@ impl Ladder {
             // Each rung stands on the first step that the last one does not reach.
             let next = base.mu * (1.0 + spacing / (1.0 + base.mu * base.mu));
             let distance = |mu: f64| Pair::total_variation_between(base.mu, mu);
-            let reach = distance(next);
+            let whole = distance(next);
             let mut blends: BTreeMap<u64, (f64, u64)> = BTreeMap::new();
             while let Some((pair, count)) = steps.next_if(|(pair, _)| pair.mu < next) {
-                let blend = (distance(pair.mu) / reach).clamp(0.0, 1.0);
+                let blend = (distance(pair.mu) / whole).clamp(0.0, 1.0);
                 let entry = blends.entry(blend.to_bits()).or_insert((blend, 0));
                 entry.1 += count;
             }
             let rung = self.rungs.len();
-            let stretch = reach / gaussian::density(base.mu / 2.0);
-            let far = Far { pair: Pair { mu: next, ..base }, stretch };
+            let stretch = whole / gaussian::density(base.mu / 2.0);
+            let far = FarEnd { pair: Pair { mu: next, ..base }, stretch };
             self.rungs.push(Rung { pair: base, far: Some(far) });
-            self.climbs.extend(rounded(blends, rung));
+            self.step_groups.extend(rounded(blends, rung));
         }
     }
 }
 
-/// Climbs at these positions; many are gathered on [`LEVELS`] levels, rounded outwards.
-fn rounded(blends: BTreeMap<u64, (f64, u64)>, rung: usize) -> Vec<Climb> {
-    if blends.len() <= LEVELS {
+/// Climbs at these positions; many are gathered on [`BLEND_LEVELS`] levels, rounded outwards.
+fn rounded(blends: BTreeMap<u64, (f64, u64)>, rung: usize) -> Vec<StepGroup> {
+    if blends.len() <= BLEND_LEVELS {
         // The last digits of a position are rounded outwards too.
-        let climb = |(blend, count): (f64, u64)| Climb {
+        let step_group = |(blend, count): (f64, u64)| StepGroup {
             rung,
             blend_low: blend * (1.0 - 1e-9),
             blend_high: (blend * (1.0 + 1e-9)).min(1.0),
             count,
         };
-        return blends.into_values().map(climb).collect();
+        return blends.into_values().map(step_group).collect();
     }
-    #[expect(clippy::cast_precision_loss, reason = "a small constant")]
-    let levels = LEVELS as f64;
-    let mut counts = vec![0; LEVELS];
+    let levels = real_length(BLEND_LEVELS);
+    let mut counts = vec![0; BLEND_LEVELS];
     for (blend, count) in blends.into_values() {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a position in [0, 1]")]
-        let level = ((blend * levels) as usize).min(LEVELS - 1);
+        let level = ((blend * levels) as usize).min(BLEND_LEVELS - 1);
         counts[level] += count;
     }
-    let climb = |(level, count)| Climb {
+    let step_group = |(level, count)| StepGroup {
         rung,
         blend_low: f64::from(level) / levels,
         blend_high: f64::from(level + 1) / levels,
         count,
     };
-    (0_u32..).zip(counts).filter(|(_, count)| *count > 0).map(climb).collect()
+    (0_u32..).zip(counts).filter(|(_, count)| *count > 0).map(step_group).collect()
 }
 
 #[cfg(test)]
@@ -155,7 +154,7 @@ mod tests {
     fn few_multipliers_get_a_rung_each() {
         let ladder = ladder(&family(20), 0.03);
         assert_eq!(ladder.rungs.len(), 20);
-        assert!(ladder.climbs.iter().all(|c| c.blend_high == 0.0));
+        assert!(ladder.step_groups.iter().all(|c| c.blend_high == 0.0));
     }
 
     #[test]
@@ -163,7 +162,7 @@ mod tests {
         for n in [100_u32, 5000, 20_000] {
             let steps = family(n);
             let ladder = ladder(&steps, 0.03);
-            assert_eq!(ladder.climbs.iter().map(|c| c.count).sum::<u64>(), u64::from(n));
+            assert_eq!(ladder.step_groups.iter().map(|c| c.count).sum::<u64>(), u64::from(n));
             assert!(ladder.rungs.len() < 200);
             // Tangents that are curves of pairs.
             let convex = |rung: &Rung| {
@@ -171,10 +170,10 @@ mod tests {
                     .is_none_or(|far| far.stretch < 0.1 * rung.pair.mu / (1.0 + rung.pair.mu.powi(2) / 4.0))
             };
             assert!(ladder.rungs.iter().all(convex));
-            assert!(ladder.climbs.len() <= (n as usize).min(LEVELS * ladder.rungs.len()));
+            assert!(ladder.step_groups.len() <= (n as usize).min(BLEND_LEVELS * ladder.rungs.len()));
             assert!(
                 ladder
-                    .climbs
+                    .step_groups
                     .iter()
                     .all(|c| 0.0 <= c.blend_low && c.blend_low <= c.blend_high && c.blend_high <= 1.0)
             );

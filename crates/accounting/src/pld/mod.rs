@@ -1,28 +1,28 @@
 //! Numerical privacy loss distributions: exact accounting, as a bracket around the truth.
 //!
-//! Each step is enclosed by two discrete privacy losses ([`dots`](self)), thousands of different multipliers are put on
+//! Each step is enclosed by two discrete privacy losses ([`polygon`](self)), thousands of different multipliers are put on
 //! a ladder of a few dozen, and all steps are composed by Fourier transform, both directions separately. The
 //! upper end of the bracket is a proved bound in real arithmetic, with truncation, wrap-around and an a-priori bound on
-//! round-off charged to delta; so is the lower end. The grid is refined until the bracket is at most 0.15 %
+//! round-off with_errors to delta; so is the lower end. The grid is refined until the bracket is at most 0.15 %
 //! wide.
 //!
 //! `docs/accounting.md` has the proofs.
 
 mod compose;
 mod composed;
-mod dots;
 mod ladder;
+mod low_frequencies;
 mod moments;
 mod pair;
-mod waves;
+mod polygon;
 
 use rayon::prelude::*;
 
-use crate::{AccountingError, Bracket, Delta, Epsilon, Mu, Plan, Relation, Sampling, gaussian};
-use dots::{Direction, Ruler};
-use ladder::{Far, Ladder, Rung, ladder};
+use crate::{AccountingError, Bracket, Delta, Epsilon, Mu, Plan, Relation, Sampling, gaussian, number::real};
+use ladder::{FarEnd, Ladder, Rung, ladder};
 use moments::{Polygons, RungPolygons, Target};
 use pair::Pair;
+use polygon::{Direction, LossGrid};
 
 const NAME: &str = "pld";
 /// The bracket's relative width at which refinement stops.
@@ -112,12 +112,12 @@ pub fn epsilon_for_group(
     group: GroupSize,
     delta: Delta,
 ) -> Result<Bracket<Epsilon>, AccountingError> {
-    let steps = WorstCase::of(plan, group).map_err(|error| about_group(error, group))?;
+    let steps = DominatingPairs::of(plan, group).map_err(|error| about_group(error, group))?;
     let bracket = plan
         .with_cap(delta, |bracket: &Bracket<Epsilon>| bracket.upper, |delta| steps.epsilon(delta))
         .map_err(|error| about_group(error, group))?;
     let zero = Epsilon::new(0.0).expect("zero is an epsilon");
-    Ok(if plan.is_reached() { bracket } else { Bracket { lower: zero, ..bracket } })
+    Ok(if plan.is_tight() { bracket } else { Bracket { lower: zero, ..bracket } })
 }
 
 /// No other accountant bounds groups, so the message must not recommend one.
@@ -145,7 +145,7 @@ fn about_group(error: AccountingError, group: GroupSize) -> AccountingError {
 /// # Errors
 /// As [`epsilon`].
 pub fn delta(plan: &Plan, epsilon: Epsilon) -> Result<Bracket<f64>, AccountingError> {
-    let bracket = WorstCase::of(plan, GroupSize::ONE)?.delta(epsilon)?;
+    let bracket = DominatingPairs::of(plan, GroupSize::ONE)?.delta(epsilon)?;
     Ok(with_cap_cost(plan, epsilon, bracket))
 }
 
@@ -154,7 +154,7 @@ pub fn delta(plan: &Plan, epsilon: Epsilon) -> Result<Bracket<f64>, AccountingEr
 /// # Errors
 /// As [`epsilon`].
 pub fn profile(plan: &Plan, epsilons: &[Epsilon]) -> Result<Vec<Bracket<f64>>, AccountingError> {
-    let mut brackets = WorstCase::of(plan, GroupSize::ONE)?.profile(epsilons)?;
+    let mut brackets = DominatingPairs::of(plan, GroupSize::ONE)?.profile(epsilons)?;
     for (bracket, epsilon) in brackets.iter_mut().zip(epsilons) {
         *bracket = with_cap_cost(plan, *epsilon, *bracket);
     }
@@ -162,18 +162,18 @@ pub fn profile(plan: &Plan, epsilons: &[Epsilon]) -> Result<Vec<Bracket<f64>>, A
 }
 
 fn with_cap_cost(plan: &Plan, epsilon: Epsilon, delta: Bracket<f64>) -> Bracket<f64> {
-    let lower = if plan.is_reached() { delta.lower } else { 0.0 };
+    let lower = if plan.is_tight() { delta.lower } else { 0.0 };
     Bracket { lower, upper: (delta.upper + plan.cap_cost(epsilon)).min(1.0) }
 }
 
 /// A plan's steps as pairs: all full-batch releases merged into one Gaussian, equal steps counted.
-struct WorstCase {
+struct DominatingPairs {
     /// `mu` of all full-batch releases together.
     gaussian: f64,
     sampled: Vec<(Pair, u64)>,
 }
 
-impl WorstCase {
+impl DominatingPairs {
     fn of(plan: &Plan, group: GroupSize) -> Result<Self, AccountingError> {
         let mut gaussian = 0.0;
         let mut sampled: Vec<(Pair, u64)> = Vec::new();
@@ -193,8 +193,7 @@ impl WorstCase {
                     sampled.push((Pair { rate: rate.get(), mu, group: group.0 }, entry.exposures()));
                 }
                 Sampling::FullBatch | Sampling::Poisson { .. } | Sampling::Rotating { .. } => {
-                    #[expect(clippy::cast_precision_loss, reason = "a count of steps")]
-                    let steps = entry.exposures() as f64;
+                    let steps = real(entry.exposures());
                     gaussian += steps * (mu * f64::from(group.0)).powi(2);
                 }
                 Sampling::FixedSize { .. } => {
@@ -229,8 +228,7 @@ impl WorstCase {
 
     /// Total variation adds up under composition.
     fn total_variation(&self) -> f64 {
-        #[expect(clippy::cast_precision_loss, reason = "a count of steps")]
-        self.pairs().iter().map(|(pair, count)| *count as f64 * pair.at(0.0).right).sum()
+        self.pairs().iter().map(|(pair, count)| real(*count) * pair.at(0.0).right).sum()
     }
 
     fn epsilon(&self, delta: Delta) -> Result<Bracket<Epsilon>, AccountingError> {
@@ -264,8 +262,8 @@ impl WorstCase {
         let Some(first) = epsilons.first().map(target).filter(|_| !self.sampled.is_empty()) else {
             return Ok(epsilons.iter().filter_map(|epsilon| self.gaussian_delta(*epsilon)).collect());
         };
-        let grid = Grid::new(&pairs, 0.7 * first_width(&pairs), FIRST_SPACING, first)?;
-        epsilons.iter().map(|epsilon| grid.bracket(target(epsilon))).collect()
+        let discretised = Discretisation::new(&pairs, 0.7 * first_width(&pairs), FIRST_SPACING, first)?;
+        epsilons.iter().map(|epsilon| discretised.bracket(target(epsilon))).collect()
     }
 
     fn delta(&self, epsilon: Epsilon) -> Result<Bracket<f64>, AccountingError> {
@@ -284,17 +282,18 @@ impl WorstCase {
         let (mut width, mut spacing) = (first_width(&pairs).max(narrowest), FIRST_SPACING);
         let mut best: Option<Bracket<f64>> = None;
         for attempt in 0..MAX_REFINEMENTS {
-            let bracket =
-                match Grid::new(&pairs, width, spacing, target).and_then(|grid| grid.bracket(target)) {
-                    Ok(bracket) => bracket,
-                    // A bracket that is wider than wished for is better than none: first, or as the last resort.
-                    Err(_) if best.is_none() && attempt + 1 < MAX_REFINEMENTS => {
-                        width *= 2.0;
-                        spacing *= 1.5;
-                        continue;
-                    }
-                    Err(error) => return best.ok_or(error),
-                };
+            let bracket = match Discretisation::new(&pairs, width, spacing, target)
+                .and_then(|discretised| discretised.bracket(target))
+            {
+                Ok(bracket) => bracket,
+                // A bracket that is wider than wished for is better than none: first, or as the last resort.
+                Err(_) if best.is_none() && attempt + 1 < MAX_REFINEMENTS => {
+                    width *= 2.0;
+                    spacing *= 1.5;
+                    continue;
+                }
+                Err(error) => return best.ok_or(error),
+            };
             // Every bracket holds the truth, so their intersection does.
             let (lower, upper) = best.map_or((0.0, f64::INFINITY), |b| (b.lower, b.upper));
             let bracket = Bracket { lower: bracket.lower.max(lower), upper: bracket.upper.min(upper) };
@@ -324,9 +323,8 @@ fn out_of_reach(reason: String) -> AccountingError {
 }
 
 /// The mass that may be left out at each end of a step's grid.
-#[expect(clippy::cast_precision_loss, reason = "a count of steps")]
 fn tail(pairs: &[(Pair, u64)], target: Target) -> f64 {
-    let steps: f64 = pairs.iter().map(|(_, count)| *count as f64).sum();
+    let steps: f64 = pairs.iter().map(|(_, count)| real(*count)).sum();
     let delta = match target {
         Target::Delta(delta) => delta,
         // The answer is not known yet; this floor lies below every delta that matters.
@@ -346,28 +344,28 @@ impl Rung {
 }
 
 /// A first guess of the grid's width: a fraction of the steps' root mean square standard deviation.
-#[expect(clippy::cast_precision_loss, reason = "a count of steps")]
 fn first_width(pairs: &[(Pair, u64)]) -> f64 {
-    let steps: f64 = pairs.iter().map(|(_, count)| *count as f64).sum();
+    let steps: f64 = pairs.iter().map(|(_, count)| real(*count)).sum();
     let variance = |pair: &Pair| {
         let (low, high) = pair.support(1e-9);
-        let reach = f64::from(pair.group) * pair.mu;
-        (pair.rate.powi(2) * (reach * reach).exp_m1()).min(((high - low) / 8.0).powi(2))
+        let shift = f64::from(pair.group) * pair.mu;
+        (pair.rate.powi(2) * (shift * shift).exp_m1()).min(((high - low) / 8.0).powi(2))
     };
     // Fewer steps leave room for narrower cells at no noticeable cost.
-    let room = (steps / 1e4).powf(0.2).clamp(0.5, 1.0);
-    room * FIRST_WIDTH
-        * (pairs.iter().map(|(pair, count)| *count as f64 * variance(pair)).sum::<f64>() / steps).sqrt()
+    let narrowing = (steps / 1e4).powf(0.2).clamp(0.5, 1.0);
+    narrowing
+        * FIRST_WIDTH
+        * (pairs.iter().map(|(pair, count)| real(*count) * variance(pair)).sum::<f64>() / steps).sqrt()
 }
 
 /// All rungs of a ladder, discretised from above and from below.
-struct Grid {
+struct Discretisation {
     ladder: Ladder,
     upper: Polygons,
     lower: Polygons,
 }
 
-impl Grid {
+impl Discretisation {
     fn new(pairs: &[(Pair, u64)], width: f64, spacing: f64, target: Target) -> Result<Self, AccountingError> {
         let ladder = ladder(pairs, spacing);
         let tail = tail(pairs, target);
@@ -387,29 +385,29 @@ impl Grid {
                  at least {MIN_WIDTH:.1e}"
             )));
         }
-        let ruler_around = |rung: &Rung, width: f64| {
-            let ruler = Ruler::fitted(|loss| rung.pair.at(loss), width);
+        let grid_around = |rung: &Rung, width: f64| {
+            let grid = LossGrid::fitted(|loss| rung.pair.at(loss), width);
             // The far end loses most: its support covers both.
             let (low, high) = rung.far.map_or(rung.pair, |far| far.pair).support(tail);
-            let (first, last) = ruler.around(low.min(rung.pair.support(tail).0), high);
-            (ruler, first, last)
+            let (first, last) = grid.around(low.min(rung.pair.support(tail).0), high);
+            (grid, first, last)
         };
         let upper = |rung: &Rung| {
-            let (ruler, first, last) = ruler_around(rung, width);
+            let (grid, first, last) = grid_around(rung, width);
             let above =
-                |pair: Pair| dots::above(ruler.marks(first, last).map(|loss| pair.at(loss)), ruler, first);
+                |pair: Pair| polygon::above(grid.losses(first, last).map(|loss| pair.at(loss)), grid, first);
             RungPolygons { near: above(rung.pair), far: rung.far.map(|far| above(far.pair)) }
         };
         let lower = |rung: &Rung| {
             let near = rung.pair;
-            let (ruler, first, last) = ruler_around(rung, LOWER_WIDTH * width);
-            let points: Vec<_> = ruler.middles(first, last).map(|loss| (loss, near.at(loss))).collect();
-            let tangent = |far: Far| {
+            let (grid, first, last) = grid_around(rung, LOWER_WIDTH * width);
+            let points: Vec<_> = grid.cell_middles(first, last).map(|loss| (loss, near.at(loss))).collect();
+            let tangent = |far: FarEnd| {
                 let stretched = points.iter().map(|&(loss, point)| near.stretched(point, loss, far.stretch));
-                dots::below(stretched, ruler, first)
+                polygon::below(stretched, grid, first)
             };
-            let below = dots::below(points.iter().map(|&(_, point)| point), ruler, first);
-            RungPolygons { near: below, far: rung.far.map(tangent) }.on_one_ruler()
+            let below = polygon::below(points.iter().map(|&(_, point)| point), grid, first);
+            RungPolygons { near: below, far: rung.far.map(tangent) }.on_one_grid()
         };
         let (upper, lower) = rayon::join(
             || ladder.rungs.par_iter().map(upper).collect::<Vec<_>>(),
@@ -417,12 +415,12 @@ impl Grid {
         );
         let polygons =
             upper.iter().chain(&lower).flat_map(|rung| std::iter::once(&rung.near).chain(&rung.far));
-        if !polygons.into_iter().all(dots::Polygon::is_whole) {
+        if !polygons.into_iter().all(polygon::Polygon::is_whole) {
             return Err(out_of_reach("a step's discretised mass is not 1".to_owned()));
         }
         let least_mu = ladder.rungs.iter().map(|rung| rung.pair.mu).fold(f64::INFINITY, f64::min);
-        let grouped = ladder.rungs.iter().any(|rung| rung.pair.group > 1);
-        let polygons = |width, rungs| Polygons { width, least_mu, grouped, rungs };
+        let has_record_groups = ladder.rungs.iter().any(|rung| rung.pair.group > 1);
+        let polygons = |width, rungs| Polygons { width, least_mu, has_record_groups, rungs };
         let (upper, lower) = (polygons(width, upper), polygons(LOWER_WIDTH * width, lower));
         Ok(Self { ladder, upper, lower })
     }

@@ -154,9 +154,9 @@ impl Pair {
     /// Losses beyond which lie at most `tail` of `Q` (below) and of `P` (above).
     pub(super) fn support(&self, tail: f64) -> (f64, f64) {
         let quantile = gaussian_quantile(tail);
-        let reach = f64::from(self.group) * self.mu;
-        // P's upper tail is at most that of N(reach, 1).
-        (self.loss(-quantile), self.loss(reach + quantile))
+        let shift = f64::from(self.group) * self.mu;
+        // P's upper tail is at most that of N(shift, 1).
+        (self.loss(-quantile), self.loss(shift + quantile))
     }
 }
 

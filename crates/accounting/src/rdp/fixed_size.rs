@@ -1,4 +1,4 @@
-//! Fixed-size batches without replacement, under replace-one.
+//! The Renyi divergence of fixed-size batches without replacement, under replace-one.
 //!
 //! With `gamma = batch / population` and `mu` the Gaussian's sensitivity over noise *under replace-one*, for whole
 //! orders
@@ -8,7 +8,7 @@
 //!                  min(4 sqrt(B(2 floor(j/2)) B(2 ceil(j/2))),  2 e^{j(j-1) mu^2/2}),     B(l) = E[(w - 1)^l],
 //! ```
 //!
-//! where `w` is the likelihood ratio of N(mu, 1) to N(0, 1). Between whole orders `ln A` lies below its chord.
+//! where `w` is the likelihood ratio of N(mu, 1) to N(0, 1). Between whole orders `ln A` is below its chord, because it is convex.
 //! The bound is loose, which is why Poisson sampling is the default.
 //!
 //! # References
@@ -17,13 +17,13 @@
 
 use std::f64::consts::PI;
 
-use crate::binomial;
+use crate::{binomial, number::real};
 
-/// The moments `B` are used up to this order, the simpler bound beyond.
+/// The moments `B` are used up to this order, and the simpler bound beyond it.
 const MAX_MOMENT: u64 = 256;
-/// Integrals that would need more points are reported as infinite; the simpler bound remains.
+/// Moments whose integrals would need more points count as infinite, so that the simpler bound is used.
 const MAX_POINTS: f64 = 2e5;
-/// Orders beyond this are reported as infinite.
+/// The divergence at larger orders counts as infinite.
 const MAX_ORDER: f64 = 2048.0;
 
 pub(super) struct FixedSize {
@@ -55,28 +55,24 @@ impl FixedSize {
     }
 
     /// The bound on `ln A(alpha)` at a whole order.
-    #[expect(clippy::cast_precision_loss, reason = "at most MAX_ORDER")]
     fn ln_moment(&self, alpha: u64) -> f64 {
+        let even_moment = |i: u64| usize::try_from(i).ok().and_then(|i| self.ln_even_moments.get(i));
         let ln_terms = (2..=alpha).map(|j| {
-            let simple = 2.0_f64.ln() + 0.5 * (j * (j - 1)) as f64 * self.mu * self.mu;
-            let moments = self
-                .ln_even_moments
-                .get((j / 2) as usize)
-                .zip(self.ln_even_moments.get(j.div_ceil(2) as usize));
+            let simple = 2.0_f64.ln() + 0.5 * real(j * (j - 1)) * self.mu * self.mu;
+            let moments = even_moment(j / 2).zip(even_moment(j.div_ceil(2)));
             let tight = moments.map_or(f64::INFINITY, |(low, high)| 4.0_f64.ln() + 0.5 * (low + high));
-            binomial::ln_choose(alpha, j) + j as f64 * self.rate.ln() + simple.min(tight)
+            binomial::ln_choose(alpha, j) + real(j) * self.rate.ln() + simple.min(tight)
         });
         ln_terms.fold(0.0, |sum: f64, term| sum.max(term) + (-(sum - term).abs()).exp().ln_1p())
     }
 }
 
-/// `ln E[(w(x) - 1)^order]` for an even order, by the trapezoidal rule on an entire integrand.
-#[expect(clippy::cast_precision_loss, reason = "at most MAX_MOMENT")]
+/// `ln E[(w(x) - 1)^order]` for an even order, by the trapezoidal rule. The integrand is an entire function.
 fn ln_central_moment(mu: f64, order: u64) -> f64 {
     let step = (0.25_f64).min(0.3 / mu);
-    // For small mu the integrand is about (mu x)^order times the density, which peaks at the root of the order.
-    let margin = 10.0 + 1.5 * (order as f64).sqrt();
-    let points = ((order as f64 * mu + 2.0 * margin) / step).ceil();
+    // For small mu the integrand is about (mu x)^order times the density, which has its maximum at the root of the order.
+    let margin = 10.0 + 1.5 * real(order).sqrt();
+    let points = ((real(order) * mu + 2.0 * margin) / step).ceil();
     if !(points <= MAX_POINTS) {
         return f64::INFINITY;
     }
@@ -89,7 +85,7 @@ fn ln_central_moment(mu: f64, order: u64) -> f64 {
             // ln |w - 1| without overflow.
             let ln_distance =
                 if ln_w > 0.0 { ln_w + (-(-ln_w).exp_m1()).ln() } else { (-ln_w.exp_m1()).ln() };
-            let power = if order == 0 { 0.0 } else { order as f64 * ln_distance };
+            let power = if order == 0 { 0.0 } else { real(order) * ln_distance };
             power - 0.5 * x * x
         })
         .collect();
@@ -114,8 +110,8 @@ mod tests {
     }
 
     #[test]
-    fn hardly_any_noise_costs_a_lot() {
-        // The simpler bound takes over where the moments are out of reach; nothing may fall as noise vanishes.
+    fn cost_grows_without_limit_as_the_noise_vanishes() {
+        // Where the moments are infinite the simpler bound is used. The cost must not fall as the noise decreases.
         let mut last = 0.0;
         for z in [1.0, 0.1, 0.01, 5e-3, 1e-3, 1e-5] {
             let cost = FixedSize::new(0.01, 1.0 / z).divergence(2.0);

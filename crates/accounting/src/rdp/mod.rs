@@ -1,15 +1,14 @@
-//! Renyi differential privacy: the accountant that answers everywhere, a little loosely.
+//! Renyi differential privacy: an upper bound for almost every plan, a few per cent above the exact epsilon.
 //!
-//! A plan costs `rho(alpha) = sum_t rho_t(alpha)` at every order `alpha > 1`, and for every order
+//! The Renyi divergence of a plan is `rho(alpha) = sum_t rho_t(alpha)` at every order `alpha > 1`, and for every order
 //!
 //! ```text
 //! epsilon <= rho(alpha) + ln(1 - 1/alpha) - (ln delta + ln alpha) / (alpha - 1).
 //! ```
 //!
-//! There is no grid of orders. `(alpha - 1) rho(alpha)` is a cumulant, hence convex, and so is the numerator of
-//! the bound over `alpha - 1`; a convex function over a positive linear one has a single valley, which a
-//! one-dimensional search finds wherever it lies. Every order that the search visits gives a valid bound, so an
-//! inexact search costs tightness, never truth.
+//! The best order is found by a one-dimensional search, not on a grid of orders. `(alpha - 1) rho(alpha)` is a cumulant and hence
+//! convex. The bound is therefore a convex function divided by `alpha - 1`, which has a single minimum. Every order gives a valid
+//! bound, so an inexact search makes the bound looser, never wrong.
 //!
 //! # References
 //! Mironov, "Renyi Differential Privacy" (2017); Mironov, Talwar and Zhang, "Renyi Differential Privacy of the
@@ -19,7 +18,7 @@
 mod fixed_size;
 mod sampled_gaussian;
 
-use crate::{AccountingError, Delta, Epsilon, Plan, Relation, Sampling, search::valley};
+use crate::{AccountingError, Delta, Epsilon, Plan, Relation, Sampling, number::real, search::minimum};
 
 pub use sampled_gaussian::sampled_gaussian;
 
@@ -33,7 +32,7 @@ impl Order {
     /// Checks that the order is finite and above 1.
     ///
     /// # Errors
-    /// Anything else.
+    /// Any other number.
     pub fn new(order: f64) -> Result<Self, AccountingError> {
         if order.is_finite() && order > 1.0 {
             return Ok(Self(order));
@@ -42,11 +41,11 @@ impl Order {
             what: "Renyi order",
             range: "a finite number above 1",
             got: order.to_string(),
-            hint: "useful orders lie between 1.1 and 1000",
+            hint: "useful orders are between 1.1 and 1000",
         })
     }
 
-    /// The number itself.
+    /// The number.
     pub const fn get(self) -> f64 {
         self.0
     }
@@ -55,27 +54,27 @@ impl Order {
 /// `rho(alpha)` of a plan; infinite where no finite bound is known.
 ///
 /// # Errors
-/// A plan that mixes fixed-size batches, which are priced under replace-one, with Poisson batches, which are not; capped
-/// batches, whose cost is a delta.
+/// The plan mixes fixed-size batches, which are priced under replace-one, with Poisson batches, which are not; or it has capped
+/// batches, whose cost is a delta; or stateful entries.
 pub fn divergence(plan: &Plan, order: Order) -> Result<f64, AccountingError> {
     if plan.is_capped() {
         return Err(AccountingError::Unsupported {
             accountant: NAME,
             entry: "capped batches".to_owned(),
-            reason: "what a cap adds to delta is not part of a Renyi divergence".to_owned(),
-            instead: "ask for epsilon, which charges it",
+            reason: "a cap costs delta, which is not part of a Renyi divergence".to_owned(),
+            instead: "compute epsilon, which includes the cost of caps",
         });
     }
-    Ok(Curve::of(plan)?.at(order.0))
+    Ok(RenyiDivergence::of(plan)?.at(order.0))
 }
 
-/// The conversion above at one order.
+/// The epsilon of the conversion above at one order.
 ///
-/// Edge cases: an infinite divergence gives infinity; the result is at least 0.
+/// Edge cases: an infinite divergence gives infinity; the result is at least 0; NaN gives NaN.
 pub fn to_epsilon(order: Order, divergence: f64, delta: Delta) -> f64 {
     let alpha = order.0;
     let bound = divergence + (-1.0 / alpha).ln_1p() - (delta.get().ln() + alpha.ln()) / (alpha - 1.0);
-    // Not f64::max, which would turn a NaN into the best of all bounds.
+    // `f64::max` would turn a NaN into 0, the smallest of all bounds.
     if bound > 0.0 || bound.is_nan() { bound } else { 0.0 }
 }
 
@@ -91,18 +90,18 @@ pub fn to_epsilon(order: Order, divergence: f64, delta: Delta) -> f64 {
 /// ```
 ///
 /// # Errors
-/// As [`divergence`], and a plan whose cost no order can express in a finite number.
+/// As [`divergence`], except for caps; no order gives a finite epsilon.
 pub fn epsilon(plan: &Plan, delta: Delta) -> Result<Epsilon, AccountingError> {
     if plan.entries().is_empty() {
         return Epsilon::new(0.0);
     }
-    let curve = Curve::of(plan)?;
+    let curve = RenyiDivergence::of(plan)?;
     plan.with_cap(delta, |e| *e, |delta| minimise(|order| to_epsilon(order, curve.at(order.0), delta)))
 }
 
-/// The smallest value over all orders of a bound with a single valley.
+/// The smallest value over all orders of a bound with a single minimum.
 pub(crate) fn minimise(bound: impl Fn(Order) -> f64) -> Result<Epsilon, AccountingError> {
-    let (_, value) = valley(|excess| bound(Order(1.0 + excess)), 10.0, 1e-3);
+    let (_, value) = minimum(|excess| bound(Order(1.0 + excess)), 10.0, 1e-3);
     Epsilon::new(value).map_err(|_| AccountingError::OutOfReach {
         accountant: NAME,
         reason: "its epsilon is not a finite number".to_owned(),
@@ -110,13 +109,13 @@ pub(crate) fn minimise(bound: impl Fn(Order) -> f64) -> Result<Epsilon, Accounti
     })
 }
 
-/// A plan's divergence as a function of the order.
-pub(crate) struct Curve {
+/// The Renyi divergence of a plan as a function of the order.
+pub(crate) struct RenyiDivergence {
     parts: Vec<(Part, f64)>,
 }
 
 enum Part {
-    /// A Gaussian release over everybody, `mu` the ratio of sensitivity to noise.
+    /// A Gaussian release of the full batch; `mu` is the ratio of sensitivity to noise.
     Gaussian { mu: f64 },
     /// A Poisson-sampled Gaussian release.
     Sampled { rate: f64, mu: f64 },
@@ -124,17 +123,16 @@ enum Part {
     FixedSize(fixed_size::FixedSize),
 }
 
-impl Curve {
+impl RenyiDivergence {
     pub(crate) fn of(plan: &Plan) -> Result<Self, AccountingError> {
         let relation = plan.relation();
         let mut parts = Vec::new();
         let mut gaussian = 0.0;
         for entry in plan.entries() {
-            // Replacing a record moves a sum twice as far as removing it.
-            let reach = if relation == Relation::ReplaceOne { 2.0 } else { 1.0 };
-            let mu = reach / entry.effective_noise_multiplier();
-            #[expect(clippy::cast_precision_loss, reason = "a count of steps")]
-            let steps = entry.exposures() as f64;
+            // Replacing a record shifts a sum twice as far as removing it.
+            let sensitivity = if relation == Relation::ReplaceOne { 2.0 } else { 1.0 };
+            let mu = sensitivity / entry.effective_noise_multiplier();
+            let steps = real(entry.exposures());
             match entry.sampling() {
                 Sampling::FullBatch => gaussian += steps * mu * mu,
                 Sampling::Stateful { .. } => return Err(AccountingError::stateful(NAME, entry)),
@@ -144,7 +142,7 @@ impl Curve {
                         entry: entry.to_string(),
                         reason: "the plan also has fixed-size batches, which are priced under replace-one"
                             .to_owned(),
-                        instead: "use one kind of sampling throughout",
+                        instead: "use a single kind of sampling",
                     });
                 }
                 Sampling::Poisson { rate, .. } | Sampling::Rotating { rate, .. } if rate.get() < 1.0 => {
@@ -155,8 +153,7 @@ impl Curve {
                     gaussian += steps * mu * mu;
                 }
                 Sampling::FixedSize { batch_size, population } => {
-                    #[expect(clippy::cast_precision_loss, reason = "populations are far below 2^53")]
-                    let rate = batch_size as f64 / population as f64;
+                    let rate = real(batch_size) / real(population);
                     parts.push((Part::FixedSize(fixed_size::FixedSize::new(rate, mu)), steps));
                 }
             }

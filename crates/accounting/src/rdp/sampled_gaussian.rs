@@ -7,9 +7,9 @@
 //! ```
 //!
 //! The integrand is analytic in a strip around the real line (its nearest singularities are at distance
-//! `pi/mu`), so the plain trapezoidal rule converges exponentially: there is no series to truncate, and
-//! fractional orders are as exact as whole ones. Because `E[w] = 1`, `A - 1` is the integral of
-//! `(1+u)^alpha - 1 - alpha u >= 0` with `u = q(w - 1)`, which keeps full relative accuracy when `A` is 1 + 1e-15.
+//! `pi/mu`), so the trapezoidal rule converges exponentially. There is no series to truncate, and fractional orders are as exact
+//! as whole ones. Because `E[w] = 1`, `A - 1` is the integral of `(1+u)^alpha - 1 - alpha u >= 0` with `u = q(w - 1)`, which has
+//! full relative accuracy even if `A` is 1 + 1e-15.
 //!
 //! # References
 //! Mironov, Talwar and Zhang (2019), Theorems 4 and 5 (this direction is the worse of the two);
@@ -20,9 +20,9 @@ use std::f64::consts::PI;
 use super::Order;
 use crate::{NoiseMultiplier, SamplingRate};
 
-/// Where more points would be needed, noise is so small that sampling hardly helps: the bound without it is used.
+/// If more points are needed, the noise is so small that sampling hardly helps, and the bound without sampling is used.
 const MAX_POINTS: f64 = 1e5;
-/// Covers the rounding of a sum of positive terms and the tails that are left out.
+/// A margin for the rounding of a sum of positive terms and for the tails outside of the grid.
 const ROUNDING: f64 = 1.0 + 1e-9;
 
 /// `rho(alpha)` of one release with Poisson sampling.
@@ -40,7 +40,7 @@ pub(super) fn divergence(rate: f64, mu: f64, alpha: f64) -> f64 {
 /// `ln A(alpha)`.
 fn ln_moment(rate: f64, mu: f64, alpha: f64) -> f64 {
     let step = (0.25_f64).min(0.45 / mu);
-    // Within ten standard deviations of both ends lie all but 1e-22 of the mass of every power of w involved.
+    // Ten standard deviations beyond both ends leave out less than 1e-22 of the mass of every power of w involved.
     let (low, high) = (-10.0, alpha.max(2.0) * mu + 10.0);
     let points = ((high - low) / step).ceil();
     if !(points <= MAX_POINTS) {
@@ -52,7 +52,7 @@ fn ln_moment(rate: f64, mu: f64, alpha: f64) -> f64 {
     let grid = (0..=points).map(|i| low + f64::from(i) * step);
     let ln_term = |x: f64| {
         let ln_w = mu * x - 0.5 * mu * mu;
-        // ln(1 - q + q w); far out, where w would overflow, the rest does not count.
+        // ln(1 - q + q w). Where w would overflow, 1 - q is negligible.
         let ln_mix = if ln_w < 700.0 { (rate * ln_w.exp_m1()).ln_1p() } else { rate.ln() + ln_w };
         (ln_w, alpha * ln_mix - 0.5 * x * x)
     };
@@ -66,7 +66,7 @@ fn ln_moment(rate: f64, mu: f64, alpha: f64) -> f64 {
         let u = rate * ln_w.exp_m1();
         let ln_density = -0.5 * x * x;
         if (alpha * u).abs() > 1e-2 {
-            // Each part with its share of the density, which keeps all of them finite.
+            // Each summand is multiplied by the density before the subtraction, so that all are finite.
             let linear = (ln_w + ln_density).exp() - ln_density.exp();
             ln_power.exp() - ln_density.exp() - alpha * rate * linear
         } else {
@@ -76,8 +76,8 @@ fn ln_moment(rate: f64, mu: f64, alpha: f64) -> f64 {
     (excess.sum::<f64>() * scale).ln_1p()
 }
 
-/// `(1+u)^alpha - 1 - alpha u` for small `u` and `alpha u`: the binomial series from its third term on, whose tenth
-/// term is below 1e-16.
+/// `(1+u)^alpha - 1 - alpha u` for small `u` and `alpha u`: the binomial series from its third term on. Its tenth term is below
+/// 1e-16.
 fn binomial_remainder(u: f64, alpha: f64) -> f64 {
     let mut term = alpha * u;
     let mut sum = 0.0;
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_orders_fall_back_to_no_sampling() {
+    fn huge_orders_use_the_bound_without_sampling() {
         let unsampled = 0.5 * 1e9 * 100.0;
         assert!((divergence(0.01, 10.0, 1e9) / unsampled - 1.0).abs() < 1e-8);
         assert!(divergence(0.01, 10.0, 50.0) < 0.5 * 50.0 * 100.0);

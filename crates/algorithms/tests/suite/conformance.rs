@@ -2,34 +2,25 @@
 
 use std::collections::BTreeMap;
 
-use crate::pull::{
-    Point, Pull, QUIET, Scratch, Training, budget, choice, crowd, cubic, least_multiplier, quiet, setting,
-    setting_for, spring, terms,
+use crate::toy_quadratic::{
+    Point, QUIET, Scratch, Toy, Training, budget, config, crowd, cubic, facts, facts_for, least_multiplier,
+    quiet, spring, terms,
 };
 use sordino_accounting::{NoiseMultiplier, Plan};
-use sordino_algorithms::{
-    Noise,
-    registry::{ALGORITHMS, Promise},
-};
+use sordino_algorithms::{Algorithm, AlgorithmConfig, NoiseSource, Verdict};
 use sordino_optim::State;
 use sordino_privacy::{Account, Randomness, Vault};
 
 fn train(name: &str, records: Vec<[f32; 2]>, seed: u64) -> (Point, State) {
-    let (choice, setting) = (choice(name), setting());
-    // The records may be fewer than the setting says; then batches are, too.
-    let setting = sordino_algorithms::Setting { records: records.len() as u64, ..setting };
+    let (config, facts) = (config(name), facts());
+    // The records may be fewer than the facts says; then batches are, too.
+    let facts = sordino_algorithms::RunFacts { records: records.len() as u64, ..facts };
     let small = records.len() < 100;
-    let setting = if small { setting_for(records.len(), 0.05, 30) } else { setting };
+    let facts = if small { facts_for(records.len(), 0.05, 30) } else { facts };
     let ledger = Scratch::new(&format!("{name}-{seed}-{}", records.len()));
-    let terms = terms(&choice, &setting);
-    let mut training = Training::new(
-        &choice,
-        &setting,
-        &terms,
-        Pull::new(records, spring),
-        Randomness::seeded(seed),
-        &ledger,
-    );
+    let terms = terms(&config, &facts);
+    let mut training =
+        Training::new(&config, &facts, &terms, Toy::new(records, spring), Randomness::seeded(seed), &ledger);
     while training.step() {}
     let Training { vault, algorithm, point, .. } = training;
     let account = vault.close().unwrap();
@@ -40,8 +31,8 @@ fn train(name: &str, records: Vec<[f32; 2]>, seed: u64) -> (Point, State) {
 
 #[test]
 fn every_algorithm_runs_its_plan_within_the_budget_and_moves_towards_the_records() {
-    for description in ALGORITHMS {
-        let name = description.name;
+    for algorithm in AlgorithmConfig::all() {
+        let name = algorithm.about().name;
         let (point, _) = train(name, crowd(), 5);
         assert!(point.iter().all(|x| x.is_finite()), "{name}: {point:?}");
         // Some are buried in noise at this budget.
@@ -50,25 +41,19 @@ fn every_algorithm_runs_its_plan_within_the_budget_and_moves_towards_the_records
         if !loud.contains(&name) {
             assert!(point[0] > 0.3 && point[1] < -0.2, "{name}: {point:?}");
         }
-        let terms = terms(&choice(name), &setting());
-        match (description.promise, terms.guarantee()) {
-            (Promise::Sound, Some(guarantee)) => assert!(guarantee.epsilon <= budget().epsilon, "{name}"),
-            (Promise::AsPublished, Some(guarantee)) => {
-                assert!(
-                    guarantee.epsilon > budget().epsilon,
-                    "{name}: what is proved is not what is claimed"
-                );
-            }
-            (Promise::AsPublished | Promise::NotPrivate, None) => {}
-            (promise, guarantee) => panic!("{name}: {promise:?} {guarantee:?}"),
+        let terms = terms(&config(name), &facts());
+        match (algorithm.about().verdict, terms.guarantee()) {
+            (Verdict::Sound(_), Some(guarantee)) => assert!(guarantee.epsilon <= budget().epsilon, "{name}"),
+            (Verdict::AsPublished { .. } | Verdict::NotPrivate(_), None) => {}
+            (verdict, guarantee) => panic!("{name}: {verdict:?} {guarantee:?}"),
         }
     }
 }
 
 #[test]
 fn every_algorithm_survives_strange_records_and_repeats_under_a_seed() {
-    for description in ALGORITHMS {
-        let name = description.name;
+    for algorithm in AlgorithmConfig::all() {
+        let name = algorithm.about().name;
         let strange = vec![[f32::NAN, 0.0], [f32::INFINITY, 1.0], [1e30, -1e30], [0.0, 0.0]];
         for records in [strange, vec![[1.0, 1.0]]] {
             let first = train(name, records.clone(), 6);
@@ -85,26 +70,26 @@ fn every_algorithm_survives_strange_records_and_repeats_under_a_seed() {
 /// what the removed record adds, which is at most the sensitivity that the noise was made for.
 #[test]
 fn removing_a_record_moves_every_release_by_at_most_its_sensitivity() {
-    for description in ALGORITHMS.into_iter().filter(|description| description.promise == Promise::Sound) {
-        let name = description.name;
-        let setting = setting_for(40, 0.4, 25);
-        let window = choice(r#"{"type":"dice","window":1}"#);
-        let choice = if name == "dice" { window } else { choice(name) };
-        let plan = choice.plan(&setting, Noise::Multiplier(NoiseMultiplier::new(1.0).unwrap())).unwrap();
-        let quiet = quiet(&plan, setting.records);
+    for algorithm in AlgorithmConfig::all().iter().filter(|algorithm| algorithm.about().verdict.is_sound()) {
+        let name = algorithm.about().name;
+        let facts = facts_for(40, 0.4, 25);
+        let window = config(r#"{"type":"dice","window":1}"#);
+        let config = if name == "dice" { window } else { config(name) };
+        let plan = config.plan(&facts, NoiseSource::Multiplier(NoiseMultiplier::new(1.0).unwrap())).unwrap();
+        let quiet = quiet(&plan, facts.records);
         let mut most = 0.0_f64;
         for removed in [0, 7, 39] {
             let records = (0..40).map(|i| [0.4 * i as f32 - 9.0, 11.0 - 0.5 * i as f32]).collect();
-            let whole = Pull::new(records, cubic);
+            let whole = Toy::new(records, cubic);
             let mut lacking = whole.clone();
             lacking.records[removed] = None;
             let ledgers = [
                 Scratch::new(&format!("{name}-whole-{removed}")),
                 Scratch::new(&format!("{name}-lacking-{removed}")),
             ];
-            let mut one = Training::new(&choice, &setting, &quiet, whole, Randomness::seeded(3), &ledgers[0]);
+            let mut one = Training::new(&config, &facts, &quiet, whole, Randomness::seeded(3), &ledgers[0]);
             let mut other =
-                Training::new(&choice, &setting, &quiet, lacking, Randomness::seeded(3), &ledgers[1]);
+                Training::new(&config, &facts, &quiet, lacking, Randomness::seeded(3), &ledgers[1]);
             let mut before = 0.0;
             loop {
                 other.algorithm.restore(&one.algorithm.state());
@@ -158,8 +143,9 @@ fn multiplier_of(plan: &Plan, number: u64) -> f64 {
 fn a_state_is_taken_up_and_nonsense_is_not() {
     for name in ["dc-sgd-p", "dc-sgd-e", "quantile", "dice-two-release", "dp-svrg", "dp-c4"] {
         let (_, state) = train(name, crowd(), 5);
-        let setting = setting();
-        let mut algorithm = choice(name).begin::<Pull>(&setting).unwrap();
+        let (config, facts) = (config(name), facts());
+        let terms = terms(&config, &facts);
+        let mut algorithm = config.start::<Toy>(&facts, &terms.plan).unwrap();
         assert_ne!(state, algorithm.state(), "{name}");
         algorithm.restore(&state);
         // Points are taken up when there is one to copy their shape from.
@@ -185,15 +171,15 @@ fn a_state_is_taken_up_and_nonsense_is_not() {
 /// whole plan.
 #[test]
 fn resumed_runs_go_on_with_their_plan_and_never_cost_less() {
-    for description in ALGORITHMS {
-        let name = description.name;
-        let (choice, setting) = (choice(name), setting());
-        let terms = terms(&choice, &setting);
-        let records = Pull::new(crowd(), spring);
+    for algorithm in AlgorithmConfig::all() {
+        let name = algorithm.about().name;
+        let (config, facts) = (config(name), facts());
+        let terms = terms(&config, &facts);
+        let records = Toy::new(crowd(), spring);
         for killed_after in [1, 2, 17] {
             let ledger = Scratch::new(&format!("{name}-resumed-{killed_after}"));
             let randomness = Randomness::from_os().unwrap();
-            let mut training = Training::new(&choice, &setting, &terms, records.clone(), randomness, &ledger);
+            let mut training = Training::new(&config, &facts, &terms, records.clone(), randomness, &ledger);
             let (checkpoint, point) = (training.algorithm.state(), training.point);
             for _ in 0..killed_after {
                 assert!(training.step());
@@ -204,7 +190,7 @@ fn resumed_runs_go_on_with_their_plan_and_never_cost_less() {
             let randomness = Randomness::from_os().unwrap();
             let vault = Vault::resume(records.clone(), &terms, randomness, &ledger.0).unwrap();
             assert_eq!(vault.position(), killed_after, "{name}");
-            let mut algorithm = choice.begin::<Pull>(&setting).unwrap();
+            let mut algorithm = config.start::<Toy>(&facts, &terms.plan).unwrap();
             algorithm.restore(&checkpoint);
             let mut resumed = Training { vault, algorithm, point, rate };
             let mut taken = 0;
@@ -228,13 +214,13 @@ fn resumed_runs_go_on_with_their_plan_and_never_cost_less() {
 #[test]
 fn unit_steps_keep_their_length_when_the_threshold_moves() {
     for name in ["quantile", "dc-sgd-p", "dc-sgd-e"] {
-        let setting = setting_for(2000, 1.0, 30);
-        let choice = choice(name);
-        let plan = choice.plan(&setting, Noise::Multiplier(NoiseMultiplier::new(1.0).unwrap())).unwrap();
+        let facts = facts_for(2000, 1.0, 30);
+        let config = config(name);
+        let plan = config.plan(&facts, NoiseSource::Multiplier(NoiseMultiplier::new(1.0).unwrap())).unwrap();
         let ledger = Scratch::new(&format!("{name}-unit"));
-        let far = Pull::new(vec![[3e7, -4e7]; 2000], spring);
+        let far = Toy::new(vec![[3e7, -4e7]; 2000], spring);
         let quiet = quiet(&plan, 2000);
-        let mut training = Training::new(&choice, &setting, &quiet, far, Randomness::seeded(2), &ledger);
+        let mut training = Training::new(&config, &facts, &quiet, far, Randomness::seeded(2), &ledger);
         for _ in 0..30 {
             let release = training.release().unwrap().unwrap();
             let length = f64::from(release[0]).hypot(f64::from(release[1])) / 2000.0;

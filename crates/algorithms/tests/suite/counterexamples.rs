@@ -2,10 +2,10 @@
 
 use std::thread;
 
-use crate::pull::{Point, Pull, Scratch, Training, budget, choice, setting_for, spring, terms};
+use crate::toy_quadratic::{Point, Priced, Scratch, Toy, Training, budget, config, facts_for, spring, terms};
 use sordino_accounting::Sampling;
-use sordino_algorithms::Setting;
-use sordino_privacy::{Randomness, Terms};
+use sordino_algorithms::{Algorithm, RunFacts};
+use sordino_privacy::Randomness;
 
 /// Runs with the canary, and as many without.
 const RUNS: u64 = 400;
@@ -21,28 +21,28 @@ fn linear(record: &[f32; 2], _: &Point) -> Point {
 /// DiceSGD's counter-example: nobody has a gradient but the canary, if it is there. `B T C_2 + C_1` of it feed all later steps.
 struct Attack {
     text: &'static str,
-    setting: Setting,
-    terms: Terms,
+    facts: RunFacts,
+    terms: Priced,
     canary: f64,
 }
 
 impl Attack {
     /// 150 steps, batches of 100 out of 5000. (1000 out of 50,000 are the same problem in another unit.) `feedback` is `B C_2`.
     fn new(text: &'static str, feedback: f64) -> Self {
-        let setting = setting_for(5000, 0.02, 150);
-        let terms = terms(&choice(text), &setting);
-        Self { text, setting, terms, canary: 150.0 * feedback + 1.0 }
+        let facts = facts_for(5000, 0.02, 150);
+        let terms = terms(&config(text), &facts);
+        Self { text, facts, terms, canary: 150.0 * feedback + 1.0 }
     }
 
     /// What is released in one run, step by step, in units of its noise.
     fn run(&self, canary: Option<[f32; 2]>, seed: u64) -> Vec<f64> {
-        let mut records = Pull::new(vec![[0.0; 2]; 5000], linear);
+        let mut records = Toy::new(vec![[0.0; 2]; 5000], linear);
         records.records[0] = canary;
         let letters: String = self.text.chars().filter(char::is_ascii_alphabetic).collect();
         let ledger = Scratch::new(&format!("{letters}-{seed}"));
         let randomness = Randomness::seeded(seed);
         let mut training =
-            Training::new(&choice(self.text), &self.setting, &self.terms, records, randomness, &ledger);
+            Training::new(&config(self.text), &self.facts, &self.terms, records, randomness, &ledger);
         training.vault.charge_by(self.terms.steps());
         let releases = std::iter::from_fn(|| training.release()).flatten();
         releases.map(|release| f64::from(release[0]) / release.noise_std()).collect()
@@ -139,7 +139,10 @@ fn claim_is_false(text: &'static str, feedback: f64, far: f64, at_least: f64) {
     assert!(least > claimed, "{text}: {hits} found, {alarms} false alarms: epsilon >= {least}");
     let [low, _] = bounds(found(&with, far));
     let least = (low - budget().delta.get()).ln() + 0.5 * far * far + 2.0_f64.ln();
-    let proved = attack.terms.guarantee().unwrap().epsilon.get();
+    // The accountant as a calculator: what can be proved for the algorithm as its paper prints it.
+    let (config, facts) = (config(text), &attack.facts);
+    let (plan, accountant) = config.provable_plan(facts, &attack.terms.plan).unwrap();
+    let proved = accountant.price(&plan, budget().delta).unwrap().epsilon.get();
     assert!(least > at_least && least <= proved, "{text}: at least {least}, proved are {proved}");
 }
 
@@ -160,7 +163,7 @@ fn dice_as_in_its_theorem_breaks_its_claim() {
 fn sound_dice_keeps_its_promise_under_the_same_attack() {
     let attack = Attack::new("dice", 100.0);
     assert!(attack.terms.guarantee().unwrap().epsilon <= budget().epsilon);
-    let entry = &attack.terms.plan().unwrap().entries()[0];
+    let entry = &attack.terms.plan.entries()[0];
     let Sampling::Rotating { rate, groups } = entry.sampling() else { panic!("dice samples groups in turn") };
     // A record of the first group that is sampled moves its own step by C_1 and the W after it by C_r / W, of noise z kappa.
     let (q, window) = (rate.get(), (groups - 1) as f64);
@@ -188,8 +191,8 @@ fn sound_dice_keeps_its_promise_under_the_same_attack() {
         // The canary is heard all the same.
         assert!(found(&with, 0.0) > found(&without, 0.0));
     }
-    let quieter = attack.terms.plan().unwrap().scaled(0.125).unwrap();
-    let attack = Attack { terms: Terms::unprotected(quieter, 5000, "an eighth of the noise"), ..attack };
+    let quieter = attack.terms.plan.scaled(0.125).unwrap();
+    let attack = Attack { terms: Priced::unprotected(quieter, 5000), ..attack };
     let [with, without] = attack.scores(total);
     let least = least_epsilon(found(&with, 3.5), found(&without, 3.5));
     assert!(least > budget().epsilon.get(), "an eighth of the noise goes unnoticed: {least}");
@@ -197,13 +200,12 @@ fn sound_dice_keeps_its_promise_under_the_same_attack() {
 
 /// A run on 50 records that sit where the model starts, without the first of them or with a canary in its place.
 fn at_rest(text: &str, name: &str, canary: Option<[f32; 2]>, rate: Option<f32>) -> (Training, Scratch) {
-    let mut records = Pull::new(vec![[0.0; 2]; 50], spring);
+    let mut records = Toy::new(vec![[0.0; 2]; 50], spring);
     records.records[0] = canary;
-    let setting = setting_for(50, 0.2, 30);
+    let facts = facts_for(50, 0.2, 30);
     let ledger = Scratch::new(name);
-    let (choice, randomness) = (choice(text), Randomness::seeded(3));
-    let mut training =
-        Training::new(&choice, &setting, &terms(&choice, &setting), records, randomness, &ledger);
+    let (config, randomness) = (config(text), Randomness::seeded(3));
+    let mut training = Training::new(&config, &facts, &terms(&config, &facts), records, randomness, &ledger);
     training.rate = rate.unwrap_or(training.rate);
     (training, ledger)
 }
@@ -248,8 +250,8 @@ fn sound_dp_c4_has_the_same_noise_with_and_without_the_canary() {
     let text = r#"{"type":"dp-c4","anchor_batch":50,"routine":1}"#;
     let (mut one, _first) = at_rest(text, "dp-c4-without", None, None);
     let (mut other, _second) = at_rest(text, "dp-c4-with", Some([30.0, 40.0]), None);
-    let setting = setting_for(50, 0.2, 30);
-    let terms = terms(&choice(text), &setting);
+    let facts = facts_for(50, 0.2, 30);
+    let terms = terms(&config(text), &facts);
     let multiplier = terms.plan().unwrap().entries()[1].releases()[0].get();
     let (mut steps, mut most) = (0, 0.0_f64);
     loop {
@@ -276,13 +278,13 @@ fn sound_dp_c4_has_the_same_noise_with_and_without_the_canary() {
 fn dp_c4_as_published_tells_by_the_size_of_its_noise() {
     let text = r#"{"type":"dp-c4-published","anchor_batch":21,"anchor_scale":0.2}"#;
     let [without, with] = [None, Some([3.0, 0.0])].map(|canary| {
-        let mut records = Pull::new(vec![[1.0, 0.0]; 21], spring);
+        let mut records = Toy::new(vec![[1.0, 0.0]; 21], spring);
         records.records[0] = canary;
-        let setting = setting_for(21, 1.0, 2000);
+        let facts = facts_for(21, 1.0, 2000);
         let ledger = Scratch::new(&format!("noise-{}", canary.is_some()));
-        let (choice, randomness) = (choice(text), Randomness::seeded(4));
+        let (config, randomness) = (config(text), Randomness::seeded(4));
         let mut training =
-            Training::new(&choice, &setting, &terms(&choice, &setting), records, randomness, &ledger);
+            Training::new(&config, &facts, &terms(&config, &facts), records, randomness, &ledger);
         training.vault.charge_by(u64::MAX);
         // The model stays where it starts.
         let releases: Vec<_> = std::iter::from_fn(|| training.release()).flatten().collect();

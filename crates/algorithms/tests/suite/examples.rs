@@ -1,10 +1,10 @@
 //! Examples of the papers about the bias of clipping and normalising.
 
 use sordino_accounting::ClipNorm;
-use sordino_algorithms::Setting;
+use sordino_algorithms::RunFacts;
 
 use crate::{
-    pull::{Point, setting_for, spring},
+    toy_quadratic::{Point, facts_for, spring},
     transcript::{RATE, ROOM, Run},
 };
 
@@ -22,8 +22,8 @@ fn error_feedback_takes_away_the_bias_of_clipping_where_its_thresholds_cover_the
     // Each three times, so that the three groups of a window of 2 are alike.
     let records: Vec<[f32; 2]> = [-1.0, -1.0, 2.0].into_iter().flat_map(|x| [[x, 0.0]; 3]).collect();
     let end = |text: &str, rate: f64| {
-        let setting = setting_for(9, rate, 1000);
-        let run = Run::new(text, &setting, &records, bounded_spring, RATE);
+        let facts = facts_for(9, rate, 1000);
+        let run = Run::new(text, &facts, &records, bounded_spring, RATE);
         f64::from(run.points[999][0])
     };
     let biased = |threshold: f64| ROOM * threshold / 2.0 - 1.0;
@@ -57,11 +57,10 @@ fn normalised_steps_can_ascend_where_clipped_ones_descend_as_in_example_3_1() {
         (0.04, 1.0, 2.5, true),
         (0.48, 1.0, 0.1, false),
     ] {
-        let setting = Setting { clip: ClipNorm::new(2.0).unwrap(), ..setting_for(3, 1.0, 1) };
+        let facts = RunFacts { max_grad_norm: ClipNorm::new(2.0).unwrap(), ..facts_for(3, 1.0, 1) };
         let records = [-s - t, t / 2.0 - s, t / 2.0 - s].map(|x| [x as f32, 0.0]);
         // One step with the rate 1 from 0.
-        let product =
-            |text: &str| -s * f64::from(Run::new(text, &setting, &records, spring, 1.0).points[0][0]);
+        let product = |text: &str| -s * f64::from(Run::new(text, &facts, &records, spring, 1.0).points[0][0]);
         let formula = (s.powi(3) + (3.0 * r + t / 2.0) * s * s - t * t * s / 2.0)
             / (3.0 * (r + t + s) * (r + t / 2.0 - s));
         // The rule has C = 2 in place of the paper's 1.

@@ -6,5 +6,5 @@ mod conformance;
 mod counterexamples;
 mod examples;
 mod papers;
-mod pull;
+mod toy_quadratic;
 mod transcript;

@@ -2,37 +2,37 @@
 //! Sordino's own forms), on the batches that the vault has drawn.
 
 use sordino_accounting::{ClipNorm, Entry, NoiseMultiplier, Plan};
-use sordino_algorithms::{Noise, Setting};
+use sordino_algorithms::{Algorithm, NoiseSource, RunFacts};
 use sordino_optim::{Optimizer, OptimizerConfig};
 use sordino_privacy::Terms;
 
 use crate::{
-    pull::{QUIET, choice, cubic, quiet},
+    toy_quadratic::{QUIET, config, cubic, quiet, quiet_plan},
     transcript::{
-        Batch, RATE, Run, STEPS, Vector, clip, clipped, gradient, norm, normalise, plus, records, run,
-        scaled, setting, sum,
+        Batch, RATE, ROOM, Run, STEPS, Vector, clip, clipped, facts, gradient, norm, normalise, plus,
+        records, run, scaled, sum,
     },
 };
 
 #[test]
 fn clipped_and_normalised_sums_are_those_of_the_papers() {
-    let setting = setting(0.6);
-    let per_batch = 1.0 / setting.expected_batch_size;
+    let facts = facts(0.6);
+    let per_batch = 1.0 / facts.expected_batch_size;
     for name in ["dp-sgd", "noise-decay-zcdp", "noise-decay-tcdp"] {
-        run(name, &setting).follows(name, |draw, x, _| scaled(per_batch, clipped(&draw(), x, 1.0)));
+        run(name, &facts).follows(name, |draw, x, _| scaled(per_batch, clipped(&draw(), x, 1.0)));
     }
-    run("none", &setting).follows("none", |draw, x, _| {
+    run("none", &facts).follows("none", |draw, x, _| {
         scaled(per_batch, sum(draw().into_iter().map(|record| gradient(record, x))))
     });
     for (text, r) in
         [("auto-clip", 0.01), ("dp-nsgd", 0.01), (r#"{"type":"dp-nsgd","regulariser":0.7}"#, 0.7)]
     {
-        run(text, &setting).follows(text, |draw, x, _| {
+        run(text, &facts).follows(text, |draw, x, _| {
             scaled(per_batch, sum(draw().into_iter().map(|record| normalise(gradient(record, x), 1.0, r))))
         });
     }
     // Equation 12 of Du et al.: C_t = C_0 rho_c^(-t / T), t = 1 .. T.
-    run(r#"{"type":"dynamic","clip_decay":5}"#, &setting).follows("dynamic", |draw, x, step| {
+    run(r#"{"type":"dynamic","clip_decay":5}"#, &facts).follows("dynamic", |draw, x, step| {
         let threshold = 5.0_f64.powf(-(step as f64 + 1.0) / STEPS as f64);
         scaled(per_batch, clipped(&draw(), x, threshold))
     });
@@ -40,10 +40,10 @@ fn clipped_and_normalised_sums_are_those_of_the_papers() {
 
 #[test]
 fn quantiles_are_followed_as_in_andrew_et_al() {
-    let setting = setting(0.6);
-    let (batch_size, mut threshold) = (setting.expected_batch_size, 1.0_f64);
+    let facts = facts(0.6);
+    let (batch_size, mut threshold) = (facts.expected_batch_size, 1.0_f64);
     let text = r#"{"type":"quantile","quantile":0.8,"rate":0.3,"unit_steps":false}"#;
-    run(text, &setting).follows("quantile", |draw, x, _| {
+    run(text, &facts).follows("quantile", |draw, x, _| {
         let batch = draw();
         let v = scaled(1.0 / batch_size, clipped(&batch, x, threshold));
         let signs =
@@ -68,11 +68,11 @@ fn histogram(batch: &[Vector], x: Vector, range: f64, bins: usize) -> Vec<f64> {
 /// FullBatch is in every batch, and they are a prime number of records: no count lies exactly on a limit.
 #[test]
 fn thresholds_of_dc_sgd_come_from_histograms_as_in_algorithms_3_and_4() {
-    let setting = setting(1.0);
-    let batch_size = setting.expected_batch_size;
+    let facts = facts(1.0);
+    let batch_size = facts.expected_batch_size;
     let (mut threshold, mut range) = (1.0, 1.0);
     let text = r#"{"type":"dc-sgd-p","percentile":0.43,"bins":16,"unit_steps":false}"#;
-    run(text, &setting).follows("dc-sgd-p", |draw, x, _| {
+    run(text, &facts).follows("dc-sgd-p", |draw, x, _| {
         let batch = draw();
         let v = scaled(1.0 / batch_size, clipped(&batch, x, threshold));
         let counts = histogram(&batch, x, range, 16);
@@ -90,14 +90,14 @@ fn thresholds_of_dc_sgd_come_from_histograms_as_in_algorithms_3_and_4() {
     // The range begins at b thresholds. From 0.02 it must grow, from 60 both must fall.
     let mut ranges = Vec::new();
     for start in [0.02, 1.0, 60.0] {
-        let setting = Setting { clip: ClipNorm::new(start).unwrap(), ..setting };
+        let facts = RunFacts { max_grad_norm: ClipNorm::new(start).unwrap(), ..facts };
         let (mut threshold, mut range) = (start, 20.0 * start);
-        run(r#"{"type":"dc-sgd-e","unit_steps":false}"#, &setting).follows("dc-sgd-e", |draw, x, _| {
+        run(r#"{"type":"dc-sgd-e","unit_steps":false}"#, &facts).follows("dc-sgd-e", |draw, x, _| {
             let batch = draw();
             let v = scaled(1.0 / batch_size, clipped(&batch, x, threshold));
             let counts = histogram(&batch, x, range, 20);
             let total: f64 = counts.iter().sum();
-            // Equation 4, with the multiplier 8 of the setting and two parameters.
+            // Equation 4, with the multiplier 8 of the facts and two parameters.
             let error = |c: f64| {
                 let variance = (8.0 * c / batch_size).powi(2) * 2.0;
                 let bias = |(bin, count): (usize, &f64)| {
@@ -131,17 +131,18 @@ fn thresholds_of_dc_sgd_come_from_histograms_as_in_algorithms_3_and_4() {
 
 #[test]
 fn thresholds_of_dc_sgd_stay_where_the_histogram_drowns_in_noise() {
-    let setting = setting(1.0);
+    let facts = facts(1.0);
     let multipliers = [QUIET, 20.0].map(|z| NoiseMultiplier::new(z).unwrap());
     // 37 records are fewer than 3 * 20 * sqrt(20).
-    let entry = Entry::new(setting.sampling, multipliers.to_vec(), setting.steps).unwrap();
-    let terms = Terms::unprotected(Plan::new(vec![entry]), setting.records, "a test");
+    let entry = Entry::new(facts.sampling, multipliers.to_vec(), facts.steps).unwrap();
+    let plan = Plan::new(vec![entry]);
+    let terms = Terms::unprotected(plan.clone(), facts.records, "a test");
     for name in ["dc-sgd-p", "dc-sgd-e"] {
-        let factor = (RATE / setting.expected_batch_size) as f32;
-        let run = Run::with(name, &setting, &terms, &records(), cubic, |release, point| {
+        let factor = (RATE / facts.expected_batch_size) as f32;
+        let run = Run::with(name, &facts, &plan, &terms, &records(), cubic, |release, point| {
             *point = [point[0] - factor * release[0], point[1] - factor * release[1]];
         });
-        run.follows(name, |draw, x, _| scaled(1.0 / setting.expected_batch_size, clipped(&draw(), x, 1.0)));
+        run.follows(name, |draw, x, _| scaled(1.0 / facts.expected_batch_size, clipped(&draw(), x, 1.0)));
     }
 }
 
@@ -157,23 +158,23 @@ fn residuals(batch: &[Vector], x: Vector, threshold: f64) -> Vector {
 #[test]
 fn sound_error_feedback_is_that_of_dice_c_and_dice_a() {
     for (window, rate) in [(1, 0.4), (2, 0.3), (4, 0.2)] {
-        let setting = setting(rate);
+        let facts = facts(rate);
         let text = format!(r#"{{"type":"dice","window":{window},"residual_clip":1.3}}"#);
         let mut left: Vec<Vector> = Vec::new();
-        run(&text, &setting).follows(&text, |draw, x, step| {
+        run(&text, &facts).follows(&text, |draw, x, step| {
             let batch = draw();
             left.push(residuals(&batch, x, 1.3));
             let fed = sum((1..=window).filter(|l| *l <= step).map(|l| left[step - l]));
             let y = plus(clipped(&batch, x, 1.0), 1.0 / window as f64, fed);
-            scaled(1.0 / setting.expected_batch_size, y)
+            scaled(1.0 / facts.expected_batch_size, y)
         });
     }
-    let setting = setting(0.6);
-    let per_batch = 1.0 / setting.expected_batch_size;
+    let facts = facts(0.6);
+    let per_batch = 1.0 / facts.expected_batch_size;
     for feedback in [0.3, 5.0] {
         let text = format!(r#"{{"type":"dice-two-release","residual_clip":1.3,"feedback_clip":{feedback}}}"#);
         let mut e: Vector = [0.0; 2];
-        run(&text, &setting).follows(&text, |draw, x, _| {
+        run(&text, &facts).follows(&text, |draw, x, _| {
             let batch = draw();
             // The error is made of releases: it is clipped without room for rounding.
             let fed = scaled((feedback / norm(e).max(1e-300)).min(1.0), e);
@@ -185,16 +186,17 @@ fn sound_error_feedback_is_that_of_dice_c_and_dice_a() {
 
 /// Lines 5 and 7 of Algorithms 2 and 4 of DiceSGD.
 fn dice_as_published(
-    setting: &Setting,
+    facts: &RunFacts,
     bound: fn(Vector, f64) -> Vector,
     threshold: f64,
 ) -> impl FnMut(&mut dyn FnMut() -> Batch, Vector, usize) -> Vector {
-    let per_batch = 1.0 / setting.expected_batch_size;
+    let per_batch = 1.0 / facts.expected_batch_size;
     let mut e = [0.0; 2];
     move |draw, x, _| {
         let gradients: Vec<Vector> = draw().into_iter().map(|record| gradient(record, x)).collect();
         let mean = scaled(per_batch, sum(gradients.iter().map(|&g| bound(g, threshold))));
-        let v = plus(mean, 1.0, bound(e, threshold));
+        // The error is disclosed, so it is clipped without room for rounding.
+        let v = plus(mean, 1.0, bound(e, threshold / ROOM));
         e = plus(plus(e, per_batch, sum(gradients)), -1.0, v);
         v
     }
@@ -202,13 +204,13 @@ fn dice_as_published(
 
 #[test]
 fn published_error_feedback_is_that_of_algorithms_2_and_4() {
-    let setting = setting(0.6);
+    let facts = facts(0.6);
     let automatic: fn(Vector, f64) -> Vector = |g, threshold| normalise(g, threshold, 0.0);
-    for (thresholds, threshold) in [("experiments", 1.0), ("theorem", 1.0 / setting.expected_batch_size)] {
+    for (thresholds, threshold) in [("experiments", 1.0), ("theorem", 1.0 / facts.expected_batch_size)] {
         for (flag, bound) in [("false", clip as fn(Vector, f64) -> Vector), ("true", automatic)] {
             let text =
                 format!(r#"{{"type":"dice-published","thresholds":"{thresholds}","automatic":{flag}}}"#);
-            run(&text, &setting).follows(&text, dice_as_published(&setting, bound, threshold));
+            run(&text, &facts).follows(&text, dice_as_published(&facts, bound, threshold));
         }
     }
 }
@@ -216,17 +218,25 @@ fn published_error_feedback_is_that_of_algorithms_2_and_4() {
 /// Read with `t` from 1, since from 0 it divides by 0, and with `epsilon_1` beside the square root, as in Adam, and not under it.
 #[test]
 fn published_error_feedback_with_adam_is_that_of_algorithm_3() {
-    let setting = setting(0.6);
+    let facts = facts(0.6);
     let text = "dice-published";
-    let plan = choice(text).plan(&setting, Noise::Multiplier(NoiseMultiplier::new(1.0).unwrap())).unwrap();
+    let plan =
+        config(text).plan(&facts, NoiseSource::Multiplier(NoiseMultiplier::new(1.0).unwrap())).unwrap();
     let config = OptimizerConfig::named("adam").unwrap();
     let mut adam = Optimizer::new(&config, std::iter::once(0..2).collect(), 2).unwrap();
-    let per_batch = (1.0 / setting.expected_batch_size) as f32;
-    let run =
-        Run::with(text, &setting, &quiet(&plan, setting.records), &records(), cubic, |release, point| {
+    let per_batch = (1.0 / facts.expected_batch_size) as f32;
+    let run = Run::with(
+        text,
+        &facts,
+        &quiet_plan(&plan),
+        &quiet(&plan, facts.records),
+        &records(),
+        cubic,
+        |release, point| {
             adam.step(release.scaled(per_batch), RATE, point);
-        });
-    let mut v = dice_as_published(&setting, clip, 1.0);
+        },
+    );
+    let mut v = dice_as_published(&facts, clip, 1.0);
     let (mut first, mut second) = ([0.0; 2], [0.0; 2]);
     run.follows("dice-published with adam", |draw, x, step| {
         let v = v(draw, x, step);

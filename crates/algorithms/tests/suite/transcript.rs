@@ -10,11 +10,11 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use sordino_accounting::{Epsilon, NoiseMultiplier, calibrate::Budget};
-use sordino_algorithms::{Noise, Setting};
-use sordino_privacy::{Gradients, Randomness, Release, Sum, Terms, Vault, Weigh};
+use sordino_accounting::{Epsilon, NoiseMultiplier, Plan, calibrate::Budget};
+use sordino_algorithms::{Algorithm, NoiseSource, RunFacts};
+use sordino_privacy::{Gradients, Randomness, Release, Sum, Terms, Vault, WeightRule};
 
-use crate::pull::{Point, Pull, Scratch, Slope, choice, cubic, quiet, setting_for};
+use crate::toy_quadratic::{Point, Scratch, Slope, Toy, config, cubic, facts_for, quiet, quiet_plan};
 
 /// A point or a gradient of a transcription.
 pub(crate) type Vector = [f64; 2];
@@ -28,7 +28,7 @@ pub(crate) const RECORDS: usize = 37;
 
 /// Records, and who of them was looked at.
 struct Watched {
-    pull: Pull,
+    toy: Toy,
     batches: Rc<RefCell<Vec<Vec<usize>>>>,
 }
 
@@ -37,23 +37,23 @@ impl Gradients for Watched {
     type Error = Infallible;
 
     fn records(&self) -> usize {
-        self.pull.records()
+        self.toy.records()
     }
 
     fn dimension(&self) -> usize {
-        self.pull.dimension()
+        self.toy.dimension()
     }
 
     fn trainable(&self) -> Vec<Range<usize>> {
-        self.pull.trainable()
+        self.toy.trainable()
     }
 
     fn layers(&self) -> usize {
-        self.pull.layers()
+        self.toy.layers()
     }
 
     fn rounding(&self, differences: bool) -> f64 {
-        self.pull.rounding(differences)
+        self.toy.rounding(differences)
     }
 
     fn pass(
@@ -61,12 +61,12 @@ impl Gradients for Watched {
         at: &Point,
         anchor: Option<&Point>,
         chosen: &[usize],
-        weigh: Option<&Weigh<'_>>,
+        weigh: Option<&WeightRule<'_>>,
         key: [u8; 32],
         sums: &mut [Sum],
     ) -> Result<(), Infallible> {
         self.batches.borrow_mut().push(chosen.to_vec());
-        self.pull.pass(at, anchor, chosen, weigh, key, sums)
+        self.toy.pass(at, anchor, chosen, weigh, key, sums)
     }
 }
 
@@ -79,17 +79,24 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    pub(crate) fn new(text: &str, setting: &Setting, records: &[[f32; 2]], slope: Slope, rate: f64) -> Self {
-        let plan = choice(text).plan(setting, Noise::Multiplier(NoiseMultiplier::new(1.0).unwrap())).unwrap();
-        let factor = (rate / setting.expected_batch_size) as f32;
-        Self::with(text, setting, &quiet(&plan, setting.records), records, slope, |release, point| {
+    pub(crate) fn new(text: &str, facts: &RunFacts, records: &[[f32; 2]], slope: Slope, rate: f64) -> Self {
+        let plan =
+            config(text).plan(facts, NoiseSource::Multiplier(NoiseMultiplier::new(1.0).unwrap())).unwrap();
+        // The clipping norm of dc-sgd-e depends on the multiplier of the gradients, which is 8 here.
+        let told = match text.contains("dc-sgd-e") {
+            true => plan.scaled(8.0 / plan.entries()[0].releases()[0].get()).unwrap(),
+            false => quiet_plan(&plan),
+        };
+        let factor = (rate / facts.expected_batch_size) as f32;
+        Self::with(text, facts, &told, &quiet(&plan, facts.records), records, slope, |release, point| {
             *point = [point[0] - factor * release[0], point[1] - factor * release[1]];
         })
     }
 
     pub(crate) fn with(
         text: &str,
-        setting: &Setting,
+        facts: &RunFacts,
+        plan: &Plan,
         terms: &Terms,
         records: &[[f32; 2]],
         slope: Slope,
@@ -98,13 +105,13 @@ impl Run {
         static RUNS: AtomicU64 = AtomicU64::new(0);
         let ledger = Scratch::new(&format!("papers-{}", RUNS.fetch_add(1, Ordering::Relaxed)));
         let passes = Rc::new(RefCell::new(Vec::new()));
-        let watched = Watched { pull: Pull::new(records.to_vec(), slope), batches: Rc::clone(&passes) };
+        let watched = Watched { toy: Toy::new(records.to_vec(), slope), batches: Rc::clone(&passes) };
         let mut vault = Vault::seal(watched, terms, Randomness::seeded(8), &ledger.0).unwrap();
         vault.charge_by(terms.steps());
         // The noise of anchors as published follows from the claim and not from the plan: a claim of nothing has next to none.
-        let claim = Budget { epsilon: Epsilon::new(1e30).unwrap(), ..setting.claim.unwrap() };
+        let claim = Budget { epsilon: Epsilon::new(1e30).unwrap(), ..facts.claim.unwrap() };
         let mut algorithm =
-            choice(text).begin::<Watched>(&Setting { claim: Some(claim), ..*setting }).unwrap();
+            config(text).start::<Watched>(&RunFacts { claim: Some(claim), ..*facts }, plan).unwrap();
         let (mut points, mut batches, mut point) = (Vec::new(), Vec::new(), [0.0; 2]);
         loop {
             let number = vault.position();
@@ -188,11 +195,10 @@ pub(crate) fn records() -> Vec<[f32; 2]> {
 }
 
 /// Thresholds of 1.
-pub(crate) fn setting(rate: f64) -> Setting {
-    let setting = setting_for(RECORDS, rate, STEPS as u64);
-    Setting { noise_multiplier: Some(NoiseMultiplier::new(8.0).unwrap()), ..setting }
+pub(crate) fn facts(rate: f64) -> RunFacts {
+    facts_for(RECORDS, rate, STEPS as u64)
 }
 
-pub(crate) fn run(text: &str, setting: &Setting) -> Run {
-    Run::new(text, setting, &records(), cubic, RATE)
+pub(crate) fn run(text: &str, facts: &RunFacts) -> Run {
+    Run::new(text, facts, &records(), cubic, RATE)
 }

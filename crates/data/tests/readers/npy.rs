@@ -193,6 +193,10 @@ fn damaged_arrays_are_refused() {
         "t.npy, byte 6: version 9 of the NPY format; 1 to 3 are read"
     );
     assert!(array(b"\x93NUMPY\x02\x00\xff\xff\xff\xff").contains("a header of 4294967295 bytes"));
+    for depth in [18, 30_000] {
+        let nested = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        assert!(array(&npy("<f4", &nested, &[])).contains("the header is not of the form"));
+    }
     assert_eq!(array(&npy("<f4", "(0, 3)", &[])), "t.npy: there are no records");
     assert!(array(&npy("<f4", "(3, 0)", &[])).contains("leaves no values"));
     for shape in ["(0, 9999999999999, 9999999999999)", "(9999999999999, 9999999999999)", "(2147483649, 1)"] {

@@ -3,7 +3,7 @@
 use std::{convert::Infallible, fs, ops::Range, path::PathBuf};
 
 use sordino_accounting::{Accountant, Delta, NoiseMultiplier, Plan, SamplingRate, Steps};
-use sordino_privacy::{Gradients, RecordGradient, Sum, Terms, Weigh};
+use sordino_privacy::{Gradients, Sum, Terms, WeightRule};
 
 /// Record `i` has the gradient `rows[i]` wherever it is taken; an empty row is a record that is absent.
 #[derive(Clone)]
@@ -25,21 +25,6 @@ impl Rows {
     /// Equal rows.
     pub(crate) fn same(count: usize, row: &[f32]) -> Self {
         Self::new(vec![row.to_vec(); count])
-    }
-}
-
-struct Row {
-    norm: f64,
-    weights: [f32; 2],
-}
-
-impl RecordGradient for Row {
-    fn norm(&self, _: usize) -> f64 {
-        self.norm
-    }
-
-    fn weigh(&mut self, sum: usize, _: usize, weight: f32) {
-        self.weights[sum] = weight;
     }
 }
 
@@ -72,7 +57,7 @@ impl Gradients for Rows {
         _: &[f32; 0],
         anchor: Option<&[f32; 0]>,
         chosen: &[usize],
-        weigh: Option<&Weigh<'_>>,
+        weigh: Option<&WeightRule<'_>>,
         _: [u8; 32],
         sums: &mut [Sum],
     ) -> Result<(), Infallible> {
@@ -92,12 +77,12 @@ impl Gradients for Rows {
             if !norm.is_finite() {
                 continue;
             }
-            let mut record = Row { norm, weights: [1.0; 2] };
+            let mut weights = vec![1.0; sums.len()];
             if let Some(weigh) = weigh {
-                record.weights = [0.0; 2];
-                weigh(&mut record);
+                weights.fill(0.0);
+                weigh(&[norm], &mut weights);
             }
-            for (sum, weight) in sums.iter_mut().zip(record.weights) {
+            for (sum, weight) in sums.iter_mut().zip(weights) {
                 for (sum, value) in sum.values.iter_mut().zip(row) {
                     *sum += f64::from(weight * value);
                 }

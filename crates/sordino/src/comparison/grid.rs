@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use sordino_algorithms::registry::owners;
+use sordino_algorithms::owners;
 use sordino_train::{Settings, TrainError};
 use toml::{Table, Value};
 

@@ -14,7 +14,7 @@ use std::{
 
 pub use grid::Grid;
 pub use result::{Comparison, RunResult};
-use sordino_algorithms::registry::{ALGORITHMS, Promise};
+use sordino_algorithms::{Algorithm, AlgorithmConfig};
 use sordino_train::{
     Ending, PricedRun, RunData, Settings, TrainError, check, parse_algorithm, price, resolve, without_unused,
 };
@@ -42,8 +42,8 @@ pub struct Rejected {
 /// sound algorithms.
 pub fn algorithms(list: Option<&str>) -> Vec<String> {
     let Some(list) = list else {
-        let sound = ALGORITHMS.iter().filter(|algorithm| algorithm.promise == Promise::Sound);
-        return sound.map(|algorithm| algorithm.name.to_owned()).collect();
+        let abouts = AlgorithmConfig::all().into_iter().map(|algorithm| algorithm.about());
+        return abouts.filter(|about| about.verdict.is_sound()).map(|about| about.name.to_owned()).collect();
     };
     let mut names: Vec<String> = Vec::new();
     for part in list.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -96,7 +96,7 @@ pub fn prepare(
 
 fn priced(settings: Settings, data: &RunData) -> Result<PricedRun, TrainError> {
     let algorithm = parse_algorithm(settings.algorithm.as_deref().unwrap_or_default())?;
-    let settings = without_unused(settings, &algorithm);
+    let settings = without_unused(settings, &*algorithm);
     check(&settings)?;
     price(resolve(&settings, &data.description)?, None)
 }
@@ -169,7 +169,7 @@ mod tests {
             algorithms(Some("dp-sgd,dynamic,mu_growth=3,clip_decay=1, quantile")),
             ["dp-sgd", "dynamic,mu_growth=3,clip_decay=1", "quantile"]
         );
-        assert_eq!(algorithms(None).len(), ALGORITHMS.len() - 4);
+        assert_eq!(algorithms(None).len(), AlgorithmConfig::all().len() - 4);
         assert!(algorithms(Some(" , ")).is_empty());
     }
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use sordino_accounting::{Guarantee, pld::GroupSize};
 use sordino_privacy::{Account, Standing};
 use sordino_train::{
-    Claim, Hint, Score, Settings, TrainError,
+    Claim, Hint, Provable, Score, Settings, TrainError,
     format::{grouped, pair, rounded_to_nearest, rounded_up},
 };
 
@@ -32,6 +32,8 @@ pub struct RunReport<'a> {
     pub test_records: Option<u64>,
     /// Whether the ledger has the hash of the weights.
     pub weights_covered: bool,
+    /// For an algorithm as published, what can be proved about it.
+    pub provable: Option<Provable>,
     /// All runs on the same data; none if the run was in memory.
     pub data: Option<DataAccount>,
 }
@@ -53,6 +55,9 @@ struct ReportRecord<'a> {
     /// The epsilon that a paper or an approximation claims; not proved.
     #[serde(skip_serializing_if = "Option::is_none")]
     claimed_epsilon: Option<f64>,
+    /// The epsilon that can be proved for an algorithm as published, used as a calculator; the run itself has no guarantee.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    provable_epsilon: Option<f64>,
     /// Of the steps charged so far; valid only if the decision to stop did not depend on any output.
     #[serde(skip_serializing_if = "Option::is_none")]
     epsilon_so_far: Option<f64>,
@@ -102,6 +107,7 @@ impl RunReport<'_> {
             epsilon: guarantee.map(|guarantee| guarantee.epsilon.get()),
             epsilon_infinite: self.account.is_unprotected(),
             claimed_epsilon: self.claim().map(|claim| claim.epsilon),
+            provable_epsilon: self.provable.map(|provable| provable.epsilon.get()),
             epsilon_so_far: so_far,
             delta: guarantee.map(|guarantee| guarantee.delta.get()),
             steps: self.account.charged(),
@@ -212,7 +218,16 @@ impl RunReport<'_> {
             Standing::Private(guarantee) => {
                 (format!("epsilon {}", rounded_up(guarantee.epsilon.get())), claim.why)
             }
-            Standing::NotPrivate(why) => ("nothing".to_owned(), why),
+            Standing::NotPrivate(why) => match self.provable {
+                Some(Provable { epsilon, accountant, .. }) => (
+                    format!(
+                        "epsilon {} for the algorithm as published, by {accountant}; the run itself is not protected",
+                        rounded_up(epsilon.get())
+                    ),
+                    why,
+                ),
+                None => ("nothing".to_owned(), why),
+            },
         };
         let lines = [
             (

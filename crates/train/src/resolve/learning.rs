@@ -1,7 +1,5 @@
 //! Learning settings: optimizer, schedule, learning rate, average.
 
-use sordino_accounting::ClipNorm;
-use sordino_algorithms::Choice;
 use sordino_optim::{Average, Optimizer, OptimizerConfig, Schedule};
 
 use crate::{Learning, Origin, Settings, TrainError, Value, settings::named};
@@ -15,11 +13,11 @@ pub(crate) struct LearningSettings {
 }
 
 impl LearningSettings {
-    pub(crate) fn new(settings: &Settings, algorithm: &Choice, clip: ClipNorm) -> Result<Self, TrainError> {
+    pub(crate) fn new(settings: &Settings, contribution: Option<f64>) -> Result<Self, TrainError> {
         let optimizer = Value::given_or(settings.optimizer.clone(), "sgd".to_owned(), Origin::Default);
         let config = parse_optimizer(&optimizer.value)?;
         let schedule = Value::given_or(settings.schedule.clone(), "linear".to_owned(), Origin::Default);
-        let default = default_learning_rate(&config, algorithm, clip);
+        let default = default_learning_rate(&config, contribution);
         let learning_rate = Value::given_or(settings.learning_rate, default, Origin::Default);
         Optimizer::check_learning_rate(learning_rate.value)?;
         if let Some(decay) = settings.average {
@@ -60,10 +58,10 @@ fn parse_schedule(text: &str) -> Result<Schedule, TrainError> {
     Ok(schedule)
 }
 
-/// For `sgd`, a step of length 4 if all gradients are clipped and point in the same direction. With momentum 0.9, ten gradients add up,
+/// `contribution` is the largest norm of what a record adds to a step; none without clipping. For `sgd`, a step of length 4 if all gradients are clipped and point in the same direction. With momentum 0.9, ten gradients add up,
 /// so the rate is a tenth of it. Optimizers that divide by the size of gradients do not depend on the clipping norm.
-fn default_learning_rate(optimizer: &OptimizerConfig, algorithm: &Choice, clip: ClipNorm) -> f64 {
-    let rate = if algorithm.is_plain() { 1.0 } else { 4.0 / algorithm.reach(clip) };
+fn default_learning_rate(optimizer: &OptimizerConfig, contribution: Option<f64>) -> f64 {
+    let rate = contribution.map_or(1.0, |contribution| 4.0 / contribution);
     match optimizer {
         OptimizerConfig::Sgd { .. } => rate,
         OptimizerConfig::Momentum { .. } | OptimizerConfig::Nesterov { .. } => rate / 10.0,

@@ -1,10 +1,8 @@
-//! Privacy settings: the algorithm, its clipping norm and its budget; which settings an algorithm does not use.
+//! Privacy settings: the algorithm and its budget; which settings an algorithm does not use.
 
-use sordino_accounting::{ClipNorm, Delta, Epsilon, calibrate::Budget};
-use sordino_algorithms::{Choice, registry};
-use sordino_privacy::ClipRule;
+use sordino_accounting::{Delta, Epsilon, calibrate::Budget};
 
-use crate::{Origin, Settings, TrainError, Value, settings::named};
+use crate::{NetworkAlgorithm, Origin, Settings, TrainError, Value};
 
 /// The algorithm that is used unless the user names another.
 const DEFAULT: &str = "dp-sgd";
@@ -13,45 +11,6 @@ const DEFAULT: &str = "dp-sgd";
 pub(crate) fn algorithm_text(settings: &Settings) -> Value<String> {
     let given = settings.algorithm.as_ref().map(|text| text.trim().to_owned());
     Value::given_or(given, DEFAULT.to_owned(), Origin::Default)
-}
-
-/// Parses an algorithm with its options and checks them.
-///
-/// # Errors
-/// A name that is not in the registry, or options that the algorithm does not have or that are out of range.
-pub fn parse_algorithm(text: &str) -> Result<Choice, TrainError> {
-    let choice: Choice = named(text).map_err(|problem| {
-        let name = text.split(',').next().unwrap_or_default();
-        let keys = text
-            .split(',')
-            .skip(1)
-            .filter_map(|part| part.split_once('='))
-            .map(|(key, _)| key.trim().replace('-', "_"));
-        let known = registry::ALGORITHMS.iter().any(|algorithm| algorithm.name == name);
-        let foreign = keys
-            .map(|key| (registry::owners(&key), key))
-            .find(|(owners, _)| !owners.is_empty() && !owners.contains(&name));
-        let problem = match foreign {
-            _ if !known => format!("algorithm must be one of {}, got {name}", names().join(", ")),
-            Some((owners, key)) => format!("{key} belongs to {}, not to {name}", owners.join(", ")),
-            None => format!("algorithm {text:?}: {problem}"),
-        };
-        TrainError::refused(problem, "docs/algorithms.md lists the algorithms and their options")
-    })?;
-    choice.check()?;
-    Ok(choice)
-}
-
-fn names() -> Vec<&'static str> {
-    registry::ALGORITHMS.iter().map(|algorithm| algorithm.name).collect()
-}
-
-/// The clipping norm, or the initial one if the algorithm adapts it: 0.1 if fixed, 1 if adaptive.
-pub(crate) fn clip_norm(settings: &Settings, algorithm: &Choice) -> Result<Value<ClipNorm>, TrainError> {
-    let default = if algorithm.adapts_threshold() { 1.0 } else { 0.1 };
-    let clip = Value::given_or(settings.max_grad_norm, ClipNorm::new(default)?, Origin::Default);
-    ClipRule::flat(clip.value)?;
-    Ok(clip)
 }
 
 /// The privacy budget. For an algorithm as published, this is the guarantee that its paper claims.
@@ -64,7 +23,7 @@ pub(crate) struct BudgetSettings {
 }
 
 impl BudgetSettings {
-    pub(crate) fn new(settings: &Settings, algorithm: &Choice) -> Result<Self, TrainError> {
+    pub(crate) fn new(settings: &Settings, algorithm: &dyn NetworkAlgorithm) -> Result<Self, TrainError> {
         if algorithm.is_plain() {
             return Ok(Self { epsilon: None, delta: None });
         }
@@ -82,7 +41,7 @@ impl BudgetSettings {
 }
 
 /// These settings without those that the algorithm does not use.
-pub fn without_unused(mut settings: Settings, algorithm: &Choice) -> Settings {
+pub fn without_unused(mut settings: Settings, algorithm: &dyn NetworkAlgorithm) -> Settings {
     if algorithm.is_plain() {
         settings.epsilon = None;
         settings.delta = None;
@@ -91,26 +50,25 @@ pub fn without_unused(mut settings: Settings, algorithm: &Choice) -> Settings {
         settings.max_batch_size = None;
         settings.sampling = None;
     }
-    if algorithm.is_plain() || algorithm.sound_form().is_some() {
+    if algorithm.is_plain() || algorithm.sound_alternative().is_some() {
         settings.noise_multiplier = None;
     }
-    if algorithm.unprotected().is_some() {
+    if !algorithm.about().verdict.is_sound() {
         settings.accountant = None;
     }
     settings
 }
 
 /// Rejects settings that the algorithm does not use, because they would have no effect.
-pub(crate) fn reject_unused(settings: &Settings, algorithm: &Choice) -> Result<(), TrainError> {
+pub(crate) fn reject_unused(settings: &Settings, algorithm: &dyn NetworkAlgorithm) -> Result<(), TrainError> {
     let used = without_unused(settings.clone(), algorithm).names();
     let Some(unused) = settings.names().into_iter().find(|name| !used.contains(name)) else { return Ok(()) };
-    let (reason, instead) = match algorithm.sound_form() {
+    let (reason, instead) = match algorithm.sound_alternative() {
         None => ("training without privacy (algorithm none) does not use it", "dp-sgd"),
-        Some(sound) if algorithm.unprotected().is_some() => (
+        Some(sound) => (
             "the noise of this algorithm follows from the epsilon that its paper claims, and no accountant prices it",
             sound,
         ),
-        Some(sound) => ("the noise of this algorithm follows from the epsilon that its paper claims", sound),
     };
     Err(TrainError::refused(
         format!("{unused} belongs to other algorithms; {reason}"),

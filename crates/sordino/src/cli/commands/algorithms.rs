@@ -1,7 +1,7 @@
 //! `sordino algorithms`: the algorithms, what is proved about each, and their references.
 
 use clap::Args;
-use sordino_algorithms::registry::{ALGORITHMS, Description};
+use sordino_algorithms::{AlgorithmConfig, Description};
 
 use sordino::report::json;
 
@@ -15,11 +15,12 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
+    let algorithms: Vec<Description> = AlgorithmConfig::all().iter().map(Description::of).collect();
     Ok(if arguments.json {
-        json(&ALGORITHMS)
+        json(&algorithms)
     } else {
         let advice: String = ADVICE.iter().map(|line| wrapped(line)).collect();
-        let all = ALGORITHMS.iter().map(paragraph).collect::<Vec<_>>().join("\n");
+        let all = algorithms.iter().map(paragraph).collect::<Vec<_>>().join("\n");
         format!("Which algorithm?\n{advice}\n{all}")
     })
 }

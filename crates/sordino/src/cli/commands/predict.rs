@@ -8,13 +8,9 @@ use std::{
 };
 
 use clap::Args;
+use sordino::{Fitted, GuaranteeStatus};
 use sordino_data::{Reading, Row, Source, Unlabelled};
-use sordino_nn::{Engine, Params};
-use sordino_privacy::{Account, Standing};
-use sordino_train::{
-    DataFacts, Hint, Inspection, ResolvedModel, RunFolder, Settings, TrainError, format::grouped, inspect,
-    source, verified_settings,
-};
+use sordino_train::{DataFacts, Hint, RunFolder, Settings, format::grouped, source};
 
 use crate::{
     predictions::table,
@@ -26,13 +22,13 @@ const INCOMPLETE: i32 = 1;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// The folder of a run
+    /// Folder of a run
     #[arg(long, value_name = "DIR")]
     run: PathBuf,
     /// Records to predict, in the format of the run's data; labels are not needed. From an NPZ file, the array x is read
     #[arg(long, value_name = "FILE")]
     data: PathBuf,
-    /// The column of a table that identifies its rows, by name or by number from 1 [default: rows are numbered from 1]
+    /// Column of a table that identifies its rows, by name or by number from 1 [default: rows are numbered from 1]
     #[arg(long, value_name = "COLUMN")]
     id: Option<String>,
     /// Read a category that the schema does not list as all zeros, and report how often that happened
@@ -41,28 +37,16 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
-    let folder = RunFolder::open(&arguments.run)?;
-    let Inspection { account, weights_covered, .. } = inspect(&folder)?;
-    verified_settings(&folder, &account)?;
-    let settings = Settings::read(&folder.config())?;
-    let (facts, name) = (DataFacts::read(&folder)?, settings.model.as_deref().unwrap_or("logistic"));
-    let model = ResolvedModel::choose(name, settings.hidden.as_deref(), &facts)?;
-    let network = model.network().map_err(TrainError::from)?;
-    let mut engine = Engine::new(network, model.loss).map_err(TrainError::from)?;
-    let params =
-        Params::load(engine.network().layout().clone(), &folder.model()).map_err(TrainError::from)?;
-    let mut unlabelled = read(arguments, &settings, &facts)?;
-    let outputs = match &unlabelled.records {
-        Some(records) => {
-            let all: Vec<usize> = (0..records.len()).collect();
-            let inputs = engine.unlabelled(records.inputs()).map_err(TrainError::from)?;
-            engine.outputs(&params, &inputs, &all).map_err(TrainError::from)?
-        }
+    let fitted = Fitted::open(&arguments.run)?;
+    let settings = Settings::read(&RunFolder::open(&arguments.run)?.config())?;
+    let mut unlabelled = read(arguments, &settings, fitted.facts())?;
+    let predictions = match &unlabelled.records {
+        Some(records) => fitted.predictions(records)?,
         None => Vec::new(),
     };
-    note_standing(&account, weights_covered)?;
+    note_model(&fitted);
     note_reading(&unlabelled);
-    let text = table(&facts, &mut unlabelled.rows, &outputs, engine.network().outputs());
+    let text = table(&fitted, &mut unlabelled.rows, &predictions);
     match refusals(&unlabelled.rows) {
         None => Ok(text),
         Some(summary) => {
@@ -101,19 +85,18 @@ fn note(text: &str) {
 }
 
 /// Prints warnings about the model.
-fn note_standing(account: &Account, weights_covered: bool) -> Result<(), Problem> {
-    if let Standing::NotPrivate(why) = account.standing()? {
+fn note_model(fitted: &Fitted) {
+    if let GuaranteeStatus::NotPrivate(why) = fitted.guarantee().status() {
         note(&format!("this model is NOT PRIVATE: {why}"));
     }
-    if !weights_covered {
+    if !fitted.weights_are_covered() {
         note(
             "an earlier version trained this model; its ledger has no hash, so the weights cannot be checked",
         );
     }
-    if !account.is_closed() {
+    if !fitted.is_finished() {
         note("the run is not finished; these are the predictions of its last checkpoint");
     }
-    Ok(())
 }
 
 /// Prints which records were read, and what was ignored.

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde::Serialize;
 use sordino::report::{Column, json, table};
-use sordino_accounting::{AccountingError, Delta, Epsilon, Relation, curve::Profile, pld};
+use sordino_accounting::{AccountingError, Delta, Epsilon, Relation, pld, profile::Profile};
 use sordino_train::format::{rounded_down, rounded_up, scientific};
 
 use crate::{plan_arguments::PlanArguments, problem::Problem};

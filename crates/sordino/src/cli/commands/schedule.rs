@@ -2,15 +2,13 @@
 
 use clap::Args;
 use serde::Serialize;
-use sordino_accounting::{
-    Accountant, AccountingError, ClipNorm, DynamicSchedule, Growth, Guarantee,
-    calibrate::{self, Budget, DynamicShape},
-    pld::GroupSize,
-};
-
 use sordino::report::{Column, GuaranteeRecord, json, labelled, status, table};
+use sordino_accounting::{
+    Accountant, ClipNorm, Entry, Growth, Guarantee, Plan, Sampling, calibrate::Budget, pld::GroupSize,
+};
+use sordino_algorithms::{Algorithm, Dynamic, NoiseSource, RunFacts};
 use sordino_train::{
-    Hint,
+    Hint, TrainError,
     format::{grouped, rounded_down, rounded_up},
 };
 
@@ -37,6 +35,13 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
+/// A schedule whose noise was set by one accountant, and its proved price.
+struct Schedule {
+    mu_0: f64,
+    ends: Ends,
+    guarantee: Guarantee,
+}
+
 /// The first and the last step of a schedule.
 #[derive(Serialize)]
 struct Ends {
@@ -45,15 +50,29 @@ struct Ends {
     noise_std: [f64; 2],
 }
 
-impl Ends {
-    fn of(schedule: &DynamicSchedule) -> Self {
-        let ends = [1, schedule.steps.get()];
-        let clip_norm = ends.map(|step| schedule.clip_norm(step));
-        // A calibrated schedule has been priced, so all of its multipliers exist.
-        let noise_multiplier = ends.map(|step| schedule.noise_multiplier(step).map_or(f64::NAN, f64::from));
+impl Schedule {
+    fn new(
+        dynamic: &Dynamic,
+        facts: &RunFacts,
+        budget: Budget,
+        accountant: Accountant,
+    ) -> Result<Self, TrainError> {
+        let plan = dynamic.plan(facts, NoiseSource::Budget(budget, accountant))?;
+        let parts = [1.0 / facts.steps.get() as f64, 1.0];
+        let clip_norm = parts.map(|part| facts.max_grad_norm.get() * dynamic.clip_factor(part));
+        let noise_multiplier = [plan.entries().first(), plan.entries().last()]
+            .map(|entry| entry.map_or(f64::NAN, Entry::effective_noise_multiplier));
         let noise_std = [0, 1].map(|i| clip_norm[i] * noise_multiplier[i]);
-        Self { clip_norm, noise_multiplier, noise_std }
+        Ok(Self {
+            mu_0: 1.0 / (noise_multiplier[0] * dynamic.mu_factor(parts[0])),
+            ends: Ends { clip_norm, noise_multiplier, noise_std },
+            guarantee: proved(&plan, budget)?,
+        })
     }
+}
+
+fn proved(plan: &Plan, budget: Budget) -> Result<Guarantee, TrainError> {
+    Ok(Accountant::Pld.price(plan, budget.delta)?)
 }
 
 #[derive(Serialize)]
@@ -70,68 +89,69 @@ struct Record {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
-    let BudgetArguments { sample_rate: rate, steps, .. } = arguments.budget;
-    let Arguments { rho_mu, rho_c, max_grad_norm: clip, .. } = *arguments;
     let budget = arguments.budget.budget();
-    let shape = DynamicShape { mu_growth: rho_mu, clip, clip_decay: rho_c, rate, steps };
-    let exact = calibrate::dynamic(shape, budget, Accountant::Pld)?;
-    let clt = calibrate::dynamic(shape, budget, Accountant::GdpClt)?.value;
-    let clt_plan = clt.plan().ok_or_else(|| AccountingError::NoSolution {
-        what: "schedule",
-        reason: "the central limit theorem's noise is not a number".to_owned(),
-    })?;
-    let truth = Accountant::Pld.price(&clt_plan, budget.delta)?;
+    let BudgetArguments { sample_rate: rate, steps, .. } = arguments.budget;
+    let dynamic = Dynamic {
+        mu_growth: Some(arguments.rho_mu.get()),
+        clip_decay: Some(arguments.rho_c.get()),
+        ..Dynamic::default()
+    };
+    let facts = RunFacts {
+        sampling: Sampling::Poisson { rate, cap: None },
+        steps,
+        max_grad_norm: arguments.max_grad_norm,
+        layers: None,
+        claim: None,
+        // The plan does not depend on these.
+        expected_batch_size: 1.0,
+        dimension: 1,
+        records: 1,
+    };
+    let exact = Schedule::new(&dynamic, &facts, budget, Accountant::Pld)?;
+    let clt = Schedule::new(&dynamic, &facts, budget, Accountant::GdpClt)?;
     if arguments.json {
         return Ok(json(&Record {
-            mu_0: exact.value.mu_0.get(),
-            mu_0_clt: clt.mu_0.get(),
+            mu_0: exact.mu_0,
+            mu_0_clt: clt.mu_0,
             guarantee: GuaranteeRecord::new(exact.guarantee, GroupSize::ONE),
-            epsilon_of_clt: truth.epsilon.get(),
-            epsilon_of_clt_lower: truth.epsilon_lower.map(f64::from),
+            epsilon_of_clt: clt.guarantee.epsilon.get(),
+            epsilon_of_clt_lower: clt.guarantee.epsilon_lower.map(f64::from),
             target_epsilon: budget.epsilon.get(),
-            first_and_last: Ends::of(&exact.value),
-            first_and_last_clt: Ends::of(&clt),
+            first_and_last: exact.ends,
+            first_and_last_clt: clt.ends,
         }));
     }
-    Ok(text(budget, &exact.value, &exact.guarantee, &clt, &truth))
+    Ok(text(&arguments.budget, &exact, &clt).render(flag))
 }
 
-fn text(
-    budget: Budget,
-    exact: &DynamicSchedule,
-    guarantee: &Guarantee,
-    clt: &DynamicSchedule,
-    truth: &Guarantee,
-) -> String {
-    let (exact_ends, clt_ends) = (Ends::of(exact), Ends::of(clt));
-    let row = |label: &str, a: String, b: String| vec![label.to_owned(), a, b];
+fn text(arguments: &BudgetArguments, exact: &Schedule, clt: &Schedule) -> Hint {
+    let row =
+        |label: &str, value: &dyn Fn(&Schedule) -> String| vec![label.to_owned(), value(exact), value(clt)];
     let arrow = |[first, last]: [f64; 2]| format!("{} -> {}", rounded_up(first), rounded_up(last));
     let rows = [
-        row("", "exact (pld)".to_owned(), "by the CLT".to_owned()),
-        row("mu_0", rounded_down(exact.mu_0.get()), rounded_down(clt.mu_0.get())),
-        row("noise multiplier", arrow(exact_ends.noise_multiplier), arrow(clt_ends.noise_multiplier)),
-        row("clip norm", arrow(exact_ends.clip_norm), arrow(clt_ends.clip_norm)),
-        row("noise standard deviation", arrow(exact_ends.noise_std), arrow(clt_ends.noise_std)),
-        row("true epsilon, at most", rounded_up(guarantee.epsilon.get()), rounded_up(truth.epsilon.get())),
+        vec![String::new(), "exact (pld)".to_owned(), "by the CLT".to_owned()],
+        row("mu_0", &|schedule| rounded_down(schedule.mu_0)),
+        row("noise multiplier", &|schedule| arrow(schedule.ends.noise_multiplier)),
+        row("clipping norm", &|schedule| arrow(schedule.ends.clip_norm)),
+        row("noise standard deviation", &|schedule| arrow(schedule.ends.noise_std)),
+        row("true epsilon, at most", &|schedule| rounded_up(schedule.guarantee.epsilon.get())),
     ];
     let table = table(&[Column::Left(26), Column::Right(22), Column::Right(22)], &rows);
+    let (budget, BudgetArguments { sample_rate, steps, .. }) = (arguments.budget(), arguments);
     let about = labelled(&[
         ("target", format!("epsilon {} at delta {}", budget.epsilon, budget.delta)),
-        ("protects", format!("one record, relation {}", guarantee.relation)),
+        ("protects", format!("one record, relation {}", exact.guarantee.relation)),
         (
             "sampling",
-            format!("Poisson at rate {}, fresh at each of {} steps", exact.rate, grouped(exact.steps.get())),
+            format!("Poisson at rate {sample_rate}, fresh at each of {} steps", grouped(steps.get())),
         ),
         (
             "schedule",
             "mu_t = mu_0 rho_mu^(t/T), C_t = C rho_c^(-t/T), noise C_t / mu_t on the sum, t = 1..T"
                 .to_owned(),
         ),
-        ("exact", status(guarantee)),
-        (
-            "CLT",
-            "APPROXIMATE, NOT A BOUND: the epsilon in its column is the true cost of its mu_0".to_owned(),
-        ),
+        ("exact", status(&exact.guarantee)),
+        ("CLT", "APPROXIMATE, NOT A BOUND: its mu_0 costs the true epsilon in its column".to_owned()),
     ]);
-    Hint::new(format!("{table}\n{about}")).render(flag)
+    Hint::new(format!("{table}\n{about}"))
 }

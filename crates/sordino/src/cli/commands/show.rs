@@ -9,7 +9,7 @@ use clap::Args;
 use serde::Serialize;
 use sordino::report::{self, DataAccount, RunReport};
 use sordino_privacy::Account;
-use sordino_train::{DataFacts, RunFolder, Settings, inspect, verified_settings};
+use sordino_train::{DataFacts, Provable, RunFolder, Settings, inspect, verified_settings};
 
 use crate::problem::{Problem, flag};
 
@@ -52,6 +52,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
         // A run that was killed early has no weights and no facts.
         test_records: DataFacts::read(&folder).ok().map(|facts| facts.test_records),
         weights_covered: inspection.weights_covered,
+        provable: Provable::read(&folder),
         data: Some(DataAccount::new(&folder, &settings)),
     };
     Ok(if arguments.json { report.json()? } else { report.text()?.render(flag) })

@@ -73,6 +73,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<String, Problem> {
         folder: Some(folder.path()),
         test_records: Some(priced.resolved.data.test_records),
         weights_covered: true,
+        provable: priced.provable,
         data: Some(DataAccount::new(&folder, &settings)),
     };
     let text = if json { report.json()? } else { report.text()?.render(flag) };

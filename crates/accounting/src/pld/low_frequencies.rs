@@ -14,11 +14,11 @@
 //! `|phi|^count <= e^(-count (1 - |phi|^2) / 2)` this bounds all frequencies that are left out.
 //!
 //! **Rounding.** `phi - 1` and the moment minus 1 are sums of small numbers and keep their relative accuracy. If each mass of a step has a
-//! relative error of at most `r`, then the normalised tilted laws `p` and `p'` have likelihood ratios within `1 +- 2r`, so the
+//! relative error of at most `r`, then the normalised tilted rungs `p` and `p'` have likelihood ratios within `1 +- 2r`, so the
 //! divergence of `T` of them is at most `4 r^2 T`, and by Pinsker's inequality the composed masses differ by at most
-//! `sqrt(8 T) r` in all. Moments are off by `2 r T` times the [`drift`](super::dots::Law::drift).
+//! `sqrt(8 T) r` in all. Moments are off by `2 r T` times the [`drift`](super::polygon::LossDistribution::drift).
 //!
-//! **Reading off.** With `z = e^(i t)`, `a = z e^(-lambda w)`, `b = e^-w` and `s` the distance from epsilon to the next mark,
+//! **Reading off.** With `z = e^(i t)`, `a = z e^(-lambda w)`, `b = e^-w` and `s` the distance from epsilon to the next index,
 //!
 //! ```text
 //! sum_(m >= 0) a^m (1 - e^-s b^m) = ((1 - e^-s) + a (e^-s - b)) / ((1 - a) (1 - a b)),
@@ -32,14 +32,17 @@ use realfft::num_complex::Complex64;
 
 use super::{
     compose::{Factor, NEGLIGIBLE, OUTSIDE, Window},
-    composed::{Answers, Charges},
-    dots::Law,
-    moments::{Side, Steps, float},
+    composed::{NumericalErrors, PrivacyBounds},
+    moments::{Side, StepLosses},
     out_of_reach,
+    polygon::LossDistribution,
 };
-use crate::AccountingError;
+use crate::{
+    AccountingError,
+    number::{real, real_index, real_length},
+};
 
-/// The most products of one frequency and one mark: about a second of work.
+/// The most products of one frequency and one index: about a second of work.
 const MAX_WORK: f64 = 3e7;
 /// The most products for finding the band.
 const MAX_BAND_WORK: usize = 10_000_000;
@@ -53,52 +56,51 @@ pub(super) struct Tilted {
 }
 
 impl Tilted {
-    pub(super) fn new(law: &Law, lambda: f64, ln_moment: f64, width: f64) -> Self {
-        let tilt = |(mark, mass): (i64, &f64)| {
-            mass * (lambda * (law.offset + float(mark) * width) - ln_moment).exp()
+    pub(super) fn new(losses: &LossDistribution, lambda: f64, ln_moment: f64, width: f64) -> Self {
+        let tilt = |(index, mass): (i64, &f64)| {
+            mass * (lambda * (losses.offset + real_index(index) * width) - ln_moment).exp()
         };
-        Self { first: law.first, mass: (law.first..).zip(&law.mass).map(tilt).collect() }
+        Self { first: losses.first, mass: (losses.first..).zip(&losses.mass).map(tilt).collect() }
     }
 
-    pub(super) fn marks(&self) -> impl Iterator<Item = (i64, f64)> {
+    pub(super) fn masses(&self) -> impl Iterator<Item = (i64, f64)> {
         (self.first..).zip(self.mass.iter().copied())
     }
 
     fn deviation(&self) -> f64 {
-        let mean: f64 = self.marks().map(|(mark, mass)| mass * float(mark)).sum();
-        self.marks().map(|(mark, mass)| mass * (float(mark) - mean).powi(2)).sum::<f64>().sqrt()
+        let mean: f64 = self.masses().map(|(index, mass)| mass * real_index(index)).sum();
+        self.masses().map(|(index, mass)| mass * (real_index(index) - mean).powi(2)).sum::<f64>().sqrt()
     }
 
-    /// The angle from which on the `count`-th power of this law's spectrum, times `weight`, is proved to be negligible.
-    #[expect(clippy::cast_precision_loss, reason = "a number of marks")]
+    /// The angle from which on the `count`-th power of this losses's spectrum, times `weight`, is proved to be negligible.
     fn band(&self, count: f64, weight: f64) -> Option<f64> {
         use std::f64::consts::PI;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
-        let reach = (2.0 * self.deviation()).round().max(1.0) as usize;
-        if reach.saturating_mul(self.mass.len()) > MAX_BAND_WORK {
+        let max_lag = (2.0 * self.deviation()).round().max(1.0) as usize;
+        if max_lag.saturating_mul(self.mass.len()) > MAX_BAND_WORK {
             return None;
         }
         let products =
             |d: usize| -> f64 { self.mass.iter().zip(self.mass.iter().skip(d)).map(|(a, b)| a * b).sum() };
         let (mut least, mut curvature) = (f64::INFINITY, 0.0);
-        for d in 1..=reach {
+        for d in 1..=max_lag {
             let product = products(d);
             least = least.min(product);
-            curvature += product * (d as f64).powi(2);
+            curvature += product * real_length(d).powi(2);
         }
         // Half of the power, with a margin for rounding; what is needed makes the spectrum itself negligible.
         let power = 0.499 * count * weight * weight;
         let needed = -0.5 * NEGLIGIBLE.ln();
-        let edge = PI / reach as f64;
+        let edge = PI / real_length(max_lag);
         let angle = 0.5 * PI * (needed / (power * curvature)).sqrt();
-        (power * reach as f64 * least >= needed && angle.is_finite()).then_some(angle.min(edge))
+        (power * real_length(max_lag) * least >= needed && angle.is_finite()).then_some(angle.min(edge))
     }
 
     /// The spectrum minus 1 at a frequency, and the sum of the absolute values of its terms.
-    fn wave(&self, frequency: i64, period: i64) -> (Complex64, f64) {
+    fn spectrum_minus_one(&self, frequency: i64, period: i64) -> (Complex64, f64) {
         let (mut sum, mut size) = (Complex64::ZERO, 0.0);
-        for (mark, mass) in self.marks() {
-            let (s, c) = half_angle(frequency, mark, period).sin_cos();
+        for (index, mass) in self.masses() {
+            let (s, c) = half_angle(frequency, index, period).sin_cos();
             sum += Complex64::new(-2.0 * s * s, -2.0 * s * c) * mass;
             size += 2.0 * s.abs() * mass;
         }
@@ -106,17 +108,17 @@ impl Tilted {
     }
 }
 
-/// `pi frequency mark / period` within a quarter turn to either side, by exact integers.
+/// `pi frequency index / period` within a quarter turn to either side, by exact integers.
 #[expect(clippy::cast_possible_truncation, reason = "a remainder")]
-fn half_angle(frequency: i64, mark: i64, period: i64) -> f64 {
-    let turns = (i128::from(frequency) * i128::from(mark)).rem_euclid(i128::from(period)) as i64;
+fn half_angle(frequency: i64, index: i64, period: i64) -> f64 {
+    let turns = (i128::from(frequency) * i128::from(index)).rem_euclid(i128::from(period)) as i64;
     let turns = if 2 * turns > period { turns - period } else { turns };
-    std::f64::consts::PI * float(turns) / float(period)
+    std::f64::consts::PI * real_index(turns) / real_index(period)
 }
 
-/// A composed privacy loss as a sum of waves on marks at `offset + j width`.
-struct Waves {
-    charges: Charges,
+/// A composed privacy loss as a sum of low_frequencies on marks at `offset + j width`.
+struct LowFrequencies {
+    errors: NumericalErrors,
     floor: f64,
     high: f64,
     width: f64,
@@ -125,94 +127,97 @@ struct Waves {
     values: Vec<Complex64>,
 }
 
-/// The composition by waves; none where a whole transform is faster.
+/// The composition by low_frequencies; none where a whole transform is faster.
 pub(super) fn compose(
-    steps: &Steps<'_>,
+    steps: &StepLosses<'_>,
     window: &Window,
-    laws: &[(Tilted, Option<Tilted>)],
+    rungs: &[(Tilted, Option<Tilted>)],
     factors: &[Factor],
-) -> Option<Result<impl Answers + use<>, AccountingError>> {
+) -> Option<Result<impl PrivacyBounds + use<>, AccountingError>> {
     // The rounding of the curves of groups was not measured.
-    if steps.grouped {
+    if steps.has_record_groups {
         return None;
     }
     let most = factors.iter().max_by_key(|factor| factor.count)?;
-    let (law, weight) = match &laws[most.rung] {
+    let (tilted, weight) = match &rungs[most.rung] {
         (_, Some(far)) if most.far > most.near => (far, most.far),
         (near, _) => (near, most.near),
     };
-    #[expect(clippy::cast_precision_loss, reason = "a count of steps")]
-    let angle = law.band(most.count as f64, weight)?;
+    let angle = tilted.band(real(most.count), weight)?;
     #[expect(clippy::cast_possible_truncation, reason = "at most 2^50")]
     let period = window.points.ceil() as i64;
-    let frequencies = angle * float(period) / (2.0 * std::f64::consts::PI) + 2.0;
-    let marks: usize =
-        laws.iter().map(|(near, far)| near.mass.len() + far.as_ref().map_or(0, |far| far.mass.len())).sum();
-    #[expect(clippy::cast_precision_loss, reason = "lengths of vectors")]
-    let (work, transform) = (frequencies * (marks + factors.len()) as f64, float(period) * laws.len() as f64);
-    if !(work <= MAX_WORK && work < transform && 2.0 * frequencies < float(period)) {
+    let frequencies = angle * real_index(period) / (2.0 * std::f64::consts::PI) + 2.0;
+    let points: usize =
+        rungs.iter().map(|(near, far)| near.mass.len() + far.as_ref().map_or(0, |far| far.mass.len())).sum();
+    let (work, transform) =
+        (frequencies * real_length(points + factors.len()), real_index(period) * real_length(rungs.len()));
+    if !(work <= MAX_WORK && work < transform && 2.0 * frequencies < real_index(period)) {
         return None;
     }
     #[expect(clippy::cast_possible_truncation, reason = "at most MAX_WORK")]
-    let waves: Vec<(Complex64, f64)> = (0..frequencies as i64)
+    let spectrum: Vec<(Complex64, f64)> = (0..frequencies as i64)
         .into_par_iter()
-        .map(|frequency| product(laws, factors, frequency, period))
+        .map(|frequency| product(rungs, factors, frequency, period))
         .collect();
-    let round_off = (2.0 * waves.iter().map(|(_, error)| error * error).sum::<f64>()).sqrt();
-    if !(round_off.is_finite() && waves.iter().all(|(value, _)| value.is_finite())) {
+    let round_off = (2.0 * spectrum.iter().map(|(_, error)| error * error).sum::<f64>()).sqrt();
+    if !(round_off.is_finite() && spectrum.iter().all(|(value, _)| value.is_finite())) {
         return Some(Err(out_of_reach("its spectrum is not finite".to_owned())));
     }
     let relative = rounding_of_masses(steps);
     let slack = round_off
-        + float(period).sqrt() * NEGLIGIBLE.sqrt()
+        + real_index(period).sqrt() * NEGLIGIBLE.sqrt()
         + (8.0 * steps.count()).sqrt() * relative
         + OUTSIDE;
     let rounding = 1e-7 + rounding_of_moments(steps, window.lambda, relative);
-    let mut charges = window.charges(steps, float(period), rounding, slack);
+    let mut errors = window.errors(steps, real_index(period), rounding, slack);
     // Copies of everything, one window's length after the other.
-    let copies = 1.0 / (1.0 - charges.wrapped);
-    charges.wrapped *= copies;
-    charges.slack *= copies;
-    Some(Ok(Waves {
-        charges,
+    let copies = 1.0 / (1.0 - errors.wrapped);
+    errors.wrapped *= copies;
+    errors.slack *= copies;
+    Some(Ok(LowFrequencies {
+        errors,
         floor: window.floor,
         high: window.high,
         width: steps.width,
         offset: window.offset,
         period,
-        values: waves.into_iter().map(|(value, _)| value).collect(),
+        values: spectrum.into_iter().map(|(value, _)| value).collect(),
     }))
 }
 
 /// The product of all factors at one frequency, and a bound on its absolute error.
 fn product(
-    laws: &[(Tilted, Option<Tilted>)],
+    rungs: &[(Tilted, Option<Tilted>)],
     factors: &[Factor],
     frequency: i64,
     period: i64,
 ) -> (Complex64, f64) {
-    let waves: Vec<_> = laws
+    let spectra: Vec<_> = rungs
         .iter()
         .map(|(near, far)| {
-            let marks = near.mass.len().max(far.as_ref().map_or(0, |far| far.mass.len()));
-            (near.wave(frequency, period), far.as_ref().map(|far| far.wave(frequency, period)), marks)
+            let points = near.mass.len().max(far.as_ref().map_or(0, |far| far.mass.len()));
+            (
+                near.spectrum_minus_one(frequency, period),
+                far.as_ref().map(|far| far.spectrum_minus_one(frequency, period)),
+                points,
+            )
         })
         .collect();
     let mut logarithm = Complex64::ZERO;
     // Of each factor: the absolute error of all its steps, and its own absolute value.
     let mut errors = Vec::with_capacity(factors.len());
     for factor in factors {
-        let ((near, near_size), far, marks) = &waves[factor.rung];
+        let ((near, near_size), far, points) = &spectra[factor.rung];
         let (far, far_size) = far.unwrap_or_default();
-        let wave = near * factor.near + far * factor.far;
+        let excess = near * factor.near + far * factor.far;
         let size = near_size * factor.near + far_size * factor.far;
-        #[expect(clippy::cast_precision_loss, reason = "a count of steps")]
-        let (count, marks) = (factor.count as f64, *marks as f64);
-        let whole = Complex64::ONE + wave;
-        // ln(1 + wave), accurate where the wave is small.
-        let ln = Complex64::new(0.5 * (2.0 * wave.re + wave.norm_sqr()).ln_1p(), wave.im.atan2(whole.re));
+        let (count, points) = (real(factor.count), real_length(*points));
+        let whole = Complex64::ONE + excess;
+        // ln(1 + excess), accurate where the excess is small.
+        let ln =
+            Complex64::new(0.5 * (2.0 * excess.re + excess.norm_sqr()).ln_1p(), excess.im.atan2(whole.re));
         logarithm += ln * count;
-        errors.push((2.0 * count * (marks + 32.0) * f64::EPSILON * size, whole.norm()));
+        errors.push((2.0 * count * (points + 32.0) * f64::EPSILON * size, whole.norm()));
     }
     let value = Complex64::from_polar(logarithm.re.exp(), logarithm.im);
     // An error of one factor is multiplied by all others, which are at most 1.
@@ -223,16 +228,16 @@ fn product(
 /// The relative error of a step's masses. They are second differences of a curve: narrow cells make its rounding grow with the square
 /// of their number. For small `mu` the curve is itself a difference, down to 1e-3, below which it is a series (`gaussian.rs`). The constants
 /// are about twice the errors that were measured on chords, against a computation with 60 digits.
-fn rounding_of_masses(steps: &Steps<'_>) -> f64 {
+fn rounding_of_masses(steps: &StepLosses<'_>) -> f64 {
     let ill = 0.5 + 0.1 * (1.0 / steps.least_mu).min(1e3);
-    1e-10 + steps.longest().powi(2) * ill * f64::EPSILON
+    1e-10 + real_index(steps.longest()).powi(2) * ill * f64::EPSILON
 }
 
 /// The relative error of all steps' moments together.
-fn rounding_of_moments(steps: &Steps<'_>, lambda: f64, relative: f64) -> f64 {
-    let plain = (steps.longest() + 1000.0) * f64::EPSILON;
+fn rounding_of_moments(steps: &StepLosses<'_>, lambda: f64, relative: f64) -> f64 {
+    let plain = (real_index(steps.longest()) + 1000.0) * f64::EPSILON;
     let drifts: Vec<Option<f64>> = steps
-        .laws
+        .rungs
         .iter()
         .map(|rung| {
             let near = rung.near.drift(lambda, steps.width)?;
@@ -241,17 +246,17 @@ fn rounding_of_moments(steps: &Steps<'_>, lambda: f64, relative: f64) -> f64 {
         })
         .collect();
     let one = |rung: usize| drifts[rung].map_or(plain, |drift| plain.min(2.0 * relative * drift));
-    steps.climbs.iter().map(|climb| climb.steps() * one(climb.rung)).sum()
+    steps.step_groups.iter().map(|group| group.steps() * one(group.rung)).sum()
 }
 
-impl Waves {
-    /// Delta at `epsilon`, and a bound on the rounding of its reading; both relative to the worth at `epsilon`.
+impl LowFrequencies {
+    /// Delta at `epsilon`, and a bound on the rounding of its reading; both relative to the weight at `epsilon`.
     #[expect(clippy::cast_possible_truncation, reason = "losses are limited, and so are grids")]
     fn read(&self, epsilon: f64) -> (f64, f64) {
         let Self { width, offset, period, .. } = *self;
-        let mark = ((epsilon - offset) / width).ceil() as i64;
-        let gap = (offset + float(mark) * width - epsilon).clamp(0.0, width);
-        let (lambda, rest) = (self.charges.lambda, width - gap);
+        let index = ((epsilon - offset) / width).ceil() as i64;
+        let gap = (offset + real_index(index) * width - epsilon).clamp(0.0, width);
+        let (lambda, rest) = (self.errors.lambda, width - gap);
         let (mut sum, mut size) = (0.0, 0.0);
         for (frequency, value) in (0..).zip(&self.values) {
             let (s, c) = half_angle(frequency, 1, period).sin_cos();
@@ -261,29 +266,29 @@ impl Waves {
             let a = less(lambda * width);
             let numerator = (a + 1.0) * (-(-rest).exp_m1() * (-gap).exp()) - (-gap).exp_m1();
             let kernel = numerator / (a * less((1.0 + lambda) * width));
-            let phase = Complex64::from_polar(1.0, 2.0 * half_angle(frequency, mark, period));
+            let phase = Complex64::from_polar(1.0, 2.0 * half_angle(frequency, index, period));
             let part = (value * phase * kernel).re * if frequency == 0 { 1.0 } else { 2.0 };
             sum += part;
             size += 2.0 * value.norm() * kernel.norm();
         }
-        let scale = (-lambda * gap).exp() / float(period);
+        let scale = (-lambda * gap).exp() / real_index(period);
         (sum * scale, READING * size * scale)
     }
 
     /// This side's bound on delta. A NaN is replaced by the trivial bound.
     fn bound(&self, epsilon: f64) -> f64 {
-        let worth = self.charges.worth(epsilon);
+        let weight = self.errors.weight(epsilon);
         let (delta, error) = self.read(epsilon);
-        let (error, trivial) = match self.charges.side {
+        let (error, trivial) = match self.errors.side {
             Side::Upper => (error, f64::INFINITY),
             Side::Lower => (-error, f64::NEG_INFINITY),
         };
-        let bound = self.charges.charged(worth * (delta + error), worth);
+        let bound = self.errors.with_errors(weight * (delta + error), weight);
         if bound.is_nan() { trivial } else { bound }
     }
 }
 
-impl Answers for Waves {
+impl PrivacyBounds for LowFrequencies {
     fn delta(&self, epsilon: f64) -> f64 {
         self.bound(epsilon).clamp(0.0, 1.0)
     }
@@ -291,15 +296,15 @@ impl Answers for Waves {
     /// From above, the first epsilon at which the bound on delta exceeds `delta`.
     fn epsilon(&self, delta: f64) -> Option<f64> {
         const STRIDES: i64 = 64;
-        let stride = (self.high - self.floor) / float(STRIDES);
+        let stride = (self.high - self.floor) / real_index(STRIDES);
         let mut above = self.high;
         if !(self.bound(above) <= delta) {
             return None;
         }
         for left in (0..STRIDES).rev() {
-            let epsilon = self.floor + float(left) * stride;
+            let epsilon = self.floor + real_index(left) * stride;
             if self.bound(epsilon) > delta {
-                return Some(self.charges.crossing(epsilon, above, delta, |epsilon| self.bound(epsilon)));
+                return Some(self.errors.crossing(epsilon, above, delta, |epsilon| self.bound(epsilon)));
             }
             above = epsilon;
         }
@@ -311,33 +316,34 @@ impl Answers for Waves {
 mod tests {
     use super::{
         super::{
-            Grid,
+            Discretisation,
             compose::{compose_both, power},
-            dots::Direction,
             moments::Target,
             pair::Pair,
+            polygon::Direction,
         },
         *,
     };
 
-    fn grid(mu: f64, rate: f64, count: u64, target: Target) -> Grid {
+    fn discretise(mu: f64, rate: f64, count: u64, target: Target) -> Discretisation {
         let pairs = [(Pair { rate, mu, group: 1 }, count)];
-        Grid::new(&pairs, super::super::first_width(&pairs), 0.02, target).unwrap()
+        Discretisation::new(&pairs, super::super::first_width(&pairs), 0.02, target).unwrap()
     }
 
     #[test]
-    fn waves_answer_as_a_whole_transform_does() {
+    fn low_frequencies_answer_as_a_whole_transform_does() {
         for (mu, rate, count) in [(0.01, 0.3, 1_000_000), (0.05, 0.02, 300_000), (0.2, 0.001, 10_000_000)] {
             let target = Target::Delta(1e-6);
-            let grid = grid(mu, rate, count, target);
+            let discretised = discretise(mu, rate, count, target);
             for direction in [Direction::Remove, Direction::Add] {
-                for (polygons, side) in [(&grid.upper, Side::Upper), (&grid.lower, Side::Lower)] {
-                    let steps = Steps::new(polygons, &grid.ladder.climbs, direction, side);
-                    let (waves, whole) = compose_both(&steps, target);
+                for (polygons, side) in [(&discretised.upper, Side::Upper), (&discretised.lower, Side::Lower)]
+                {
+                    let steps = StepLosses::new(polygons, &discretised.ladder.step_groups, direction, side);
+                    let (low, whole) = compose_both(&steps, target);
                     for delta in [1e-3, 1e-6] {
-                        let (a, b) = (waves.epsilon(delta).unwrap(), whole.epsilon(delta).unwrap());
+                        let (a, b) = (low.epsilon(delta).unwrap(), whole.epsilon(delta).unwrap());
                         assert!((a - b).abs() < 1e-4 * b, "{mu} {rate} {side:?} {delta}: {a} {b}");
-                        let (c, d) = (waves.delta(a), whole.delta(a));
+                        let (c, d) = (low.delta(a), whole.delta(a));
                         assert!((c - d).abs() < 5e-3 * d, "{mu} {rate} {side:?} {delta}: {c} {d}");
                     }
                 }
@@ -347,21 +353,22 @@ mod tests {
 
     #[test]
     fn beyond_the_band_nothing_is_left() {
-        let bell = |x: i64| (-0.5 * float(x).powi(2) / 300.0).exp() / (600.0 * std::f64::consts::PI).sqrt();
-        let lopsided = |x: i64| if x < 0 { 0.0 } else { 0.05 * 0.95_f64.powf(float(x)) };
+        let bell =
+            |x: i64| (-0.5 * real_index(x).powi(2) / 300.0).exp() / (600.0 * std::f64::consts::PI).sqrt();
+        let lopsided = |x: i64| if x < 0 { 0.0 } else { 0.05 * 0.95_f64.powf(real_index(x)) };
         for shape in [&bell as &dyn Fn(i64) -> f64, &lopsided] {
-            let law = Tilted { first: -400, mass: (-400..=400).map(shape).collect() };
+            let tilted = Tilted { first: -400, mass: (-400..=400).map(shape).collect() };
             for count in [3000_u64, 1_000_000] {
-                let angle = law.band(float(count.cast_signed()), 1.0).unwrap();
+                let angle = tilted.band(real(count), 1.0).unwrap();
                 let period = 100_000;
-                let start = angle * float(period) / (2.0 * std::f64::consts::PI);
+                let start = angle * real_index(period) / (2.0 * std::f64::consts::PI);
                 #[expect(clippy::cast_possible_truncation, reason = "a frequency")]
                 for frequency in (start.ceil() as i64..=period / 2).step_by(7) {
-                    let phi = Complex64::ONE + law.wave(frequency, period).0;
+                    let phi = Complex64::ONE + tilted.spectrum_minus_one(frequency, period).0;
                     assert!(power(phi, count).norm_sqr() <= NEGLIGIBLE, "{count} {frequency}");
                 }
                 // And the band is no wider than a few times what a Gaussian needs.
-                assert!(angle * law.deviation() * float(count.cast_signed()).sqrt() < 50.0, "{angle}");
+                assert!(angle * tilted.deviation() * real(count).sqrt() < 50.0, "{angle}");
             }
         }
     }

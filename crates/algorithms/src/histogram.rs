@@ -1,36 +1,68 @@
-//! DC-SGD: the threshold comes from a private histogram of gradient norms.
+//! DC-SGD: the clipping norm comes from a private histogram of gradient norms. Shared by its two forms.
+//!
+//! A histogram of the norms is released beside the clipped sum, and the next clipping norm is computed from it alone. Departs from Wei et al.
+//! 2025 in the following points. The bin of a norm (Algorithm 2) is the smaller of `b - 1` and `floor(b G / R)`. The number of records in
+//! equation (4) is the histogram's own sum, as in Algorithm 4. The loop of Algorithm 4 ends after 20 moves. Clipping norms and ranges are kept
+//! within what single precision can use. Where a batch is too small for the histogram's noise, the clipping norm does not change: with `b`
+//! bins of noise `sigma_H`, a batch needs `3 sigma_H sqrt(b)` records. With unit steps, which are the default, the sum is divided by the
+//! growth of the clipping norm, so that one learning rate serves all clipping norms.
 
 use std::collections::BTreeMap;
 
-use sordino_accounting::ClipNorm;
+use sordino_accounting::{ClipNorm, NoiseMultiplier, Plan, calibrate};
 use sordino_optim::State;
 use sordino_privacy::{Gradients, NormStatistic, PrivacyError, Release, Round};
 
 use crate::{
-    Algorithm, Setting,
-    dp_sgd::{rule, unit_step, usable},
+    AlgorithmError, NoiseSource, RunFacts, Steps,
+    clipping::{positive_number, rule, unit_step, usable},
+    plans::{calibrated, equal_steps, split_releases},
 };
 
-/// How the next threshold is found.
+/// The plan of both forms: a sum and a histogram in each step.
+pub(crate) fn plan(
+    facts: &RunFacts,
+    noise: NoiseSource,
+    histogram_noise: Option<f64>,
+) -> Result<Plan, AlgorithmError> {
+    split_releases(&calibrated(&equal_steps(facts)?, noise)?, |z| {
+        let histogram = NoiseMultiplier::new(histogram_noise.unwrap_or_else(|| default_noise(z.get())))?;
+        let gradients =
+            calibrate::remaining_noise_multiplier(z, histogram).map_err(|_| AlgorithmError::Plan {
+                problem: format!(
+                    "histogram_noise must be above {z} to leave noise for the gradients, got {histogram}"
+                ),
+                hint: "leave it out for a value that suits the budget",
+            })?;
+        Ok(vec![gradients, histogram])
+    })
+}
+
+/// The paper's rule for the noise of the histogram: 5, then 8 from a multiplier of 2 on, and 12 above 3. Beyond the range of the paper, the
+/// noise that costs the gradients at most an eighth more noise.
+fn default_noise(z: f64) -> f64 {
+    let published = match z {
+        z if z < 2.0 => 5.0,
+        z if z <= 3.0 => 8.0,
+        _ => 12.0,
+    };
+    (2.25 * z).max(published)
+}
+
+/// How the next clipping norm is found.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Search {
-    /// So that this share of gradients is not clipped (DC-SGD-P).
+    /// This share of gradients is not clipped (DC-SGD-P).
     Percentile(f64),
-    /// So that the expected squared error of clipping and noise is least (DC-SGD-E).
+    /// The expected squared error of clipping and noise is least (DC-SGD-E).
     LeastError,
 }
 
-/// Releases a histogram of the norms beside the clipped sum, and takes the next threshold from it alone.
-///
-/// Departs from Alg. 2 in the bin of a norm, which is the smaller of `b - 1` and `floor(b G / R)`; from equation (4) in that the
-/// number of records is the histogram's own sum, as in Alg. 4, whose loop ends after 20 moves here; thresholds and ranges are kept within
-/// what can be used. Where a batch is too small for the histogram's noise, the threshold stays: with `b` bins of noise
-/// `sigma_H`, less than `3 sigma_H sqrt(b)` records. With unit steps, which are the default, the sum is divided by how much the threshold
-/// has grown, so that one learning rate serves all thresholds.
-///
-/// **References.** Wei et al. 2025, Algorithms 1 to 4.
+/// The steps of both forms.
 pub(crate) struct DcSgd {
-    setting: Setting,
+    facts: RunFacts,
+    /// The multiplier of the gradients.
+    multiplier: f64,
     search: Search,
     bins: usize,
     unit_steps: bool,
@@ -38,33 +70,30 @@ pub(crate) struct DcSgd {
     range: f64,
 }
 
-/// How often the candidates may be moved along.
+/// How often the candidates may be moved.
 const MOST_MOVES: usize = 20;
 
 impl DcSgd {
-    pub(crate) fn new(setting: &Setting, search: Search, bins: usize, unit_steps: bool) -> Self {
-        let clip = setting.clip.get();
-        #[expect(clippy::cast_precision_loss, reason = "at most 4096")]
+    pub(crate) fn new(facts: &RunFacts, plan: &Plan, search: Search, bins: usize, unit_steps: bool) -> Self {
+        let clip = facts.max_grad_norm.get();
+        let multiplier = plan.entries().first().map_or(1.0, |entry| entry.releases()[0].get());
         let range = match search {
             Search::Percentile(_) => clip,
             Search::LeastError => clip * bins as f64,
         };
-        Self { setting: *setting, search, bins, unit_steps, clip, range }
+        Self { facts: *facts, multiplier, search, bins, unit_steps, clip, range }
     }
 
-    /// Takes the next threshold and range from a noisy histogram whose noise has this deviation.
+    /// Computes the next clipping norm and range from a noisy histogram whose noise has this standard deviation.
     fn follow(&mut self, histogram: &[f32], noise_std: f64) {
         let counts: Vec<f64> = histogram.iter().copied().map(f64::from).collect();
         let total: f64 = counts.iter().sum();
-        #[expect(clippy::cast_precision_loss, reason = "at most 4096")]
         let bins = self.bins as f64;
-        // Whether the counts can be told from their noise is decided by public numbers: to look at the noisy sum would be to wait
-        // for lucky noise.
-        if !(self.setting.expected_batch_size >= 3.0 * noise_std * bins.sqrt() && total > 0.0) {
+        // Public numbers decide whether the counts stand out from their noise. A decision by the noisy sum would select lucky noise.
+        if !(self.facts.expected_batch_size >= 3.0 * noise_std * bins.sqrt() && total > 0.0) {
             return;
         }
         let width = self.range / bins;
-        #[expect(clippy::cast_precision_loss, reason = "at most 4096")]
         let middle = |bin: usize| (bin as f64 + 0.5) * width;
         match self.search {
             Search::Percentile(share) => {
@@ -86,17 +115,15 @@ impl DcSgd {
                 }
             }
         }
-        self.clip = usable(self.clip, &self.setting);
-        self.range = usable(self.range, &self.setting);
+        self.clip = usable(self.clip, &self.facts);
+        self.range = usable(self.range, &self.facts);
     }
 
-    /// The best of `0.1 C .. 2 C`, moved along while the best is the first or the last of them.
+    /// The best of the candidates `0.1 C .. 2 C`, which are moved while the best is the first or the last of them.
     fn least_error(&self, counts: &[f64], total: f64, middle: impl Fn(usize) -> f64) -> f64 {
-        #[expect(clippy::cast_precision_loss, reason = "a count of parameters")]
-        let dimension = self.setting.dimension as f64;
-        let noise = self.setting.noise_multiplier.map_or(1.0, |z| z.get());
+        let dimension = self.facts.dimension as f64;
         let error = |clip: f64| {
-            let variance = (noise * clip / self.setting.expected_batch_size).powi(2) * dimension;
+            let variance = (self.multiplier * clip / self.facts.expected_batch_size).powi(2) * dimension;
             let bias: f64 = counts
                 .iter()
                 .enumerate()
@@ -118,17 +145,20 @@ impl DcSgd {
     }
 }
 
-impl<G: Gradients> Algorithm<G> for DcSgd {
+impl<G: Gradients> Steps<G> for DcSgd {
     fn step(
         &mut self,
         round: &mut Round<'_, G>,
         at: &G::Point,
         _: u64,
     ) -> Result<Option<Release<Vec<f32>>>, PrivacyError> {
-        let rule = rule(&self.setting, ClipNorm::new(self.clip)?)?;
+        let rule = rule(&self.facts, ClipNorm::new(self.clip)?)?;
         let histogram = NormStatistic::histogram(ClipNorm::new(self.range)?, self.bins)?;
         let (sum, histogram) = round.gradients(at).clipped_sum_and(&rule, &histogram)?;
-        let sum = unit_step(round.release(sum)?, self.clip, &self.setting, self.unit_steps);
+        let mut sum = round.release(sum)?;
+        if self.unit_steps {
+            sum = unit_step(sum, self.clip, &self.facts);
+        }
         let histogram = round.release(histogram)?;
         self.follow(&histogram, histogram.noise_std());
         Ok(Some(sum))
@@ -140,10 +170,8 @@ impl<G: Gradients> Algorithm<G> for DcSgd {
     }
 
     fn restore(&mut self, state: &State) {
-        let kept =
-            |name: &str| state.numbers.get(name).copied().filter(|value| value.is_finite() && *value > 0.0);
-        if let (Some(clip), Some(range)) = (kept("clip"), kept("range")) {
-            (self.clip, self.range) = (usable(clip, &self.setting), usable(range, &self.setting));
+        if let (Some(clip), Some(range)) = (positive_number(state, "clip"), positive_number(state, "range")) {
+            (self.clip, self.range) = (usable(clip, &self.facts), usable(range, &self.facts));
         }
     }
 }
@@ -152,10 +180,9 @@ impl<G: Gradients> Algorithm<G> for DcSgd {
 mod tests {
     use rand_chacha::{ChaCha20Rng, rand_core::SeedableRng};
     use rand_distr::{Distribution, Normal};
-    use sordino_accounting::{ClipNorm, NoiseMultiplier};
 
     use super::*;
-    use crate::registry::tests::setting;
+    use crate::test_facts;
 
     /// The synthetic example of figures 2 and 3: 256 norms from N(100, 20^2).
     fn norms() -> Vec<f64> {
@@ -173,14 +200,14 @@ mod tests {
     }
 
     fn example(search: Search, clip: f64, range: f64) -> DcSgd {
-        let setting = Setting {
-            clip: ClipNorm::new(clip).unwrap(),
+        let facts = RunFacts {
+            max_grad_norm: ClipNorm::new(clip).unwrap(),
             expected_batch_size: 256.0,
             dimension: 100_000,
-            noise_multiplier: Some(NoiseMultiplier::new(1.0).unwrap()),
-            ..setting()
+            ..test_facts()
         };
-        DcSgd { range, ..DcSgd::new(&setting, search, 20, true) }
+        let plan = equal_steps(&facts).unwrap();
+        DcSgd { range, ..DcSgd::new(&facts, &plan, search, 20, true) }
     }
 
     #[test]
@@ -231,5 +258,25 @@ mod tests {
         let mut dc = example(Search::LeastError, 10.0, 1000.0);
         dc.follow(&histogram(&norms(), 1000.0, 20), 0.0);
         assert_eq!(dc.range, 500.0);
+    }
+
+    #[test]
+    fn the_histogram_has_the_noise_of_its_paper_and_leaves_enough_for_the_gradients() {
+        for (z, noise) in
+            [(0.5, 5.0), (1.99, 5.0), (2.0, 8.0), (3.0, 8.0), (3.01, 12.0), (5.0, 12.0), (40.0, 90.0)]
+        {
+            assert_eq!(default_noise(z), noise);
+            let gradients = calibrate::remaining_noise_multiplier(
+                NoiseMultiplier::new(z).unwrap(),
+                NoiseMultiplier::new(noise).unwrap(),
+            );
+            assert!(gradients.unwrap().get() <= 1.125 * z);
+        }
+        let multiplier = NoiseSource::Multiplier(NoiseMultiplier::new(1.5).unwrap());
+        let entry = plan(&test_facts(), multiplier, None).unwrap().entries()[0].clone();
+        assert!((entry.effective_noise_multiplier() / 1.5 - 1.0).abs() < 1e-12);
+        // The paper: the histogram takes so little that gradients have a few per cent more noise.
+        assert!(entry.releases().len() == 2 && entry.releases()[0].get() < 1.08 * 1.5);
+        assert!(plan(&test_facts(), multiplier, Some(1.2)).unwrap_err().to_string().contains("above 1.5"));
     }
 }

@@ -5,8 +5,8 @@
 //! lies above (below) another belongs to a pair that is easier (harder) to tell apart, and stays so under
 //! composition.
 //!
-//! - **Above**: connect the dots. The chords of a convex curve lie above it.
-//! - **Below**: connect dots that lie on tangents. The tangent at the middle of a cell lies below the curve; each
+//! - **Above**: connect the polygon. The chords of a convex curve lie above it.
+//! - **Below**: connect polygon that lie on tangents. The tangent at the middle of a cell lies below the curve; each
 //!   corner takes the lower of its two neighbouring tangents, so that every side of the polygon lies below the
 //!   tangent of its cell. Where that polygon is not convex, its convex hull from below is.
 //!
@@ -17,7 +17,10 @@
 //! Loss Distributions" (2022), for the polygon above and the meaning of corners.
 
 use super::pair::Point;
-use crate::gaussian::positive_part;
+use crate::{
+    gaussian::positive_part,
+    number::{real_index, real_length, signed},
+};
 
 /// Which two hypotheses are compared: both must be, because neither is always the worse one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,14 +35,14 @@ pub(super) enum Direction {
 ///
 /// All steps share the width; each has an offset of its own, since offsets simply add up.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ruler {
+pub(super) struct LossGrid {
     pub width: f64,
     pub offset: f64,
 }
 
-impl Ruler {
-    /// A ruler with a mark where it matters most: at the loss of "nothing much happened". When a rare large loss
-    /// stretches the cells, nearly all mass sits inside a single one, and a mark at its centre of mass loses
+impl LossGrid {
+    /// A grid with a index where it matters most: at the loss of "nothing much happened". When a rare large loss
+    /// stretches the cells, nearly all mass sits inside a single one, and a index at its centre of mass loses
     /// nothing.
     pub(super) fn fitted(curve: impl Fn(f64) -> Point, width: f64) -> Self {
         let middle = 0.5 * width;
@@ -49,32 +52,31 @@ impl Ruler {
         Self { width, offset: if offset.is_finite() { offset } else { 0.0 } }
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "grid indices are far below 2^53")]
     fn loss(&self, index: i64) -> f64 {
-        self.offset + index as f64 * self.width
+        self.offset + real_index(index) * self.width
     }
 
     /// The losses of the marks from `first` to `last`.
-    pub(super) fn marks(self, first: i64, last: i64) -> impl Iterator<Item = f64> {
-        (first..=last).map(move |mark| self.loss(mark))
+    pub(super) fn losses(self, first: i64, last: i64) -> impl Iterator<Item = f64> {
+        (first..=last).map(move |index| self.loss(index))
     }
 
     /// The middles of all cells around the marks from `first` to `last`: one more than there are marks.
-    pub(super) fn middles(self, first: i64, last: i64) -> impl Iterator<Item = f64> {
-        (first..=last + 1).map(move |mark| self.loss(mark) - 0.5 * self.width)
+    pub(super) fn cell_middles(self, first: i64, last: i64) -> impl Iterator<Item = f64> {
+        (first..=last + 1).map(move |index| self.loss(index) - 0.5 * self.width)
     }
 
     /// Marks just outside of these losses, and outside of loss 0.
     #[expect(clippy::cast_possible_truncation, reason = "callers limit the number of marks")]
     pub(super) fn around(&self, low: f64, high: f64) -> (i64, i64) {
-        let mark = |loss: f64| (loss - self.offset) / self.width;
-        (mark(low.min(0.0)).floor() as i64 - 1, mark(high.max(0.0)).ceil() as i64 + 1)
+        let position = |loss: f64| (loss - self.offset) / self.width;
+        (position(low.min(0.0)).floor() as i64 - 1, position(high.max(0.0)).ceil() as i64 + 1)
     }
 }
 
 /// A privacy loss on the grid: `mass[i]` at loss `offset + (first + i) width`, and `lost` at infinity.
 #[derive(Debug, Clone)]
-pub(super) struct Law {
+pub(super) struct LossDistribution {
     pub offset: f64,
     pub first: i64,
     pub mass: Vec<f64>,
@@ -84,7 +86,7 @@ pub(super) struct Law {
 /// The corners of a polygon, and the masses that they mean in both directions.
 #[derive(Debug, Clone)]
 pub(super) struct Polygon {
-    ruler: Ruler,
+    grid: LossGrid,
     first: i64,
     /// What `P` has at each corner.
     mass: Vec<f64>,
@@ -96,26 +98,26 @@ pub(super) struct Polygon {
 
 /// The curve's two forms at every corner.
 struct Corners {
-    ruler: Ruler,
+    grid: LossGrid,
     first: i64,
     right: Vec<f64>,
     left: Vec<f64>,
 }
 
 /// The polygon above the curve, given the curve at the marks from `first` on.
-pub(super) fn above(at_marks: impl Iterator<Item = Point>, ruler: Ruler, first: i64) -> Polygon {
+pub(super) fn above(at_points: impl Iterator<Item = Point>, grid: LossGrid, first: i64) -> Polygon {
     let (right, left) =
-        at_marks.map(|Point { right, left, .. }| (positive_part(right), positive_part(left))).unzip();
-    let corners = Corners { ruler, first, right, left };
+        at_points.map(|Point { right, left, .. }| (positive_part(right), positive_part(left))).unzip();
+    let corners = Corners { grid, first, right, left };
     let all = (0..corners.right.len()).collect();
     corners.polygon(all)
 }
 
 /// The polygon below the curve, given the curve at the middles of all cells around the marks from `first` on.
-pub(super) fn below(at_middles: impl Iterator<Item = Point>, ruler: Ruler, first: i64) -> Polygon {
-    let middles = (first..).map(|mark| (ruler.loss(mark) - 0.5 * ruler.width).exp());
+pub(super) fn below(at_middles: impl Iterator<Item = Point>, grid: LossGrid, first: i64) -> Polygon {
+    let middles = (first..).map(|index| (grid.loss(index) - 0.5 * grid.width).exp());
     let tangents: Vec<(f64, Point)> = middles.zip(at_middles).collect();
-    let (back, forth) = ((-0.5 * ruler.width).exp_m1(), (0.5 * ruler.width).exp_m1());
+    let (back, forth) = ((-0.5 * grid.width).exp_m1(), (0.5 * grid.width).exp_m1());
     let mut right = Vec::with_capacity(tangents.len());
     let mut left = Vec::with_capacity(tangents.len());
     for cells in tangents.windows(2) {
@@ -127,9 +129,9 @@ pub(super) fn below(at_middles: impl Iterator<Item = Point>, ruler: Ruler, first
             (before.left + y0 * forth * before.below, difference(after.left, -y1 * back * after.below));
         left.push(leftwards.0.min(leftwards.1));
     }
-    let mut corners = Corners { ruler, first, right, left };
-    if !corners.close() {
-        return Polygon::indistinguishable(ruler.width);
+    let mut corners = Corners { grid, first, right, left };
+    if !corners.close_ends() {
+        return Polygon::indistinguishable(grid.width);
     }
     let hull = corners.hull();
     corners.polygon(hull)
@@ -141,22 +143,16 @@ fn difference(a: f64, b: f64) -> f64 {
     if difference.abs() <= 8.0 * f64::EPSILON * a { 0.0 } else { difference }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "grid indices are far below 2^53")]
-fn cells(from: usize, to: usize) -> f64 {
-    (to - from) as f64
-}
-
 impl Corners {
     fn loss(&self, corner: usize) -> f64 {
-        #[expect(clippy::cast_possible_wrap, reason = "an index of a vector")]
-        self.ruler.loss(self.first + corner as i64)
+        self.grid.loss(self.first + signed(corner))
     }
 
     /// Ends the polygon below the curve at both sides, before it would leave the region where curves live: at a corner on
     /// the axis, or else by lowering the last corner above it, which keeps both of its sides below their tangents.
     ///
     /// Returns false if nothing is left between the ends: on this grid the pair cannot be told apart.
-    fn close(&mut self) -> bool {
+    fn close_ends(&mut self) -> bool {
         let corners = 0..self.right.len();
         let positive = |i: &usize| self.left[*i] > 0.0 && self.right[*i] > 0.0;
         let (Some(mut first), Some(mut last)) =
@@ -183,7 +179,7 @@ impl Corners {
         self.right[first] = -self.loss(first).exp_m1();
         self.right = self.right[first..=last].to_vec();
         self.left = self.left[first..=last].to_vec();
-        self.first += i64::try_from(first).expect("an index of a vector");
+        self.first += signed(first);
         true
     }
 
@@ -192,7 +188,7 @@ impl Corners {
     fn slope(&self, from: usize, to: usize, at: usize) -> (f64, f64) {
         let (values, left) =
             if self.right[from] <= self.left[to] { (&self.right, 0.0) } else { (&self.left, 1.0) };
-        let distance = cells(from, to) * self.ruler.width;
+        let distance = real_length(to - from) * self.grid.width;
         let run = if at == from { distance.exp_m1() } else { -(-distance).exp_m1() };
         ((values[to] - values[from]) / run, left)
     }
@@ -227,7 +223,7 @@ impl Corners {
             mass[corner] = positive_part(self.mass(before, corner, kept.get(i + 1).copied()));
         }
         Polygon {
-            ruler: self.ruler,
+            grid: self.grid,
             first: self.first,
             mass,
             lost_above: *self.right.last().expect("a polygon has a corner"),
@@ -239,11 +235,11 @@ impl Corners {
 impl Polygon {
     /// The pair of two equal distributions: all mass at loss 0.
     fn indistinguishable(width: f64) -> Self {
-        let ruler = Ruler { width, offset: 0.0 };
-        Self { ruler, first: 0, mass: vec![1.0], lost_above: 0.0, lost_below: 0.0 }
+        let grid = LossGrid { width, offset: 0.0 };
+        Self { grid, first: 0, mass: vec![1.0], lost_above: 0.0, lost_below: 0.0 }
     }
 
-    /// Whether all mass is at loss 0, on a ruler of its own.
+    /// Whether all mass is at loss 0, on a grid of its own.
     pub(super) fn is_indistinguishable(&self) -> bool {
         self.mass.len() == 1
     }
@@ -251,27 +247,27 @@ impl Polygon {
     /// Whether both distributions have a total mass of 1, as they must: a polygon that went wrong numerically does not.
     pub(super) fn is_whole(&self) -> bool {
         [Direction::Remove, Direction::Add].into_iter().all(|direction| {
-            let law = self.law(direction);
-            (law.mass.iter().sum::<f64>() + law.lost - 1.0).abs() < 1e-9
+            let losses = self.losses(direction);
+            (losses.mass.iter().sum::<f64>() + losses.lost - 1.0).abs() < 1e-9
         })
     }
 
     /// The privacy loss in one direction. Swapping the roles of `P` and `Q` turns a mass `p` at loss `l` into
     /// `p e^-l` at `-l`.
-    pub(super) fn law(&self, direction: Direction) -> Law {
+    pub(super) fn losses(&self, direction: Direction) -> LossDistribution {
         match direction {
-            Direction::Remove => Law {
-                offset: self.ruler.offset,
+            Direction::Remove => LossDistribution {
+                offset: self.grid.offset,
                 first: self.first,
                 mass: self.mass.clone(),
                 lost: self.lost_above,
             },
             Direction::Add => {
-                let swapped = (self.first..).zip(&self.mass).map(|(i, p)| p * (-self.ruler.loss(i)).exp());
+                let swapped = (self.first..).zip(&self.mass).map(|(i, p)| p * (-self.grid.loss(i)).exp());
                 let mut mass: Vec<f64> = swapped.collect();
                 mass.reverse();
-                let last = self.first + i64::try_from(mass.len()).expect("a length") - 1;
-                Law { offset: -self.ruler.offset, first: -last, mass, lost: self.lost_below }
+                let last = self.first + signed(mass.len()) - 1;
+                LossDistribution { offset: -self.grid.offset, first: -last, mass, lost: self.lost_below }
             }
         }
     }
@@ -282,17 +278,17 @@ mod tests {
     use super::*;
     use crate::pld::pair::Pair;
 
-    fn enclose(pair: &Pair, ruler: Ruler, (first, last): (i64, i64)) -> (Polygon, Polygon) {
-        let up = above(ruler.marks(first, last).map(|l| pair.at(l)), ruler, first);
-        (up, below(ruler.middles(first, last).map(|l| pair.at(l)), ruler, first))
+    fn enclose(pair: &Pair, grid: LossGrid, (first, last): (i64, i64)) -> (Polygon, Polygon) {
+        let up = above(grid.losses(first, last).map(|l| pair.at(l)), grid, first);
+        (up, below(grid.cell_middles(first, last).map(|l| pair.at(l)), grid, first))
     }
 
     /// The polygon's own curve at any loss, from its masses.
-    fn curve(law: &Law, width: f64, at: f64) -> f64 {
-        let ruler = Ruler { width, offset: law.offset };
+    fn curve(losses: &LossDistribution, width: f64, at: f64) -> f64 {
+        let grid = LossGrid { width, offset: losses.offset };
         let terms =
-            (law.first..).zip(&law.mass).map(|(i, p)| p * (1.0 - (at - ruler.loss(i)).exp()).max(0.0));
-        terms.sum::<f64>() + law.lost
+            (losses.first..).zip(&losses.mass).map(|(i, p)| p * (1.0 - (at - grid.loss(i)).exp()).max(0.0));
+        terms.sum::<f64>() + losses.lost
     }
 
     #[test]
@@ -309,10 +305,10 @@ mod tests {
             let (low, high) = pair.support(1e-13);
             for cells in [3.0, 20.0, 300.0, 30_000.0] {
                 let width = (high - low) / cells;
-                let ruler = Ruler::fitted(|l| pair.at(l), width);
-                let (up, down) = enclose(&pair, ruler, ruler.around(low, high));
+                let grid = LossGrid::fitted(|l| pair.at(l), width);
+                let (up, down) = enclose(&pair, grid, grid.around(low, high));
                 for (direction, sign) in [(Direction::Remove, 1.0), (Direction::Add, -1.0)] {
-                    let (up, down) = (up.law(direction), down.law(direction));
+                    let (up, down) = (up.losses(direction), down.losses(direction));
                     assert!((up.mass.iter().sum::<f64>() + up.lost - 1.0).abs() < 1e-9);
                     assert!(down.mass.iter().sum::<f64>() <= 1.0 + 1e-9);
                     for i in -40..=40 {
@@ -340,9 +336,9 @@ mod tests {
     fn polygons_close_in_quadratically() {
         let pair = Pair { rate: 0.1, mu: 1.0, group: 1 };
         let gap = |width: f64| {
-            let ruler = Ruler { width, offset: 0.0 };
-            let (up, down) = enclose(&pair, ruler, ruler.around(-0.2, 6.0));
-            let (up, down) = (up.law(Direction::Remove), down.law(Direction::Remove));
+            let grid = LossGrid { width, offset: 0.0 };
+            let (up, down) = enclose(&pair, grid, grid.around(-0.2, 6.0));
+            let (up, down) = (up.losses(Direction::Remove), down.losses(Direction::Remove));
             let at = 0.4 + 0.3 * width;
             curve(&up, width, at) - curve(&down, width, at)
         };
@@ -354,24 +350,24 @@ mod tests {
     fn rare_large_losses_survive_wide_cells() {
         // Nearly all mass lies in (ln 0.999, 0), a thousandth of a cell.
         let pair = Pair { rate: 0.001, mu: 3.0, group: 1 };
-        let ruler = Ruler::fitted(|l| pair.at(l), 1.0);
-        let (_, down) = enclose(&pair, ruler, ruler.around(-0.001, 30.0));
-        let down = down.law(Direction::Remove);
+        let grid = LossGrid::fitted(|l| pair.at(l), 1.0);
+        let (_, down) = enclose(&pair, grid, grid.around(-0.001, 30.0));
+        let down = down.losses(Direction::Remove);
         assert!(curve(&down, 1.0, 3.0) > 0.7 * pair.at(3.0).right);
     }
 
-    /// dp_accounting 0.6.0, privacy_loss_distribution_test.py, connect-dots with interval 1.
+    /// dp_accounting 0.6.0, privacy_loss_distribution_test.py, connect-polygon with interval 1.
     #[test]
     fn masses_match_a_published_example() {
         let pair = Pair { rate: 0.8, mu: 1.0, group: 1 };
-        let ruler = Ruler { width: 1.0, offset: 0.0 };
-        let (up, _) = enclose(&pair, ruler, (-1, 2));
-        let law = up.law(Direction::Remove);
+        let grid = LossGrid { width: 1.0, offset: 0.0 };
+        let (up, _) = enclose(&pair, grid, (-1, 2));
+        let losses = up.losses(Direction::Remove);
         for (got, expected) in
-            law.mass.iter().zip([0.164_817_973, 0.398_104_072, 0.314_081_995, 0.112_267_164])
+            losses.mass.iter().zip([0.164_817_973, 0.398_104_072, 0.314_081_995, 0.112_267_164])
         {
             assert!((got - expected).abs() < 1e-7, "{got} {expected}");
         }
-        assert!((law.lost - 0.010_728_796).abs() < 1e-7);
+        assert!((losses.lost - 0.010_728_796).abs() < 1e-7);
     }
 }

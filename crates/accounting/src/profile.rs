@@ -1,17 +1,17 @@
-//! A plan's guarantee beyond a single (epsilon, delta): its privacy profile, its trade-off curve, its `mu`.
+//! The guarantee of a plan beyond a single (epsilon, delta): the privacy profile, the trade-off curve and `mu`.
 
 use crate::{AccountingError, Delta, Epsilon, Mu, Plan, gaussian, pld};
 
-/// The proved privacy profile of a plan: delta as a function of epsilon, from 0 to where delta is negligible.
+/// The privacy profile of a plan: delta as a function of epsilon, from epsilon 0 to where delta is negligible.
 ///
-/// The values are upper bounds; [`pld::profile`] has both ends.
+/// The values are proved upper bounds. [`pld::profile`] also computes lower bounds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Profile {
     points: Vec<(Epsilon, f64)>,
 }
 
 impl Profile {
-    /// The profile at `points` epsilons, evenly spaced from 0 to the epsilon at delta `floor`.
+    /// The profile at `points` epsilons, evenly spaced from 0 to the epsilon at which delta is `floor`.
     ///
     /// # Errors
     /// As [`pld::epsilon`].
@@ -27,17 +27,17 @@ impl Profile {
         })
     }
 
-    /// `(epsilon, delta)`, epsilon ascending.
+    /// Pairs of epsilon and delta, with epsilon ascending.
     pub fn points(&self) -> &[(Epsilon, f64)] {
         &self.points
     }
 
-    /// The trade-off curve: the least type II error of any test of whether a record took part, at this type I error.
+    /// The trade-off curve: a lower bound on the type II error of every test of whether a record took part, at this type I error.
     ///
-    /// `f(alpha) = max over epsilon of max(0, 1 - delta - e^epsilon alpha, e^-epsilon (1 - delta - alpha))`, a lower bound
-    /// because it uses finitely many epsilons.
+    /// `f(alpha) = max over epsilon of max(0, 1 - delta - e^epsilon alpha, e^-epsilon (1 - delta - alpha))`, over the
+    /// epsilons of this profile. More epsilons would give a larger bound.
     ///
-    /// Edge cases: 1 at a type I error of 0 or below (up to delta), 0 at 1 and above.
+    /// Edge cases: 1 minus the smallest delta at a type I error of 0 and below; 0 at 1 and above.
     pub fn type_two_error(&self, type_one_error: f64) -> f64 {
         let alpha = type_one_error.clamp(0.0, 1.0);
         let tests = self.points.iter().map(|(epsilon, delta)| {
@@ -47,22 +47,22 @@ impl Profile {
         tests.fold(0.0, f64::max)
     }
 
-    /// A `mu` such that the plan is at least as private as telling N(0, 1) from N(mu, 1) at every epsilon of this profile,
-    /// that is, down to its floor.
+    /// A `mu` such that telling whether a record took part is at least as hard as telling N(0, 1) from N(mu, 1), at every epsilon
+    /// of this profile, that is, for deltas down to its floor.
     ///
-    /// Below every floor sampled plans have heavier tails than any useful Gaussian (the strict `mu` is that of the plan
-    /// without sampling), so a `mu` without a floor would say little.
+    /// For smaller deltas, plans with sampling have heavier tails than any useful Gaussian: the `mu` that holds for every delta is
+    /// that of the plan without sampling.
     ///
     /// Between two epsilons, delta is at most its value at the lower one.
     ///
     /// # Errors
-    /// A delta of 1, which no Gaussian reaches.
+    /// The profile has a delta of 1, which no Gaussian has.
     pub fn mu(&self) -> Result<Mu, AccountingError> {
         let mut largest = 0.0_f64;
         for pair in self.points.windows(2) {
             let ((_, delta), (next, _)) = (pair[0], pair[1]);
             if delta > 0.0 {
-                // The largest mu whose delta stays below: one that reaches it is a hair larger.
+                // `gaussian::mu` is rounded down, but this must be an upper bound.
                 largest = largest.max(gaussian::mu(next, Delta::new(delta)?).get() * (1.0 + 1e-9));
             }
         }

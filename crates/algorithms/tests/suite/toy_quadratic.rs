@@ -1,10 +1,10 @@
-//! A small problem on which everything can be worked out by hand: records pull towards points of their own.
+//! A small problem on which everything can be worked out by hand: records toy towards points of their own.
 
 use std::{convert::Infallible, fs, ops::Range, path::PathBuf};
 
 use sordino_accounting::{ClipNorm, Delta, Epsilon, Plan, Sampling, SamplingRate, Steps, calibrate::Budget};
-use sordino_algorithms::{Algorithm, Choice, Noise, Setting};
-use sordino_privacy::{Gradients, Randomness, RecordGradient, Release, Sum, Terms, Vault, Weigh};
+use sordino_algorithms::{Algorithm, AlgorithmConfig, NoiseSource, RunFacts, Steps as AlgorithmSteps};
+use sordino_privacy::{Gradients, Randomness, Release, Sum, Terms, Vault, WeightRule};
 
 pub(crate) type Point = [f32; 2];
 
@@ -24,33 +24,18 @@ pub(crate) fn cubic(record: &[f32; 2], at: &Point) -> Point {
 
 /// Records with a slope.
 #[derive(Clone)]
-pub(crate) struct Pull {
+pub(crate) struct Toy {
     pub(crate) records: Vec<Option<[f32; 2]>>,
     pub(crate) slope: Slope,
 }
 
-impl Pull {
+impl Toy {
     pub(crate) fn new(records: Vec<[f32; 2]>, slope: Slope) -> Self {
         Self { records: records.into_iter().map(Some).collect(), slope }
     }
 }
 
-struct Seen {
-    norm: f64,
-    weights: [f32; 2],
-}
-
-impl RecordGradient for Seen {
-    fn norm(&self, _: usize) -> f64 {
-        self.norm
-    }
-
-    fn weigh(&mut self, sum: usize, _: usize, weight: f32) {
-        self.weights[sum] = weight;
-    }
-}
-
-impl Gradients for Pull {
+impl Gradients for Toy {
     type Point = Point;
     type Error = Infallible;
 
@@ -79,7 +64,7 @@ impl Gradients for Pull {
         at: &Point,
         anchor: Option<&Point>,
         chosen: &[usize],
-        weigh: Option<&Weigh<'_>>,
+        weigh: Option<&WeightRule<'_>>,
         _: [u8; 32],
         sums: &mut [Sum],
     ) -> Result<(), Infallible> {
@@ -94,12 +79,12 @@ impl Gradients for Pull {
             if !(norm <= 1e18) {
                 continue;
             }
-            let mut seen = Seen { norm, weights: [1.0; 2] };
+            let mut weights = vec![1.0; totals.len()];
             if let Some(weigh) = weigh {
-                seen.weights = [0.0; 2];
-                weigh(&mut seen);
+                weights.fill(0.0);
+                weigh(&[norm], &mut weights);
             }
-            for (total, weight) in totals.iter_mut().zip(seen.weights) {
+            for (total, weight) in totals.iter_mut().zip(weights) {
                 total[0] += f64::from(weight * gradient[0]);
                 total[1] += f64::from(weight * gradient[1]);
             }
@@ -111,25 +96,24 @@ impl Gradients for Pull {
     }
 }
 
-pub(crate) fn choice(text: &str) -> Choice {
+pub(crate) fn config(text: &str) -> AlgorithmConfig {
     let json = if text.starts_with('{') { text.to_owned() } else { format!(r#"{{"type":"{text}"}}"#) };
     serde_json::from_str(&json).unwrap()
 }
 
 /// 2,000 records, batches of 100, 30 steps.
-pub(crate) fn setting() -> Setting {
-    setting_for(2000, 0.05, 30)
+pub(crate) fn facts() -> RunFacts {
+    facts_for(2000, 0.05, 30)
 }
 
-pub(crate) fn setting_for(records: usize, rate: f64, steps: u64) -> Setting {
-    Setting {
+pub(crate) fn facts_for(records: usize, rate: f64, steps: u64) -> RunFacts {
+    RunFacts {
         sampling: Sampling::Poisson { rate: SamplingRate::new(rate).unwrap(), cap: None },
         steps: Steps::new(steps).unwrap(),
         expected_batch_size: rate * records as f64,
-        clip: ClipNorm::new(1.0).unwrap(),
+        max_grad_norm: ClipNorm::new(1.0).unwrap(),
         layers: None,
         dimension: 2,
-        noise_multiplier: None,
         records: records as u64,
         claim: Some(budget()),
     }
@@ -139,17 +123,36 @@ pub(crate) fn budget() -> Budget {
     Budget { epsilon: Epsilon::new(2.0).unwrap(), delta: Delta::new(1e-5).unwrap() }
 }
 
-/// The terms of a run at the budget.
-pub(crate) fn terms(choice: &Choice, setting: &Setting) -> Terms {
-    let accountant = choice.accountant(setting);
-    let plan = choice.plan(setting, Noise::Budget(budget(), accountant)).unwrap();
-    match choice.unprotected() {
-        Some(why) => Terms::unprotected(plan, setting.records, why),
-        None => {
-            let limit = choice.sound_form().is_none().then(|| budget().epsilon);
-            Terms::price(plan, setting.records, budget().delta, limit, accountant).unwrap()
-        }
+/// A plan, and the terms that were made of it.
+pub(crate) struct Priced {
+    pub(crate) plan: Plan,
+    pub(crate) terms: Terms,
+}
+
+impl Priced {
+    /// A plan that is not priced.
+    pub(crate) fn unprotected(plan: Plan, records: u64) -> Self {
+        Self { terms: Terms::unprotected(plan.clone(), records, "a test"), plan }
     }
+}
+
+impl std::ops::Deref for Priced {
+    type Target = Terms;
+
+    fn deref(&self) -> &Terms {
+        &self.terms
+    }
+}
+
+/// The plan and the terms of a run at the budget.
+pub(crate) fn terms(config: &AlgorithmConfig, facts: &RunFacts) -> Priced {
+    let accountant = config.accountant(facts.sampling);
+    let plan = config.plan(facts, NoiseSource::Budget(budget(), accountant)).unwrap();
+    if !config.about().verdict.is_sound() {
+        return Priced::unprotected(plan, facts.records);
+    }
+    let terms = Terms::price(plan.clone(), facts.records, budget().delta, Some(budget().epsilon), accountant);
+    Priced { plan, terms: terms.unwrap() }
 }
 
 /// A multiplier of next to no noise.
@@ -159,10 +162,14 @@ pub(crate) fn least_multiplier(plan: &Plan) -> f64 {
     plan.entries().iter().flat_map(|entry| entry.releases()).map(|z| z.get()).fold(f64::INFINITY, f64::min)
 }
 
-/// The plan with next to no noise and no price.
-pub(crate) fn quiet(plan: &Plan, records: u64) -> Terms {
-    let plan = plan.scaled(QUIET / least_multiplier(plan)).unwrap();
-    Terms::unprotected(plan, records, "a test without noise")
+/// The plan with next to no noise.
+pub(crate) fn quiet_plan(plan: &Plan) -> Plan {
+    plan.scaled(QUIET / least_multiplier(plan)).unwrap()
+}
+
+/// The plan with next to no noise, without a price.
+pub(crate) fn quiet(plan: &Plan, records: u64) -> Priced {
+    Priced::unprotected(quiet_plan(plan), records)
 }
 
 /// A file that goes away with its test.
@@ -184,8 +191,8 @@ impl Drop for Scratch {
 
 /// A run in the making.
 pub(crate) struct Training {
-    pub(crate) vault: Vault<Pull>,
-    pub(crate) algorithm: Box<dyn Algorithm<Pull>>,
+    pub(crate) vault: Vault<Toy>,
+    pub(crate) algorithm: Box<dyn AlgorithmSteps<Toy>>,
     pub(crate) point: Point,
     /// What a released sum is multiplied with.
     pub(crate) rate: f32,
@@ -193,18 +200,16 @@ pub(crate) struct Training {
 
 impl Training {
     pub(crate) fn new(
-        choice: &Choice,
-        setting: &Setting,
-        terms: &Terms,
-        records: Pull,
+        config: &AlgorithmConfig,
+        facts: &RunFacts,
+        terms: &Priced,
+        records: Toy,
         randomness: Randomness,
         ledger: &Scratch,
     ) -> Self {
         let vault = Vault::seal(records, terms, randomness, &ledger.0).unwrap();
-        let multiplier = terms.plan().map(|plan| plan.entries()[0].releases()[0]);
-        let setting = Setting { noise_multiplier: multiplier, ..*setting };
-        let rate = 0.5 / setting.expected_batch_size as f32;
-        Self { vault, algorithm: choice.begin(&setting).unwrap(), point: [0.0; 2], rate }
+        let rate = 0.5 / facts.expected_batch_size as f32;
+        Self { vault, algorithm: config.start(facts, &terms.plan).unwrap(), point: [0.0; 2], rate }
     }
 
     /// One step of the plan: what the optimizer sees, if anything; nothing at all when the plan is finished.

@@ -1,0 +1,73 @@
+//! DP-C4+ as published.
+
+use sordino_accounting::{Accountant, ClipNorm, Plan, Sampling};
+use sordino_privacy::Gradients;
+
+use crate::{
+    About, Algorithm, AlgorithmError, Defaults, NoiseSource, RunFacts, Steps, Verdict,
+    anchors::{AnchoredSteps, Anchoring},
+    coupled::{self, PROBLEM, PublishedEstimate, Scales},
+    options,
+    plans::tightest_accountant,
+};
+
+options! {
+    /// DP-C4+ as published: the clipping norm of differences follows the distance, that of the anchor its previous raw gradient.
+    pub struct DpC4PlusPublished {
+        /// C_1: the clipping norm of differences, in units of the distance of the points.
+        difference_scale: f64 = 1.0, in 1e-6..=1e6;
+        /// C_2: the clipping norm at the anchor, in units of the length of its mean gradient.
+        anchor_scale: f64 = 1.0, in 1e-6..=1e6;
+        /// Expected number of records of an anchor's batch.
+        anchor_batch: Option<u64> = None, as "16 batches, at most all records", in 1..=1 << 40;
+        /// Probability (routines 1, 3) or frequency (2, 4) with which the anchor moves.
+        update_probability: Option<f64> = None, as "2 B / anchor_batch", in 1e-6..=1.0;
+        /// Where the anchor moves: to the point before the step (1 at random, 2 regularly) or after it (3 at random, 4 regularly).
+        routine: u8 = 1, in 1..=4;
+    }
+}
+
+impl DpC4PlusPublished {
+    fn anchoring(&self, facts: &RunFacts) -> Result<Anchoring, AlgorithmError> {
+        Anchoring::new(self.anchor_batch, self.update_probability, Some(self.routine), facts)
+    }
+}
+
+impl Algorithm for DpC4PlusPublished {
+    fn about(&self) -> About {
+        About {
+            name: "dp-c4-plus-published",
+            reference: "the DP-C4 paper (under double-blind review), Algorithm 4, noise from Theorem 3",
+            verdict: Verdict::AsPublished { problem: PROBLEM, instead: "dp-c4" },
+        }
+    }
+
+    fn defaults(&self, max_grad_norm: Option<ClipNorm>) -> Result<Defaults, AlgorithmError> {
+        // A difference and an anchor.
+        let defaults = Defaults::clipped(max_grad_norm, 0.1)?;
+        Ok(Defaults { contribution: Some(2.0 * defaults.max_grad_norm.get()), ..defaults })
+    }
+
+    fn accountant(&self, sampling: Sampling) -> Accountant {
+        tightest_accountant(sampling)
+    }
+
+    /// An anchor, its packed weights, its gradient, and the point before.
+    fn kept_vectors(&self) -> u64 {
+        4
+    }
+
+    fn plan(&self, facts: &RunFacts, _: NoiseSource) -> Result<Plan, AlgorithmError> {
+        coupled::plan(facts, &self.anchoring(facts)?)
+    }
+
+    fn start<G: Gradients>(&self, facts: &RunFacts, plan: &Plan) -> Result<Box<dyn Steps<G>>, AlgorithmError>
+    where
+        G::Point: 'static,
+    {
+        let anchoring = self.anchoring(facts)?;
+        let scales = Scales { difference: self.difference_scale, anchor: self.anchor_scale };
+        let estimate = PublishedEstimate::new(facts, &anchoring, scales, true)?;
+        Ok(Box::new(AnchoredSteps::new(facts, plan, &anchoring, estimate)?))
+    }
+}
