@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use sordino_nn::{Engine, NetworkError, Params, Query, RecordNorms, RecordWeights, Records};
+use sordino_nn::{Engine, NetworkError, Params, Query, Records};
 use sordino_privacy::{Gradients, RecordGradient, Sum, Weigh};
 
 /// Records of a data set with a network to run over them.
@@ -60,9 +60,7 @@ impl Gradients for NetworkGradients<'_> {
         match weigh {
             None => self.engine.pass(&query, &mut values)?,
             Some(weigh) => {
-                let rule = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| {
-                    weigh(&mut Seen { norms, weights });
-                };
+                let rule = |norms: &[f64], weights: &mut [f32]| weigh(&mut Seen { norms, weights });
                 self.engine.pass(&query.weighed_by(&rule), &mut values)?
             }
         };
@@ -72,17 +70,20 @@ impl Gradients for NetworkGradients<'_> {
 }
 
 /// A record in the middle of a pass.
-struct Seen<'a, 'b> {
-    norms: RecordNorms<'a>,
-    weights: &'a mut RecordWeights<'b>,
+struct Seen<'a> {
+    norms: &'a [f64],
+    weights: &'a mut [f32],
 }
 
-impl RecordGradient for Seen<'_, '_> {
+impl RecordGradient for Seen<'_> {
     fn norm(&self, layer: usize) -> f64 {
-        self.norms.layer(layer)
+        self.norms[layer]
     }
 
     fn weigh(&mut self, sum: usize, layer: usize, weight: f32) {
-        self.weights.set_layer(sum, layer, weight);
+        // A sum that was not asked for has no weights.
+        if let Some(place) = self.weights.get_mut(sum * self.norms.len() + layer) {
+            *place = weight;
+        }
     }
 }
