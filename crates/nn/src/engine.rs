@@ -37,8 +37,9 @@ use crate::worker::{Job, Worker};
 /// let records = engine.records(Inputs::Dense(&inputs), Targets::Classes(&[0, 1, 1]))?;
 ///
 /// // The sum of gradients, each clipped to norm 1.
-/// let clip = |norms: sordino_nn::RecordNorms<'_>, weights: &mut sordino_nn::RecordWeights<'_>| {
-///     weights.set(0, (1.0 / norms.total()).min(1.0) as f32);
+/// let clip = |norms: &[f64], weights: &mut [f32]| {
+///     let norm = norms.iter().map(|norm| norm * norm).sum::<f64>().sqrt();
+///     weights.fill((1.0 / norm).min(1.0) as f32);
 /// };
 /// let mut sums = [vec![0.0; params.values().len()]];
 /// let query = Query::new(&params, &records, &[0, 1, 2]).weighed_by(&clip);

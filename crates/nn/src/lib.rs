@@ -38,5 +38,5 @@ pub use error::NetworkError;
 pub use loss::Loss;
 pub use network::{LayerParameters, Network};
 pub use params::{Layout, Params, Slice};
-pub use query::{Outcome, Query, RecordNorms, RecordWeights, Weigh};
+pub use query::{Outcome, Query, WeightRule};
 pub use shape::Shape;

@@ -12,24 +12,17 @@ pub struct Query<'a> {
     pub(crate) chosen: &'a [usize],
     pub(crate) dropout: Option<[u8; 32]>,
     pub(crate) steps: &'a [f64],
-    pub(crate) weigh: Option<&'a dyn Weigh>,
+    pub(crate) weigh: Option<&'a WeightRule<'a>>,
 }
 
-/// Chooses weights for a record, given the norms of its gradient.
+/// Chooses the weights of one record, given the norms of its gradient: `rule(norms, weights)`.
 ///
-/// Any `Fn(RecordNorms, &mut RecordWeights) + Sync` is one. It is called once for each record, from any worker.
-pub trait Weigh: Sync {
-    /// Sets the weights; those that are not set are 0.
-    fn weigh(&self, norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>);
-}
-
-impl<F: Fn(RecordNorms<'_>, &mut RecordWeights<'_>) + Sync> Weigh for F {
-    fn weigh(&self, norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>) {
-        self(norms, weights);
-    }
-}
-
-/// The norms of one record's gradient.
+/// `norms[layer]` is the norm over the parameters of one layer, in the order of [`Network::layers`](crate::Network::layers).
+/// `weights[sum * layers + layer]` is the weight of that layer's gradient in a sum. All weights are 0 before the call. A weight
+/// that is not finite counts as 0.
+///
+/// The rule is called once for each record with a finite gradient. Calls come from several threads; each worker calls it for its
+/// records in ascending order.
 ///
 /// **Guarantees.** A norm is that of what the record adds to a sum with weight 1, to a few parts in a million. Where it comes
 /// from Gram matrices, whose terms may cancel, the worst rounding error is added, so that it may be too large but not too
@@ -37,71 +30,7 @@ impl<F: Fn(RecordNorms<'_>, &mut RecordWeights<'_>) + Sync> Weigh for F {
 ///
 /// A caller that clips to a bound `C` with weight `C / norm` should leave a thousandth of `C` for rounding: of the weight to
 /// single precision, and of the sum where a record's positions cancel.
-#[derive(Debug, Clone, Copy)]
-pub struct RecordNorms<'a> {
-    pub(crate) place: usize,
-    /// Layer by layer, the squared norms of all records of the chunk.
-    pub(crate) squared: &'a [f64],
-    pub(crate) records: usize,
-    pub(crate) index: usize,
-}
-
-impl RecordNorms<'_> {
-    /// The record's place in the batch.
-    pub fn place(&self) -> usize {
-        self.place
-    }
-
-    /// The norm over all trained parameters.
-    pub fn total(&self) -> f64 {
-        (0..self.layers()).map(|layer| self.squared[layer * self.records + self.index]).sum::<f64>().sqrt()
-    }
-
-    /// The norm over the parameters of one layer, in the order of [`Network::layers`](crate::Network::layers).
-    pub fn layer(&self, layer: usize) -> f64 {
-        self.squared[layer * self.records + self.index].sqrt()
-    }
-
-    /// The number of layers.
-    pub fn layers(&self) -> usize {
-        self.squared.len() / self.records
-    }
-}
-
-/// The weights of one record's gradient in each sum.
-#[derive(Debug)]
-pub struct RecordWeights<'a> {
-    /// Sum by sum and layer by layer, the weights of all records of the chunk.
-    pub(crate) weights: &'a mut [f32],
-    pub(crate) layers: usize,
-    pub(crate) records: usize,
-    pub(crate) index: usize,
-}
-
-impl RecordWeights<'_> {
-    /// Sets the weight in a sum, for all layers. A weight that is not finite counts as 0: the record adds nothing. A sum that
-    /// nobody asked for has no weights, and setting one does nothing.
-    pub fn set(&mut self, sum: usize, weight: f32) {
-        for layer in 0..self.layers {
-            self.set_layer(sum, layer, weight);
-        }
-    }
-
-    /// Sets the weight in a sum for one layer, in the order of [`Network::layers`](crate::Network::layers).
-    ///
-    /// # Panics
-    /// If there is no such layer.
-    pub fn set_layer(&mut self, sum: usize, layer: usize, weight: f32) {
-        assert!(
-            layer < self.layers,
-            "the network has {} trained layers, got a weight for number {layer}",
-            self.layers
-        );
-        if let Some(place) = self.weights.get_mut((sum * self.layers + layer) * self.records + self.index) {
-            *place = if weight.is_finite() { weight } else { 0.0 };
-        }
-    }
-}
+pub type WeightRule<'a> = dyn Fn(&[f64], &mut [f32]) + Sync + 'a;
 
 impl<'a> Query<'a> {
     /// The gradients of the chosen records, in ascending order, at these parameters, each with weight 1 in one sum.
@@ -120,7 +49,7 @@ impl<'a> Query<'a> {
 
     /// Weighs each record by its norms.
     #[must_use]
-    pub fn weighed_by(self, weigh: &'a dyn Weigh) -> Query<'a> {
+    pub fn weighed_by(self, weigh: &'a WeightRule<'a>) -> Query<'a> {
         Query { weigh: Some(weigh), ..self }
     }
 

@@ -6,7 +6,7 @@ use crate::kernels::{Aligned, vector};
 use crate::layers::{Room, Scratch, Term};
 use crate::loss::Loss;
 use crate::network::{Network, Step};
-use crate::query::{Query, RecordNorms, RecordWeights};
+use crate::query::{Query, WeightRule};
 use crate::tape::{Chunk, Point, Tape};
 
 /// One record's part of an [`Outcome`](crate::Outcome).
@@ -36,8 +36,13 @@ pub(crate) struct Worker {
 struct Bench {
     kept: Vec<[Aligned; 2]>,
     scratch: Scratch,
+    /// Layer by layer, the squared norms of all records of the chunk.
     squared: Vec<f64>,
+    /// Sum by sum and layer by layer, the weights of all records of the chunk.
     weights: Vec<f32>,
+    /// The norms and weights of one record, as a [rule](crate::WeightRule) sees them.
+    record_norms: Vec<f64>,
+    record_weights: Vec<f32>,
 }
 
 /// Above this norm a record counts as not finite: clipped to any sensible bound, its weight would be no normal float.
@@ -190,8 +195,8 @@ impl Worker {
         self.bench.weights.resize(job.sums * layers * records, 0.0);
         for index in 0..records {
             let result = &mut self.results[begun + index];
-            let norms = RecordNorms { place: result.place, squared: &self.bench.squared, records, index };
-            result.norm = norms.total();
+            let squared = (0..layers).map(|layer| self.bench.squared[layer * records + index]);
+            result.norm = squared.sum::<f64>().sqrt();
             result.finite &= result.norm <= GREATEST_NORM;
             if !result.finite {
                 self.bench.erase(job.network, index);
@@ -201,9 +206,8 @@ impl Worker {
                 }
                 continue;
             }
-            if let Some(weigh) = job.query.weigh {
-                let weights = &mut self.bench.weights;
-                weigh.weigh(norms, &mut RecordWeights { weights, layers, records, index });
+            if let Some(rule) = job.query.weigh {
+                self.bench.weigh(rule, records, index);
             }
         }
     }
@@ -227,6 +231,20 @@ impl Worker {
 }
 
 impl Bench {
+    /// Sets the weights of one record by a rule; a weight that is not finite becomes 0.
+    fn weigh(&mut self, rule: &WeightRule<'_>, records: usize, index: usize) {
+        let norms = self.squared[index..].iter().step_by(records).map(|squared| squared.sqrt());
+        self.record_norms.clear();
+        self.record_norms.extend(norms);
+        self.record_weights.clear();
+        self.record_weights.resize(self.weights.len() / records, 0.0);
+        rule(&self.record_norms, &mut self.record_weights);
+        let weights = self.weights.iter_mut().skip(index).step_by(records);
+        for (weight, chosen) in weights.zip(&self.record_weights) {
+            *weight = if chosen.is_finite() { *chosen } else { 0.0 };
+        }
+    }
+
     /// Sets a record's written-out gradients to zero.
     fn erase(&mut self, network: &Network, record: usize) {
         for (kept, node) in self.kept.iter_mut().zip(&network.nodes) {

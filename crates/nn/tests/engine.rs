@@ -3,14 +3,11 @@
 
 mod networks;
 
-use networks::{networks, numbers};
-use sordino_nn::{
-    Description, Engine, Inputs, Layer, Loss, Network, Params, Query, RecordNorms, RecordWeights, Shape,
-    Targets, models,
-};
+use networks::{in_order, networks, numbers, total};
+use sordino_nn::{Description, Engine, Inputs, Layer, Loss, Network, Params, Query, Shape, Targets, models};
 
-fn clip(norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>) {
-    weights.set(0, (0.5 / norms.total()).min(1.0) as f32);
+fn clip(norms: &[f64], weights: &mut [f32]) {
+    weights.fill((0.5 / total(norms)).min(1.0) as f32);
 }
 
 #[test]
@@ -97,11 +94,10 @@ fn a_norm_is_not_too_small_when_positions_cancel() {
         let targets = Targets::Values { values: &[1e4], width: 1 };
         let records = engine.records(Inputs::Dense(&values), targets).unwrap();
         let mut sums = [vec![0.0; params.values().len()]];
-        let one = |_: RecordNorms<'_>, weights: &mut RecordWeights<'_>| weights.set(0, 1.0);
         let reported = std::sync::Mutex::new(0.0);
-        let look = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| {
-            *reported.lock().unwrap() = norms.layer(0);
-            one(norms, weights);
+        let look = |norms: &[f64], weights: &mut [f32]| {
+            *reported.lock().unwrap() = norms[0];
+            weights.fill(1.0);
         };
         engine.pass(&Query::new(&params, &records, &[0]).weighed_by(&look), &mut sums).unwrap();
         let range = engine.network().layers()[0].range.clone();
@@ -127,9 +123,9 @@ fn contribution(
     let mut sums = [vec![0.0; at.values().len()]];
     let mut greatest = 0.0;
     for regulariser in [None, Some(0.0), Some(0.01)] {
-        let rule = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| match regulariser {
+        let rule = |norms: &[f64], weights: &mut [f32]| match regulariser {
             None => clip(norms, weights),
-            Some(regulariser) => weights.set(0, (0.5 / (regulariser + norms.total())).min(1e12) as f32),
+            Some(regulariser) => weights.fill((0.5 / (regulariser + total(norms))).min(1e12) as f32),
         };
         engine.pass(&Query::new(&at, &records, &[0]).weighed_by(&rule), &mut sums).unwrap();
         let added = sums[0].iter().map(|g| g.powi(2)).sum::<f64>().sqrt();
@@ -226,8 +222,8 @@ fn tiny_gradients_that_underflow_stay_within_their_bound() {
     let targets = Targets::Values { values: &targets, width: 256 };
     let records = engine.records(Inputs::Dense(&values), targets).unwrap();
     for bound in [1e-11, 1e-10, 1e-9] {
-        let rule = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| {
-            weights.set(0, (bound / norms.total()).min(1e12) as f32);
+        let rule = |norms: &[f64], weights: &mut [f32]| {
+            weights.fill((bound / total(norms)).min(1e12) as f32);
         };
         let mut sums = [vec![0.0; params.values().len()]];
         engine.pass(&Query::new(&params, &records, &[0]).weighed_by(&rule), &mut sums).unwrap();
@@ -251,7 +247,7 @@ fn a_token_repeated_very_often_has_an_exact_norm() {
     let inputs = Inputs::Tokens { tokens: &tokens, starts: &[0, steps] };
     let records = engine.records(inputs, Targets::Values { values: &[0.0], width: 1 }).unwrap();
     let found = std::sync::Mutex::new(0.0);
-    let look = |norms: RecordNorms<'_>, _: &mut RecordWeights<'_>| *found.lock().unwrap() = norms.layer(0);
+    let look = |norms: &[f64], _: &mut [f32]| *found.lock().unwrap() = norms[0];
     engine.pass(&Query::new(&params, &records, &[0]).weighed_by(&look), &mut []).unwrap();
     // d/d(row) (w . row)^2 = 2 (w . row) w, at the output that single precision gives.
     let inputs = engine.unlabelled(inputs).unwrap();
@@ -293,10 +289,7 @@ fn a_weight_that_is_not_finite_counts_as_zero() {
         Engine::with_workers(models::mlp(3, &[4], 2).unwrap(), Loss::cross_entropy(), 1).unwrap();
     let params = engine.network().init(1);
     let records = engine.records(Inputs::Dense(&[1.0; 6]), Targets::Classes(&[0, 1])).unwrap();
-    let rule = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| {
-        weights.set(0, if norms.place() == 0 { f32::NAN } else { 1.0 });
-        weights.set(5, 1.0);
-    };
+    let rule = in_order(|place, _, weights| weights.fill(if place == 0 { f32::NAN } else { 1.0 }));
     let mut both = [vec![0.0; params.values().len()]];
     engine.pass(&Query::new(&params, &records, &[0, 1]).weighed_by(&rule), &mut both).unwrap();
     let mut plain = [vec![0.0; params.values().len()]];
@@ -334,8 +327,8 @@ fn frozen_layers_have_no_gradient_and_no_norm() {
         let params = engine.network().init(4);
         let records = engine.records(Inputs::Dense(&values), Targets::Classes(&classes)).unwrap();
         let layers = engine.network().layers().len();
-        let last_two = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| {
-            (layers - 2..layers).for_each(|layer| weights.set_layer(0, layer, norms.layer(layer) as f32));
+        let last_two = |norms: &[f64], weights: &mut [f32]| {
+            (layers - 2..layers).for_each(|layer| weights[layer] = norms[layer] as f32);
         };
         let mut sums = [vec![0.0; params.values().len()]];
         let all: Vec<usize> = (0..10).collect();
@@ -372,8 +365,8 @@ fn learns(name: &str, network: Network, loss: Loss, rate: f32) {
     for _ in 0..60 {
         let mut sums = [vec![0.0; params.values().len()]];
         // Normalised per record, as private training would.
-        let rule = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| {
-            weights.set(0, (1.0 / (norms.total() + 0.01)) as f32);
+        let rule = |norms: &[f64], weights: &mut [f32]| {
+            weights.fill((1.0 / (total(norms) + 0.01)) as f32);
         };
         let outcome = engine.pass(&Query::new(&params, &records, &all).weighed_by(&rule), &mut sums).unwrap();
         losses.push(outcome.losses.iter().sum::<f64>());

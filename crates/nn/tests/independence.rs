@@ -3,24 +3,23 @@
 
 mod networks;
 
-use networks::{networks, numbers};
+use std::sync::Mutex;
+
+use networks::{in_order, networks, numbers, total};
 use sordino_nn::{
-    Description, Engine, Inputs, Layer, Loss, Network, Params, Query, RecordNorms, RecordWeights, Records,
-    Shape, Targets, models,
+    Description, Engine, Inputs, Layer, Loss, Network, Params, Query, Records, Shape, Targets, WeightRule,
+    models,
 };
 
-fn clip(norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>) {
-    weights.set(0, (0.5 / norms.total()).min(1.0) as f32);
+fn clip(norms: &[f64], weights: &mut [f32]) {
+    weights.fill((0.5 / total(norms)).min(1.0) as f32);
 }
 
 /// Each record's norm and what it adds to a sum are the same bit by bit, alone and among all others. If one record changed what
 /// others add, leaving it out would move a sum by more than its bound.
 fn alone_and_together(engine: &mut Engine, records: &Records<'_>, at: &Params, anchor: Option<&Params>) {
-    let mut pass = |chosen: &[usize], place: usize| {
-        let rule = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| {
-            weights.set(0, if norms.place() == place { 0.7 } else { 0.0 });
-        };
-        let query = Query::new(at, records, chosen).weighed_by(&rule).with_dropout([9; 32]);
+    let mut pass = |chosen: &[usize], place: usize, rule: &WeightRule<'_>| {
+        let query = Query::new(at, records, chosen).weighed_by(rule).with_dropout([9; 32]);
         let query = anchor.map_or(query, |anchor| query.minus(anchor));
         let mut sums = [vec![0.0; at.values().len()]];
         let outcome = engine.pass(&query, &mut sums).unwrap();
@@ -29,7 +28,21 @@ fn alone_and_together(engine: &mut Engine, records: &Records<'_>, at: &Params, a
     };
     let all: Vec<usize> = (0..records.len()).collect();
     for record in 0..records.len() {
-        assert_eq!(pass(&all, record), pass(&[record], 0), "record {record}");
+        // None if the record is not finite.
+        let own_norms = Mutex::new(None);
+        let alone = pass(&[record], 0, &|norms, weights| {
+            *own_norms.lock().unwrap() = Some(norms.to_vec());
+            weights.fill(0.7);
+        });
+        // Among all others the record is found by its norms. Equal norms belong to equal records; one of them is taken.
+        let together = pass(&all, record, &|norms, weights| {
+            let mut wanted = own_norms.lock().unwrap();
+            if wanted.as_deref() == Some(norms) {
+                *wanted = None;
+                weights.fill(0.7);
+            }
+        });
+        assert_eq!(together, alone, "record {record}");
     }
 }
 
@@ -247,7 +260,7 @@ fn dropout_masks_belong_to_records_and_scale_up_the_rest() {
     let description =
         Description::new(Shape::Features(400)).then(Layer::Dropout { rate: 0.25 }).then(Layer::linear(1));
     let mut engine =
-        Engine::with_workers(Network::new(&description).unwrap(), Loss::SquaredError, 2).unwrap();
+        Engine::with_workers(Network::new(&description).unwrap(), Loss::SquaredError, 1).unwrap();
     let mut params = engine.network().init(1);
     params.values_mut().fill(0.0);
     let values = vec![1.0; 50 * 400];
@@ -255,9 +268,9 @@ fn dropout_masks_belong_to_records_and_scale_up_the_rest() {
     let records =
         engine.records(Inputs::Dense(&values), Targets::Values { values: &targets, width: 1 }).unwrap();
     // The gradient of a record is its masked input: one sum for each record shows its mask.
-    let alone = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| weights.set(norms.place(), 1.0);
     let mut masks = |seed: Option<u8>, chosen: &[usize]| {
         let mut sums = vec![vec![0.0; 401]; chosen.len()];
+        let alone = in_order(|place, _, weights| weights[place] = 1.0);
         let query = Query::new(&params, &records, chosen).weighed_by(&alone);
         engine.pass(&seed.map_or(query, |seed| query.with_dropout([seed; 32])), &mut sums).unwrap();
         sums

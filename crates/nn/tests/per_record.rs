@@ -7,8 +7,7 @@ mod reference;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use reference::{Target, Value, gradient};
 use sordino_nn::{
-    Description, Engine, Inputs, Layer, LayerDescription, Loss, Network, Params, Query, RecordNorms,
-    RecordWeights, Shape, Targets,
+    Description, Engine, Inputs, Layer, LayerDescription, Loss, Network, Params, Query, Shape, Targets,
 };
 
 /// Small reproducible choices.
@@ -287,23 +286,32 @@ fn compare(
     let chosen: Vec<usize> = std::iter::once(0).chain(0..case.records).collect();
     let layers = engine.network().layers().to_vec();
     let expected: Vec<Vec<f64>> = chosen.iter().map(|&record| truth[record].clone()).collect();
-    let weight = |place: usize, sum: usize| (place as f32 - 1.5) * (sum as f32 + 0.5);
-    let by_layer = std::sync::Mutex::new(vec![Vec::new(); chosen.len()]);
-    let rule = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| {
-        by_layer.lock().unwrap()[norms.place()] =
-            (0..norms.layers()).map(|layer| norms.layer(layer)).collect();
-        for sum in 0..2 {
-            weights.set(sum, weight(norms.place(), sum));
-        }
-        // The third sum has a weight of its own for each layer.
-        for layer in 0..norms.layers() {
-            weights.set_layer(2, layer, layer as f32);
+    let query = |chosen| {
+        let query = Query::new(params, &records, chosen);
+        anchor.map_or(query, |anchor| query.minus(anchor))
+    };
+    // The norms of each record, in a pass of its own.
+    let by_layer: Vec<Vec<f64>> = chosen
+        .iter()
+        .map(|record| {
+            let seen = std::sync::Mutex::new(Vec::new());
+            let look = |norms: &[f64], _: &mut [f32]| *seen.lock().unwrap() = norms.to_vec();
+            engine.pass(&query(std::slice::from_ref(record)).weighed_by(&look), &mut []).unwrap();
+            seen.into_inner().unwrap()
+        })
+        .collect();
+    // The first two sums have a weight for each record, the third one for each layer.
+    let weight = |norms: &[f64], sum: usize, layer: usize| match sum {
+        2 => layer as f32,
+        _ => (9.0 * norms[0]).sin() as f32 * (sum as f32 + 0.5),
+    };
+    let rule = |norms: &[f64], weights: &mut [f32]| {
+        for (index, chosen) in weights.iter_mut().enumerate() {
+            *chosen = weight(norms, index / norms.len(), index % norms.len());
         }
     };
     let mut sums = vec![vec![f64::NAN; params.values().len()]; 3];
-    let query = Query::new(params, &records, &chosen).weighed_by(&rule);
-    let query = anchor.map_or(query, |anchor| query.minus(anchor));
-    let outcome = engine.pass(&query, &mut sums).unwrap();
+    let outcome = engine.pass(&query(&chosen[..]).weighed_by(&rule), &mut sums).unwrap();
     assert!(outcome.non_finite.is_empty());
     let scale = expected.iter().map(|gradient| norm(gradient)).fold(1e-9, f64::max);
     for (place, gradient) in expected.iter().enumerate() {
@@ -313,7 +321,7 @@ fn compare(
             "norm {place}: {found} {}",
             norm(gradient)
         );
-        for (layer, found) in layers.iter().zip(&by_layer.lock().unwrap()[place]) {
+        for (layer, found) in layers.iter().zip(&by_layer[place]) {
             let truth = norm(&gradient[layer.range.clone()]);
             assert!((found - truth).abs() <= tolerance * scale, "{} {place}: {found} {truth}", layer.name);
         }
@@ -321,11 +329,11 @@ fn compare(
     for (sum, found) in sums.iter().enumerate() {
         for (index, found) in found.iter().enumerate() {
             let of_layer = layers.iter().position(|layer| layer.range.contains(&index)).unwrap_or(0);
-            let weight = |place: usize| match sum {
-                2 => of_layer as f64,
-                _ => f64::from(weight(place, sum)),
-            };
-            let truth: f64 = expected.iter().enumerate().map(|(place, g)| weight(place) * g[index]).sum();
+            let truth: f64 = expected
+                .iter()
+                .zip(&by_layer)
+                .map(|(g, norms)| f64::from(weight(norms, sum, of_layer)) * g[index])
+                .sum();
             let room = 12.0 * tolerance * scale;
             assert!((found - truth).abs() <= room, "sum {sum} at {index}: {found} {truth}");
         }

@@ -12,8 +12,7 @@ use std::{env, fs};
 
 use sordino_accounting::{Accountant, ClipNorm, Delta, NoiseMultiplier, Plan, SamplingRate, Steps};
 use sordino_nn::{
-    Description, Engine, Inputs, Layer, LayerDescription, Loss, Network, Params, Query, RecordNorms,
-    RecordWeights, Shape, Targets,
+    Description, Engine, Inputs, Layer, LayerDescription, Loss, Network, Params, Query, Shape, Targets,
 };
 use sordino_privacy::{ClipRule, Randomness, Terms, Vault};
 use sordino_train::NetworkGradients;
@@ -79,9 +78,9 @@ fn clipped(engine: &mut Engine, params: &Params, values: &[f32], chosen: &[usize
     let targets = vec![TARGET; values.len() / engine.network().input().len()];
     let records =
         engine.records(Inputs::Dense(values), Targets::Values { values: &targets, width: 1 }).unwrap();
-    let clip = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| {
-        #[expect(clippy::cast_possible_truncation, reason = "a weight")]
-        weights.set(0, (bound / norms.total()).min(1.0) as f32);
+    let clip = |norms: &[f64], weights: &mut [f32]| {
+        let norm = norms.iter().map(|norm| norm * norm).sum::<f64>().sqrt();
+        weights.fill((bound / norm).min(1.0) as f32);
     };
     let mut sums = [vec![0.0; params.values().len()]];
     let outcome = engine.pass(&Query::new(params, &records, chosen).weighed_by(&clip), &mut sums).unwrap();

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use sordino_nn::{Engine, NetworkError, Params, Query, RecordNorms, RecordWeights, Records};
+use sordino_nn::{Engine, NetworkError, Params, Query, Records};
 use sordino_privacy::{Gradients, Sum, WeightRule};
 
 /// Records of a data set with a network to run over them.
@@ -57,21 +57,10 @@ impl Gradients for NetworkGradients<'_> {
         if let Some(anchor) = anchor {
             query = query.minus(anchor);
         }
-        match rule {
-            None => self.engine.pass(&query, &mut values)?,
-            Some(rule) => {
-                let sums = sums.len();
-                let weigh = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| {
-                    let norms: Vec<f64> = (0..norms.layers()).map(|layer| norms.layer(layer)).collect();
-                    let mut chosen = vec![0.0; sums * norms.len()];
-                    rule(&norms, &mut chosen);
-                    for (place, weight) in chosen.into_iter().enumerate() {
-                        weights.set_layer(place / norms.len(), place % norms.len(), weight);
-                    }
-                };
-                self.engine.pass(&query.weighed_by(&weigh), &mut values)?
-            }
-        };
+        if let Some(rule) = rule {
+            query = query.weighed_by(rule);
+        }
+        self.engine.pass(&query, &mut values)?;
         sums.iter_mut().zip(values).for_each(|(sum, values)| sum.values = values);
         Ok(())
     }

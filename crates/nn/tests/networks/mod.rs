@@ -1,5 +1,7 @@
 //! What several tests need: numbers, and networks of every kind.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use sordino_nn::{Description, Layer, Network, Shape, models};
 
 /// Reproducible numbers in (-1, 1).
@@ -11,6 +13,20 @@ pub(crate) fn numbers(count: usize, seed: u64) -> Vec<f32> {
             ((state >> 40) as f32) / (1u64 << 23) as f32 - 1.0
         })
         .collect()
+}
+
+/// The norm over all layers.
+pub(crate) fn total(norms: &[f64]) -> f64 {
+    norms.iter().map(|norm| norm * norm).sum::<f64>().sqrt()
+}
+
+/// A weight rule that is told the place of a record in the batch: the number of calls before this one. This holds for one pass with
+/// one worker over records that are all finite.
+pub(crate) fn in_order(
+    rule: impl Fn(usize, &[f64], &mut [f32]) + Sync,
+) -> impl Fn(&[f64], &mut [f32]) + Sync {
+    let calls = AtomicUsize::new(0);
+    move |norms, weights| rule(calls.fetch_add(1, Ordering::Relaxed), norms, weights)
 }
 
 /// Networks that between them write gradients out, use Gram matrices, and do neither.
