@@ -319,8 +319,8 @@ impl PrivacyBounds for LowFrequencies {
 mod tests {
     use super::{
         super::{
-            Discretisation,
             compose::{compose_both, power},
+            discretisation::{Discretisation, first_width},
             moments::Target,
             pair::Pair,
             polygon::Direction,
@@ -330,7 +330,7 @@ mod tests {
 
     fn discretise(mu: f64, rate: f64, count: u64, target: Target) -> Discretisation {
         let pairs = [(Pair { rate, mu, group: 1 }, count)];
-        Discretisation::new(&pairs, super::super::first_width(&pairs), 0.02, target).unwrap()
+        Discretisation::new(&pairs, first_width(&pairs), 0.02, target).unwrap()
     }
 
     #[test]
