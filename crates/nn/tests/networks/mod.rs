@@ -2,6 +2,10 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use sordino_nn::layers::{
+    Attention, Conv2d, Gelu, GlobalAveragePool, GroupNorm, Gru, LayerNorm, Linear, Lstm, MaxPool,
+    MeanOverSteps, Relu,
+};
 use sordino_nn::{Description, Layer, Network, Shape, models};
 
 /// Reproducible numbers in (-1, 1).
@@ -33,25 +37,25 @@ pub(crate) fn in_order(
 pub(crate) fn networks() -> Vec<Network> {
     let image = Description::new(Shape::Image { channels: 3, height: 9, width: 9 });
     let convolutions = image
-        .then(Layer::conv2d(8, 3, 1, 1))
-        .then(Layer::GroupNorm { groups: 2 })
-        .then(Layer::Relu)
-        .then(Layer::MaxPool { kernel: 3, stride: 2, padding: 1 })
-        .then(Layer::conv2d(24, 5, 1, 0))
-        .then(Layer::GlobalAveragePool)
-        .then(Layer::linear(3));
+        .then(Conv2d::new(8, 3, 1, 1))
+        .then(GroupNorm { groups: 2 })
+        .then(Relu)
+        .then(MaxPool { kernel: 3, stride: 2, padding: 1 })
+        .then(Conv2d::new(24, 5, 1, 0))
+        .then(GlobalAveragePool)
+        .then(Linear::new(3));
     let sequence = |layer: Layer| {
         Description::new(Shape::Sequence { steps: 40, width: 3 })
-            .then(Layer::linear(4))
+            .then(Linear::new(4))
             .then(layer)
-            .then(Layer::LayerNorm)
-            .then(Layer::MeanOverSteps)
-            .then(Layer::linear(3))
+            .then(LayerNorm)
+            .then(MeanOverSteps)
+            .then(Linear::new(3))
     };
     let mut all = vec![models::mlp(20, &[30, 10], 3).unwrap(), Network::new(&convolutions).unwrap()];
-    for layer in
-        [Layer::Lstm { hidden: 5 }, Layer::Gru { hidden: 5 }, Layer::Attention { heads: 2 }, Layer::Gelu]
-    {
+    let layers: [Layer; 4] =
+        [Lstm { hidden: 5 }.into(), Gru { hidden: 5 }.into(), Attention { heads: 2 }.into(), Gelu.into()];
+    for layer in layers {
         all.push(Network::new(&sequence(layer)).unwrap());
     }
     all
