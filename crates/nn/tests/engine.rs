@@ -1,9 +1,11 @@
 //! Guarantees of the engine for whole batches: records that are not finite, norms that are not too small, learning.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod basics;
 mod networks;
 
-use networks::{in_order, networks, numbers, total};
+use basics::{in_order, numbers, total};
+use networks::networks;
 use sordino_nn::layers::{Conv2d, Embedding, GlobalAveragePool, Linear, MeanOverSteps, Tanh};
 use sordino_nn::{Description, Engine, Inputs, Loss, Network, Params, Pass, Shape, Targets, models};
 

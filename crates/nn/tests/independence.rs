@@ -1,11 +1,13 @@
 //! What a record adds to a sum does not depend on other records, on how a batch is cut, or on the number of workers.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod basics;
 mod networks;
 
 use std::sync::Mutex;
 
-use networks::{in_order, networks, numbers, total};
+use basics::{in_order, numbers, total};
+use networks::networks;
 use sordino_nn::layers::{
     Attention, AveragePool, Conv2d, Dropout, Embedding, Flatten, Gelu, GlobalAveragePool, Gru, LastStep,
     LayerNorm, Linear, Lstm, MeanOverSteps, Positions, Residual, Tanh, TemperedSigmoid,
