@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use sordino_nn::{Engine, Inputs, Loss, Network, Query, Shape, Targets, models};
+use sordino_nn::{Engine, Inputs, Loss, Network, Pass, Shape, Targets, models};
 
 fn model(name: &str) -> (Network, Loss, usize) {
     let (network, batch) = match name {
@@ -91,7 +91,7 @@ fn main() {
     };
     let mut sums = [vec![0.0; params.values().len()]];
     let mut step = || {
-        let query = Query::new(&params, &records, &chosen);
+        let query = Pass::new(&params, &records, &chosen);
         let query = if mode == "private" { query.weighed_by(&clip) } else { query };
         std::hint::black_box(engine.pass(&query, &mut sums).unwrap());
     };

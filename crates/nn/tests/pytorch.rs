@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde::Deserialize;
-use sordino_nn::{Description, Engine, Inputs, Loss, Network, Params, Query, Targets};
+use sordino_nn::{Description, Engine, Inputs, Loss, Network, Params, Pass, Targets};
 
 #[derive(Deserialize)]
 struct Case {
@@ -104,10 +104,9 @@ fn check(case: &Case) {
         weights[place * layers..(place + 1) * layers].fill(1.0);
     };
     let mut sums = vec![vec![f64::NAN; layout.len()]; count];
-    let outcome =
-        one_worker.pass(&Query::new(&params, &records, &all).weighed_by(&alone), &mut sums).unwrap();
+    let outcome = one_worker.pass(&Pass::new(&params, &records, &all).weighed_by(&alone), &mut sums).unwrap();
     let mut plain = [vec![f64::NAN; layout.len()]];
-    engine.pass(&Query::new(&params, &records, &all), &mut plain).unwrap();
+    engine.pass(&Pass::new(&params, &records, &all), &mut plain).unwrap();
     assert!(outcome.non_finite.is_empty(), "{name}");
     for (record, sum) in sums.iter().enumerate() {
         let what = format!("{name}: record {record}");

@@ -166,16 +166,16 @@ impl Model {
         match &self.kind {
             // Pixels are features like any other.
             Kind::Linear | Kind::Mlp(_) if matches!(self.input, Shape::Image { .. }) => {
-                let mut description = Description::new(self.input).then(sordino_nn::Layer::Flatten);
+                let mut description = Description::new(self.input).then(sordino_nn::layers::Flatten);
                 let hidden = if let Kind::Mlp(hidden) = &self.kind { &hidden[..] } else { &[] };
                 for (index, &width) in hidden.iter().enumerate() {
                     description = description
-                        .named(&format!("fc{}", index + 1), sordino_nn::Layer::linear(width))
-                        .then(sordino_nn::Layer::Relu);
+                        .named(&format!("fc{}", index + 1), sordino_nn::layers::Linear::new(width))
+                        .then(sordino_nn::layers::Relu);
                 }
                 let last =
                     if hidden.is_empty() { "linear".to_owned() } else { format!("fc{}", hidden.len() + 1) };
-                Network::new(&description.named(&last, sordino_nn::Layer::linear(self.outputs)))
+                Network::new(&description.named(&last, sordino_nn::layers::Linear::new(self.outputs)))
             }
             Kind::Linear => models::softmax_regression(features, self.outputs),
             Kind::Mlp(hidden) => models::mlp(features, hidden, self.outputs),

@@ -12,7 +12,7 @@ use std::{
 };
 
 use sordino_accounting::{Accountant, ClipNorm, Delta, NoiseMultiplier, Plan, SamplingRate, Steps};
-use sordino_nn::{Engine, Inputs, Loss, Params, Query, Targets, models};
+use sordino_nn::{Engine, Inputs, Loss, Params, Pass, Targets, models};
 use sordino_optim::{Optimizer, OptimizerConfig};
 use sordino_privacy::{
     ClipRule, Gradients, PrivacyError, Randomness, Release, Round, Sum, Terms, Vault, WeightRule,
@@ -129,7 +129,7 @@ fn main() {
         batch.clear();
         batch.extend((0..BATCH).map(|i| (first + i * (RECORDS / BATCH)) % RECORDS));
         batch.sort_unstable();
-        alone.pass(&Query::new(&params, &records, &batch).weighed_by(&weigh), &mut sums).unwrap();
+        alone.pass(&Pass::new(&params, &records, &batch).weighed_by(&weigh), &mut sums).unwrap();
     };
 
     let rule = ClipRule::flat(ClipNorm::new(0.1).unwrap()).unwrap();

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use sordino_nn::{Engine, NetworkError, Params, Query, Records};
+use sordino_nn::{Engine, NetworkError, Params, Pass, Records};
 use sordino_privacy::{Gradients, Sum, WeightRule};
 
 /// Records of a data set with a network to run over them.
@@ -53,7 +53,7 @@ impl Gradients for NetworkGradients<'_> {
     ) -> Result<(), NetworkError> {
         let steps: Vec<f64> = sums.iter().map(|sum| sum.step).collect();
         let mut values: Vec<Vec<f64>> = sums.iter_mut().map(|sum| std::mem::take(&mut sum.values)).collect();
-        let mut query = Query::new(at, &self.records, chosen).with_dropout(key).rounded_to(&steps);
+        let mut query = Pass::new(at, &self.records, chosen).with_dropout(key).rounded_to(&steps);
         if let Some(anchor) = anchor {
             query = query.minus(anchor);
         }

@@ -5,7 +5,7 @@ use crate::params::Params;
 
 /// What a pass over a batch is asked for.
 #[derive(Clone, Copy)]
-pub struct Query<'a> {
+pub struct Pass<'a> {
     pub(crate) at: &'a Params,
     pub(crate) anchor: Option<&'a Params>,
     pub(crate) records: &'a Records<'a>,
@@ -32,10 +32,10 @@ pub struct Query<'a> {
 /// single precision, and of the sum where a record's positions cancel.
 pub type WeightRule<'a> = dyn Fn(&[f64], &mut [f32]) + Sync + 'a;
 
-impl<'a> Query<'a> {
+impl<'a> Pass<'a> {
     /// The gradients of the chosen records, in ascending order, at these parameters, each with weight 1 in one sum.
-    pub fn new(at: &'a Params, records: &'a Records<'a>, chosen: &'a [usize]) -> Query<'a> {
-        Query { at, anchor: None, records, chosen, dropout: None, steps: &[], weigh: None }
+    pub fn new(at: &'a Params, records: &'a Records<'a>, chosen: &'a [usize]) -> Pass<'a> {
+        Pass { at, anchor: None, records, chosen, dropout: None, steps: &[], weigh: None }
     }
 
     /// Asks for differences: each record's gradient minus its gradient at the anchor.
@@ -43,20 +43,20 @@ impl<'a> Query<'a> {
     /// With activations `a`, `a'` and output gradients `b`, `b'`, the difference is `(a - a') b + a' (b - b')`. Norms and
     /// sums come from these factors, so they keep their accuracy when the two points are close.
     #[must_use]
-    pub fn minus(self, anchor: &'a Params) -> Query<'a> {
-        Query { anchor: Some(anchor), ..self }
+    pub fn minus(self, anchor: &'a Params) -> Pass<'a> {
+        Pass { anchor: Some(anchor), ..self }
     }
 
     /// Weighs each record by its norms.
     #[must_use]
-    pub fn weighed_by(self, weigh: &'a WeightRule<'a>) -> Query<'a> {
-        Query { weigh: Some(weigh), ..self }
+    pub fn weighed_by(self, weigh: &'a WeightRule<'a>) -> Pass<'a> {
+        Pass { weigh: Some(weigh), ..self }
     }
 
     /// Turns dropout on. The mask of a record is a function of this key and of the record's place in the data set, and of nothing else.
     #[must_use]
-    pub fn with_dropout(self, key: [u8; 32]) -> Query<'a> {
-        Query { dropout: Some(key), ..self }
+    pub fn with_dropout(self, key: [u8; 32]) -> Pass<'a> {
+        Pass { dropout: Some(key), ..self }
     }
 
     /// Rounds the `i`-th sum of each piece of the batch to multiples of `steps[i]`, a power of two, before the pieces are added up.
@@ -67,10 +67,10 @@ impl<'a> Query<'a> {
     /// # Panics
     /// If a step is neither 0 nor a power of two.
     #[must_use]
-    pub fn rounded_to(self, steps: &'a [f64]) -> Query<'a> {
+    pub fn rounded_to(self, steps: &'a [f64]) -> Pass<'a> {
         let permitted = |step: f64| step == 0.0 || step > 0.0 && step.to_bits() << 12 == 0;
         assert!(steps.iter().all(|step| permitted(*step)), "steps must be powers of two or 0, got {steps:?}");
-        Query { steps, ..self }
+        Pass { steps, ..self }
     }
 
     /// The step of a sum's lattice; 0 for none.
