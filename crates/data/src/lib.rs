@@ -39,3 +39,8 @@ pub use labels::{Labels, Scale};
 pub use schema::Schema;
 pub use source::{Source, Splits, read, read_test, read_unlabelled};
 pub use unlabelled::{PredictionOptions, Row, UnlabelledRows};
+
+/// Runs the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
