@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf, time::UNIX_EPOCH};
 
-use sordino_data::{Dataset, Sets, Source};
+use sordino_data::{Dataset, Source, Splits};
 
 use crate::{problem::Problem, run_files::RunFiles, settings::Settings};
 
@@ -60,7 +60,7 @@ pub(crate) fn read(settings: &mut Settings) -> Result<Records, Problem> {
         Some(path) => Some(sordino_data::read_test(path, &source, &sets)?),
         None => None,
     };
-    let Sets { train, test, schema } = sets;
+    let Splits { train, test, schema } = sets;
     if schema.is_some() {
         // The schema says it all.
         settings.schema = Some(RunFiles::SCHEMA.into());

@@ -53,14 +53,14 @@ impl Gradients for NetworkGradients<'_> {
     ) -> Result<(), NetworkError> {
         let steps: Vec<f64> = sums.iter().map(|sum| sum.step).collect();
         let mut values: Vec<Vec<f64>> = sums.iter_mut().map(|sum| std::mem::take(&mut sum.values)).collect();
-        let mut query = Pass::new(at, &self.records, chosen).with_dropout(key).rounded_to(&steps);
+        let mut pass = Pass::new(at, &self.records, chosen).with_dropout(key).rounded_to(&steps);
         if let Some(anchor) = anchor {
-            query = query.minus(anchor);
+            pass = pass.minus(anchor);
         }
         if let Some(rule) = rule {
-            query = query.weighed_by(rule);
+            pass = pass.weighed_by(rule);
         }
-        self.engine.pass(&query, &mut values)?;
+        self.engine.pass(&pass, &mut values)?;
         sums.iter_mut().zip(values).for_each(|(sum, values)| sum.values = values);
         Ok(())
     }

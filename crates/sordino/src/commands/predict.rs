@@ -8,7 +8,7 @@ use std::{
 };
 
 use clap::Args;
-use sordino_data::{Reading, Row, Source, Unlabelled};
+use sordino_data::{PredictionOptions, Row, Source, UnlabelledRows};
 use sordino_nn::{Engine, Params};
 use sordino_privacy::{Account, Standing};
 use sordino_train::{Inspection, RunFolder, inspect};
@@ -74,9 +74,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
 }
 
 /// Reads records of the same kind as the training records.
-fn read(arguments: &Arguments, settings: &Settings, facts: &Facts) -> Result<Unlabelled, Problem> {
+fn read(arguments: &Arguments, settings: &Settings, facts: &Facts) -> Result<UnlabelledRows, Problem> {
     let source = Source { path: arguments.data.clone(), ..source(settings) };
-    let reading = Reading {
+    let reading = PredictionOptions {
         id: arguments.id.clone(),
         ignore_unknown: arguments.ignore_unknown,
         encoding: Some(facts.encoding),
@@ -117,7 +117,7 @@ fn note_standing(account: &Account, weights_covered: bool) -> Result<(), Problem
 }
 
 /// Prints which records were read, and what was ignored.
-fn note_reading(unlabelled: &Unlabelled) {
+fn note_reading(unlabelled: &UnlabelledRows) {
     if let Some(part) = &unlabelled.part {
         note(&format!("the predictions are for {part}"));
     }
