@@ -12,8 +12,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sordino_accounting::{ClipNorm, Delta, Epsilon, Sampling, SamplingRate, Steps, calibrate::Budget};
-use sordino_algorithms::{Algorithm, Choice, Noise, Setting, registry::ALGORITHMS};
+use sordino_accounting::{
+    ClipNorm, Delta, Epsilon, Sampling, SamplingRate, Steps as StepCount, calibrate::Budget,
+};
+use sordino_algorithms::{Algorithm, AlgorithmConfig, NoiseSource, RunFacts, Steps};
 use sordino_nn::{Engine, Inputs, Loss, NetworkError, Params, Targets, models};
 use sordino_optim::{Optimizer, OptimizerConfig};
 use sordino_privacy::{Gradients, Randomness, Sum, Terms, Vault, WeightRule};
@@ -68,11 +70,11 @@ impl Gradients for Counting<'_> {
     }
 }
 
-/// An algorithm in the middle of a run.
+/// An algorithm with its vault.
 struct Contender<'a> {
     name: &'static str,
     vault: Vault<Counting<'a>>,
-    algorithm: Box<dyn Algorithm<Counting<'a>>>,
+    steps: Box<dyn Steps<Counting<'a>>>,
     optimizer: Optimizer,
     params: Params,
     evaluated: Rc<Cell<usize>>,
@@ -81,8 +83,8 @@ struct Contender<'a> {
 impl Contender<'_> {
     fn step(&mut self) {
         let (number, params) = (self.vault.position(), &self.params);
-        let algorithm = &mut self.algorithm;
-        let step = self.vault.round(|round| algorithm.step(round, params, number));
+        let steps = &mut self.steps;
+        let step = self.vault.round(|round| steps.step(round, params, number));
         if let Some(release) = step.unwrap().unwrap().unwrap() {
             let mean = release.scaled(1.0 / BATCH as f32);
             self.vault.reuse(self.optimizer.step(mean, 0.01, self.params.values_mut()));
@@ -99,16 +101,15 @@ impl Contender<'_> {
     }
 }
 
-fn setting(params: &Params) -> Setting {
+fn facts(params: &Params) -> RunFacts {
     let rate = SamplingRate::new(BATCH as f64 / RECORDS as f64).unwrap();
-    Setting {
+    RunFacts {
         sampling: Sampling::Poisson { rate, cap: None },
-        steps: Steps::new(STEPS).unwrap(),
+        steps: StepCount::new(STEPS).unwrap(),
         expected_batch_size: BATCH as f64,
-        clip: ClipNorm::new(0.1).unwrap(),
+        max_grad_norm: ClipNorm::new(0.1).unwrap(),
         layers: None,
         dimension: params.values().len(),
-        noise_multiplier: None,
         records: RECORDS as u64,
         claim: Some(Budget { epsilon: Epsilon::new(5.0).unwrap(), delta: Delta::new(1e-5).unwrap() }),
     }
@@ -120,31 +121,30 @@ fn main() {
     let (rounds, seconds): (u32, f64) = (rounds.parse().unwrap(), seconds.parse().unwrap());
     let pixels: Vec<f32> = (0..RECORDS * 784).map(|i| (i % 251) as f32 / 251.0).collect();
     let digits: Vec<u32> = (0..RECORDS as u32).map(|i| i % 10).collect();
-    let contender = |name: &'static str| {
+    let contender = |algorithm: &AlgorithmConfig| {
+        let name = algorithm.about().name;
         let engine = Engine::new(models::mnist_cnn().unwrap(), Loss::cross_entropy()).unwrap();
         let params = engine.network().init(1);
         let records = engine.records(Inputs::Dense(&pixels), Targets::Classes(&digits)).unwrap();
         let evaluated = Rc::new(Cell::new(0));
         let gradients =
             Counting { gradients: NetworkGradients::new(engine, records), evaluated: evaluated.clone() };
-        let choice: Choice = serde_json::from_value(serde_json::json!({ "type": name })).unwrap();
-        let setting = setting(&params);
-        let noise = Noise::Budget(setting.claim.unwrap(), choice.accountant(&setting));
-        let plan = choice.plan(&setting, noise).unwrap();
+        let facts = facts(&params);
+        let noise = NoiseSource::Budget(facts.claim.unwrap(), algorithm.accountant(facts.sampling));
+        let plan = algorithm.plan(&facts, noise).unwrap();
+        let steps = algorithm.start(&facts, &plan).unwrap();
         // Nothing is learned here, so nothing needs a price.
         let terms = Terms::unprotected(plan, RECORDS as u64, "a benchmark");
         let ledger = std::env::current_dir().unwrap().join(format!("target/algorithm-steps-{name}"));
         let _ = std::fs::remove_file(&ledger);
         let mut vault = Vault::seal(gradients, &terms, Randomness::from_os().unwrap(), &ledger).unwrap();
         vault.charge_by(1 << 12);
-        let algorithm = choice.begin(&setting).unwrap();
         let (trainable, length) = (params.layout().trainable(), params.layout().len());
         let optimizer = Optimizer::new(&OptimizerConfig::named("sgd").unwrap(), trainable, length).unwrap();
-        Contender { name, vault, algorithm, optimizer, params, evaluated }
+        Contender { name, vault, steps, optimizer, params, evaluated }
     };
-    let mut contenders: Vec<Contender<'_>> =
-        ALGORITHMS.iter().map(|algorithm| contender(algorithm.name)).collect();
-    // Windows and anchors fill up before anybody looks at the clock.
+    let mut contenders: Vec<Contender<'_>> = AlgorithmConfig::all().iter().map(contender).collect();
+    // Windows and anchors fill up before anything is timed.
     for contender in &mut contenders {
         contender.time(seconds);
     }

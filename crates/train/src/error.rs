@@ -1,30 +1,40 @@
-//! Everything that can go wrong in a run.
+//! Why a run was refused or failed.
 
 use std::path::PathBuf;
 
+use sordino_accounting::AccountingError;
 use sordino_algorithms::AlgorithmError;
+use sordino_data::DataError;
 use sordino_nn::NetworkError;
 use sordino_optim::OptimError;
 use sordino_privacy::PrivacyError;
 use thiserror::Error;
 
-/// Why a run could not go on.
+use crate::Hint;
+
+/// Why settings were refused or a run failed. The message has the value and what is permitted; [`hint`](Self::hint) has the cure.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TrainError {
     /// The trusted base refused.
     #[error(transparent)]
     Privacy(#[from] PrivacyError),
-    /// The algorithm makes no sense.
+    /// A quantity is out of range, or a plan cannot be priced.
+    #[error(transparent)]
+    Accounting(#[from] AccountingError),
+    /// The options of the algorithm are wrong, or do not fit the run.
     #[error(transparent)]
     Algorithm(#[from] AlgorithmError),
+    /// The data cannot be read.
+    #[error(transparent)]
+    Data(#[from] DataError),
     /// The network does not fit its records or weights.
     #[error(transparent)]
     Network(#[from] NetworkError),
-    /// The optimizer makes no sense.
+    /// The settings of the optimizer are wrong.
     #[error(transparent)]
     Optim(#[from] OptimError),
-    /// A file of the run cannot be read or written, or is not what was written.
+    /// A file of the run cannot be read or written, or was changed.
     #[error("{}: {problem}", path.display())]
     File {
         /// The file.
@@ -32,28 +42,33 @@ pub enum TrainError {
         /// What happened.
         problem: String,
     },
-    /// Something about the run makes no sense.
+    /// A setting or the state of a run does not permit what was asked for.
     #[error("{problem}")]
     Refused {
-        /// What.
+        /// What is wrong: the value and what is permitted.
         problem: String,
-        /// The cure.
+        /// The cure, as the text of a [`Hint`].
         hint: String,
     },
 }
 
 impl TrainError {
+    /// An error with its cure; settings in the hint are written in braces, as [`Hint`] describes.
+    pub fn refused(problem: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::Refused { problem: problem.into(), hint: hint.into() }
+    }
+
     /// What to do about it.
-    pub fn hint(&self) -> String {
-        match self {
+    pub fn hint(&self) -> Hint {
+        Hint::new(match self {
             Self::Privacy(error) => error.hint(),
+            Self::Accounting(error) => error.hint(),
             Self::Algorithm(error) => error.hint(),
-            Self::Network(_) => {
-                "check that the model fits the data: `docs/training.md` lists the models".to_owned()
-            }
+            Self::Data(error) => error.hint().to_owned(),
+            Self::Network(_) => "check that the model fits the data; docs/training.md lists the models".to_owned(),
             Self::Optim(error) => error.hint().to_owned(),
-            Self::File { .. } => "a run's folder must be whole and writable; restore what is missing from a copy, or start a new run".to_owned(),
+            Self::File { .. } => "the folder of a run must be complete and writable; restore the file from a copy, or start a new run".to_owned(),
             Self::Refused { hint, .. } => hint.clone(),
-        }
+        })
     }
 }

@@ -4,26 +4,26 @@ use serde::{Deserialize, Serialize};
 use sordino_data::Dataset;
 use sordino_nn::{Engine, Loss, Network, NetworkError, Params, Targets};
 
-/// Records that are public, and an engine of their own to measure with.
-pub struct Examination<'d> {
+/// Measures models on public records.
+pub struct Evaluator<'d> {
     engine: Engine,
     data: &'d Dataset,
     all: Vec<usize>,
 }
 
-/// What was measured.
+/// The score of a model on public records.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Score {
-    /// The share of records whose class was found, for classes.
+    /// The fraction of records whose class is predicted correctly; for classification.
     #[serde(rename = "test_accuracy")]
     pub accuracy: Option<f64>,
-    /// The mean squared error, for values.
+    /// The mean squared error; for regression.
     #[serde(rename = "test_mean_squared_error", default, skip_serializing_if = "Option::is_none")]
     pub mean_squared_error: Option<f64>,
 }
 
-impl<'d> Examination<'d> {
-    /// Checks that the records fit.
+impl<'d> Evaluator<'d> {
+    /// An evaluator for these records.
     ///
     /// # Errors
     /// Records that do not fit the network or the loss.
@@ -43,14 +43,14 @@ impl<'d> Examination<'d> {
         let inputs = self.engine.unlabelled(self.data.inputs())?;
         let outputs = self.engine.outputs(params, &inputs, &self.all)?;
         let width = self.engine.network().outputs();
-        #[expect(clippy::cast_precision_loss, reason = "a count of records")]
+
         let count = self.data.len() as f64;
         Ok(match self.data.targets() {
             Some(Targets::Classes(classes)) => {
-                let found =
+                let correct =
                     outputs.chunks_exact(width).zip(classes).filter(|(o, class)| class_of(o) == **class);
-                #[expect(clippy::cast_precision_loss, reason = "a count of records")]
-                let accuracy = found.count() as f64 / count;
+
+                let accuracy = correct.count() as f64 / count;
                 Score { accuracy: Some(accuracy), mean_squared_error: None }
             }
             Some(Targets::Values { values, .. }) => {
@@ -62,7 +62,7 @@ impl<'d> Examination<'d> {
     }
 }
 
-/// The class that outputs speak for: the greatest, or for one output its sign.
+/// The predicted class: the index of the largest output, or for a single output whether it is positive.
 pub fn class_of(outputs: &[f32]) -> u32 {
     match outputs {
         [only] => u32::from(*only > 0.0),

@@ -1,4 +1,4 @@
-//! Where a run keeps its files, and how they are written so that they are always whole.
+//! The files of a run, and how they are written so that they are always complete.
 
 use std::{
     fs::{self, File},
@@ -10,40 +10,40 @@ use crate::TrainError;
 
 /// The folder of a run.
 ///
-/// | file | what it is |
+/// | file | content |
 /// | --- | --- |
-/// | `config.toml` | the settings, all of them; can be given to a new run |
-/// | `ledger` | what may have been released, written ahead and chained by hashes |
-/// | `metrics.jsonl` | measurements on public data, one JSON object a line |
+/// | `config.toml` | all settings; a new run can use them |
+/// | `ledger` | what may have been released; each line is written before the release and chained to the previous one by a hash |
+/// | `metrics.jsonl` | measurements on public data, one JSON object per line |
 /// | `model.safetensors` | the weights |
-/// | `checkpoint.safetensors` | what a run needs to go on: weights, optimizer, average, the algorithm's public state, step |
+/// | `checkpoint.safetensors` | what is needed to resume: weights, optimizer, average, public state of the algorithm, step |
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunFolder(PathBuf);
 
 impl RunFolder {
-    /// A new folder for a run. An empty one may exist already.
+    /// Creates the folder of a new run. It may exist if it is empty.
     ///
     /// # Errors
-    /// A folder that has anything in it, or cannot be made.
+    /// A folder that is not empty or cannot be created.
     pub fn create(path: &Path) -> Result<Self, TrainError> {
         fs::create_dir_all(path).map_err(|error| failed(path, &error))?;
         let mut entries = fs::read_dir(path).map_err(|error| failed(path, &error))?;
         match entries.next() {
             None => Ok(Self(path.to_owned())),
             Some(_) => Err(TrainError::Refused {
-                problem: format!("{} has files in it already", path.display()),
+                problem: format!("the folder {} is not empty", path.display()),
                 hint: format!(
-                    "choose another folder with --out, or go on with the run in it by --resume {}",
+                    "choose another folder with {{out}}, or resume the run in it with {{resume={}}}",
                     path.display()
                 ),
             }),
         }
     }
 
-    /// The folder of a run that has begun.
+    /// Opens the folder of a run that has begun.
     ///
     /// # Errors
-    /// A folder without a configuration and a ledger.
+    /// A folder without settings or without a ledger.
     pub fn open(path: &Path) -> Result<Self, TrainError> {
         let folder = Self(path.to_owned());
         if folder.config().is_file() && folder.never_began() {
@@ -58,17 +58,17 @@ impl RunFolder {
         if !folder.config().is_file() {
             return Err(TrainError::Refused {
                 problem: format!("{} is not the folder of a run: it has no config.toml", path.display()),
-                hint: "give a folder that `sordino train` has written".to_owned(),
+                hint: "give a folder that a training run has written".to_owned(),
             });
         }
         folder.check_ledger()?;
         Ok(folder)
     }
 
-    /// The folder of a run that has begun; none if this is not the folder of a run, or if its run never began.
+    /// Opens the folder of a run that has begun. Returns none if this is not the folder of a run, or if its run never began.
     ///
     /// # Errors
-    /// A run that has lost its ledger.
+    /// A run whose ledger is missing.
     pub fn find(path: &Path) -> Result<Option<Self>, TrainError> {
         let folder = Self(path.to_owned());
         if !folder.config().is_file() || folder.never_began() {
@@ -78,7 +78,7 @@ impl RunFolder {
         Ok(Some(folder))
     }
 
-    /// Refuses a folder whose run has begun and that has no ledger any more.
+    /// Checks that a run that has begun still has its ledger.
     fn check_ledger(&self) -> Result<(), TrainError> {
         match self.has_ledger() {
             true => Ok(()),
@@ -92,12 +92,12 @@ impl RunFolder {
         }
     }
 
-    /// Whether there is a ledger with at least one whole line.
+    /// Whether there is a ledger with at least one complete line.
     fn has_ledger(&self) -> bool {
         fs::read(self.ledger()).is_ok_and(|ledger| ledger.contains(&b'\n'))
     }
 
-    /// Whether the folder has nothing that a run writes after its settings: no whole line of a ledger, and no later file.
+    /// Whether the folder has nothing that a run writes after its settings: no complete line of a ledger, and no later file.
     pub fn never_began(&self) -> bool {
         let later = [self.metrics(), self.model(), self.checkpoint()];
         !self.has_ledger() && !later.iter().any(|file| file.exists())
@@ -128,24 +128,24 @@ impl RunFolder {
         self.0.join("model.safetensors")
     }
 
-    /// What the run needs to go on.
+    /// The checkpoint.
     pub fn checkpoint(&self) -> PathBuf {
         self.0.join("checkpoint.safetensors")
     }
 }
 
-/// Writes a file as a whole: to a new name, synced, then renamed. Whoever looks sees the old file or the new one.
+/// Writes a file atomically: to a temporary name, synced, then renamed. A reader sees the old file or the new one.
 ///
 /// # Errors
-/// If the disk does not play along.
+/// A file that cannot be written.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), TrainError> {
     let attempt = || -> io::Result<()> {
-        let mut draft = path.as_os_str().to_owned();
-        draft.push(".draft");
-        let mut file = File::create(&draft)?;
+        let mut temporary = path.as_os_str().to_owned();
+        temporary.push(".draft");
+        let mut file = File::create(&temporary)?;
         file.write_all(bytes)?;
         file.sync_all()?;
-        fs::rename(&draft, path)?;
+        fs::rename(&temporary, path)?;
         match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => File::open(folder)?.sync_all(),
             _ => Ok(()),
@@ -157,7 +157,7 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), TrainError> {
 /// Reads a file.
 ///
 /// # Errors
-/// If it cannot be read.
+/// A file that cannot be read.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, TrainError> {
     fs::read(path).map_err(|error| failed(path, &error))
 }

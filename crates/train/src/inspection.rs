@@ -1,29 +1,34 @@
-//! A run, looked at afterwards.
+//! Reading a run after it ended or while it is under way.
 
-use std::{collections::HashMap, fs};
+use std::collections::HashMap;
 
 use sordino_privacy::Account;
 
-use crate::{Measurement, RunFolder, Score, TrainError, folder::failed, seal, seal::Seals};
+use crate::{
+    RunFolder, Score, TrainError,
+    folder::failed,
+    metrics,
+    seal::{self, Seals},
+};
 
-/// What a run's folder says, after its ledger was checked.
+/// The state of a run, after its ledger was checked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Inspection {
-    /// What the ledger says.
+    /// The content of the ledger.
     pub account: Account,
     /// The last measurement, if there is one.
     pub score: Option<Score>,
-    /// The seconds of training up to it.
+    /// The seconds of training up to that measurement.
     pub seconds: Option<f64>,
     /// Whether the ledger has the hash of the weights. False for runs of earlier versions: it cannot be checked whether
     /// their weights were changed.
     pub weights_covered: bool,
 }
 
-/// Checks a run's ledger, line by line and against the weights, and the weights against the ledger; reads its last measurement.
+/// Checks the ledger of a run line by line, checks the ledger and the weights against each other, and reads the last measurement.
 ///
 /// # Errors
-/// A ledger that was changed or cut, named; weights that were changed.
+/// A ledger that was changed or truncated; weights that were changed.
 pub fn inspect(folder: &RunFolder) -> Result<Inspection, TrainError> {
     let seals = Seals::read(folder)?;
     let account = Account::read(&folder.ledger())?;
@@ -32,8 +37,7 @@ pub fn inspect(folder: &RunFolder) -> Result<Inspection, TrainError> {
     if account.is_closed() && !folder.model().is_file() {
         return Err(failed(&folder.model(), &"is missing, although the run is finished"));
     }
-    let metrics = fs::read_to_string(folder.metrics()).unwrap_or_default();
-    let last: Option<Measurement> = metrics.lines().rev().find_map(|line| serde_json::from_str(line).ok());
+    let last = metrics::last(folder);
     Ok(Inspection {
         account,
         score: last.as_ref().map(|last| last.score),
@@ -42,10 +46,10 @@ pub fn inspect(folder: &RunFolder) -> Result<Inspection, TrainError> {
     })
 }
 
-/// What was noted in the file of the weights.
+/// The notes that are stored with the weights.
 ///
 /// # Errors
-/// No such file, or one that is not whole.
+/// A file that is missing or incomplete.
 pub fn model_notes(folder: &RunFolder) -> Result<HashMap<String, String>, TrainError> {
     seal::read_notes(&folder.model())
 }

@@ -1,4 +1,4 @@
-//! What learns from releases: parameters, their optimizer, and an average of them.
+//! The parameters, their optimizer, and their average.
 
 use std::collections::HashMap;
 
@@ -12,17 +12,17 @@ use crate::{TrainError, folder};
 /// How releases become steps.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Learning {
-    /// What is done with a gradient.
+    /// The optimizer.
     pub optimizer: OptimizerConfig,
     /// The learning rate, for gradients divided by the expected batch size.
     pub learning_rate: f64,
-    /// How the learning rate changes.
+    /// How the learning rate changes over the run.
     pub schedule: Schedule,
-    /// The decay of an exponential average of the parameters, if they are averaged.
+    /// The decay of an exponential moving average of the parameters, if there is one.
     pub average: Option<f64>,
 }
 
-/// Parameters and everything that moves them. All of it is computed from releases alone.
+/// The parameters and the state of their optimizer. All of it is computed from releases alone.
 pub(crate) struct Learner {
     params: Params,
     optimizer: Optimizer,
@@ -41,12 +41,12 @@ impl Learner {
         Ok(Self { params, optimizer, average, learning: learning.clone() })
     }
 
-    /// The parameters at which the next gradients are taken.
+    /// The parameters at which the next gradients are computed.
     pub(crate) fn params(&self) -> &Params {
         &self.params
     }
 
-    /// The parameters to be used: the average, if there is one.
+    /// The parameters of the model: the average, if there is one.
     pub(crate) fn best(&self) -> Params {
         let mut best = self.params.clone();
         if let Some(average) = &self.average
@@ -57,7 +57,7 @@ impl Learner {
         best
     }
 
-    /// Takes a step along a mean gradient; gives back its memory.
+    /// Takes a step along a mean gradient. Returns its buffer for reuse.
     pub(crate) fn learn(&mut self, gradient: Release<Vec<f32>>, step: u64, steps: u64) -> Vec<f32> {
         let rate = self.learning.learning_rate * self.learning.schedule.factor(step, steps);
         let memory = self.optimizer.step(gradient, rate, self.params.values_mut());
@@ -67,7 +67,7 @@ impl Learner {
         memory
     }
 
-    /// The learner and the state of its algorithm as a safetensors file, with notes in its metadata.
+    /// The learner and the state of the algorithm as a safetensors file, with notes in its metadata.
     pub(crate) fn save(
         &self,
         algorithm: State,
@@ -77,7 +77,7 @@ impl Learner {
         for (part, state) in self.states().into_iter().chain([("algorithm", algorithm)]) {
             vectors
                 .extend(state.vectors.into_iter().map(|(name, vector)| (format!("{part}.{name}"), vector)));
-            // Bits, so that nothing is rounded.
+            // As bits, so that nothing is rounded.
             let numbers = state
                 .numbers
                 .into_iter()
@@ -93,12 +93,12 @@ impl Learner {
         let views = bytes.iter().map(|(name, length, bytes)| {
             TensorView::new(Dtype::F32, vec![*length], bytes).map(|view| (name.as_str(), view))
         });
-        let whole =
+        let bytes =
             views.collect::<Result<Vec<_>, _>>().and_then(|views| safetensors::serialize(views, Some(notes)));
-        whole.map_err(|error| refused(&format!("cannot be written: {error}")))
+        bytes.map_err(|error| refused(&format!("cannot be written: {error}")))
     }
 
-    /// Takes up what was saved; gives back the state of the algorithm and the notes.
+    /// Restores what was saved. Returns the state of the algorithm and the notes.
     pub(crate) fn restore(&mut self, bytes: &[u8]) -> Result<(State, HashMap<String, String>), TrainError> {
         let broken = |problem: &str| refused(problem);
         let (_, head) = SafeTensors::read_metadata(bytes).map_err(|error| broken(&error.to_string()))?;
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checkpoint_that_does_not_belong_is_refused() {
+    fn a_checkpoint_of_another_run_is_refused() {
         let saved = learner("adam", None).save(State::default(), HashMap::new()).unwrap();
         assert!(learner("sgd", None).restore(&saved).is_err());
         assert!(learner("adam", Some(0.9)).restore(&saved).is_err());

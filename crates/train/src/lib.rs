@@ -1,9 +1,30 @@
-//! The training loop: runs, checkpoints, resuming.
+//! Training runs in four stages, each a function of the one before:
 //!
-//! A [`Run`] is decided before it starts: records, network, algorithm, terms, [`Learning`]. It trains inside the
-//! [`Vault`](sordino_privacy::Vault) of the trusted base; everything here sees releases and public values only.
+//! | stage | content | made by |
+//! | --- | --- | --- |
+//! | [`Settings`] | what the user set; everything is optional | flags, a TOML file, code |
+//! | [`ResolvedSettings`] | every value, and where it comes from | [`resolve`], from settings and public facts about the data |
+//! | [`PricedRun`] | the plan, its guarantee and the terms of the run | [`price`], before any record is used |
+//! | [`Run`] | the training loop, with checkpoints | [`PricedRun::run`], from private records |
 //!
-//! A loop of one's own needs no more than the vault and an optimizer:
+//! A run trains inside the [`Vault`](sordino_privacy::Vault) of the trusted base. Everything in this crate handles releases and public
+//! values only.
+//!
+//! ```
+//! use std::sync::atomic::AtomicBool;
+//! use sordino_train::{RunData, Settings, price, resolve};
+//!
+//! let settings = Settings::parse("data = 'mushroom'\nsteps = 20\nepsilon = 2.0")?;
+//! let RunData { train, test, description } = RunData::read(&settings)?;
+//! let resolved = resolve(&settings, &description)?;
+//! let priced = price(resolved, None)?;
+//! assert!(priced.terms.guarantee().is_some_and(|guarantee| guarantee.epsilon.get() <= 2.0));
+//! let ending = priced.run(&train, test.as_ref(), None).begin(&AtomicBool::new(false), &mut ())?;
+//! assert!(ending.finished && ending.score.is_some());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A training loop of your own needs only the vault and an optimizer:
 //!
 //! ```
 //! use sordino_accounting::{Accountant, ClipNorm, Delta, NoiseMultiplier, Plan, SamplingRate, Steps};
@@ -18,7 +39,7 @@
 //! let (trainable, dimension) = (params.layout().trainable(), params.layout().len());
 //! let records = engine.records(data.inputs(), data.targets().ok_or("no labels")?)?;
 //!
-//! // Priced before a record is used.
+//! // The plan is priced before a record is used.
 //! let rate = SamplingRate::new(256.0 / data.len() as f64)?;
 //! let plan = Plan::dp_sgd(NoiseMultiplier::new(5.4)?, rate, Steps::new(50)?);
 //! let terms = Terms::price(plan, data.len() as u64, Delta::new(1e-5)?, None, Accountant::Pld)?;
@@ -41,19 +62,46 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod algorithm;
+mod claim;
+mod data;
 mod error;
 mod evaluation;
 mod folder;
+mod footprint;
+pub mod format;
 mod gradients;
+mod hint;
 mod inspection;
 mod learner;
+mod metrics;
+mod model;
+mod price;
+mod resolve;
 mod run;
+mod run_files;
 mod seal;
+mod settings;
+mod state;
 
+pub use algorithm::{NetworkAlgorithm, parse_algorithm};
+pub use claim::Claim;
+pub use data::{DataDescription, DataFacts, RunData, source};
 pub use error::TrainError;
-pub use evaluation::{Examination, Score, class_of};
+pub use evaluation::{Evaluator, Score, class_of};
 pub use folder::{RunFolder, write_whole};
+pub use footprint::Footprint;
 pub use gradients::NetworkGradients;
+pub use hint::{Hint, HintPart};
 pub use inspection::{Inspection, inspect, model_notes};
 pub use learner::Learning;
-pub use run::{Ending, Measurement, Observer, Run, steps_per_charge};
+pub use metrics::Measurement;
+pub use model::ResolvedModel;
+pub use price::{PricedRun, Provable, price};
+pub use resolve::{Custom, ResolvedSettings, check, resolve, resolve_with, without_unused};
+pub use run::{Ending, Observer, Run, steps_per_charge};
+pub use run_files::{RunFiles, check_unchanged_data, verified_settings};
+pub use seal::{read_weights, write_weights};
+pub use settings::{
+    Clipping, Origin, SamplingName, SettingInfo, SettingValue, SettingValues, Settings, Value,
+};

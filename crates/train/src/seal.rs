@@ -1,4 +1,4 @@
-//! The links between weights and ledger: the weights name the ledger's last line, and the ledger has the hash of the weights.
+//! The links between weights and ledger: the weights name the last line of the ledger, and the ledger has the hash of the weights.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -7,23 +7,58 @@ use std::{
 
 use safetensors::{SafeTensorError, SafeTensors};
 use sha2::{Digest, Sha256};
+use sordino_nn::Params;
 use sordino_privacy::Account;
 
 use crate::{
     RunFolder, TrainError,
-    folder::{failed, read},
+    folder::{failed, read, write_whole},
 };
 
 /// The prefix of the notes about the ledger. They change when the ledger grows, so the hash of the weights does not cover them.
 const LEDGER: &str = "ledger_";
 
-/// The notes of a file that is written now: how many lines the ledger has, and the hash of the last.
+/// The note with the hash of a file that is not part of a run. It does not cover itself.
+const HASH: &str = "hash";
+
+/// Writes weights with notes and a hash of both to a safetensors file.
+///
+/// # Errors
+/// A file that cannot be written.
+pub fn write_weights(
+    path: &Path,
+    params: &Params,
+    mut notes: HashMap<String, String>,
+) -> Result<(), TrainError> {
+    let hash = weights_hash(&params.to_safetensors_noting(notes.clone())?);
+    notes.insert(HASH.to_owned(), hash.map_err(|error| failed(path, &error))?);
+    write_whole(path, &params.to_safetensors_noting(notes)?)
+}
+
+/// Reads a file that [`write_weights`] has written: its bytes and its notes.
+///
+/// # Errors
+/// A file that cannot be read, or whose content does not have the hash that was written with it.
+pub fn read_weights(path: &Path) -> Result<(Vec<u8>, HashMap<String, String>), TrainError> {
+    let bytes = read(path)?;
+    let notes = notes_in(path, &bytes)?;
+    let hash = weights_hash(&bytes).map_err(|error| failed(path, &error))?;
+    match notes.get(HASH) {
+        Some(written) if *written == hash => Ok((bytes, notes)),
+        Some(_) => {
+            Err(failed(path, &"was changed after it was written: its content does not have the hash in it"))
+        }
+        None => Err(failed(path, &"has no hash of its content, so it is not a saved model")),
+    }
+}
+
+/// The notes of a file that is written now: the number of lines of the ledger, and the hash of the last line.
 pub(crate) fn notes(account: &Account) -> HashMap<String, String> {
     let (lines, hash) = account.seal();
     HashMap::from([(format!("{LEDGER}lines"), lines.to_string()), (format!("{LEDGER}hash"), hash)])
 }
 
-/// The hash of the weights in a safetensors file and of the notes with them.
+/// The hash of the weights in a safetensors file and of their notes.
 pub(crate) fn weights_hash(bytes: &[u8]) -> Result<String, SafeTensorError> {
     let (_, head) = SafeTensors::read_metadata(bytes)?;
     let notes: BTreeMap<_, _> = head.metadata().iter().flatten().collect();
@@ -34,7 +69,7 @@ pub(crate) fn weights_hash(bytes: &[u8]) -> Result<String, SafeTensorError> {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);
     };
-    for (name, note) in notes.into_iter().filter(|(name, _)| !name.starts_with(LEDGER)) {
+    for (name, note) in notes.into_iter().filter(|(name, _)| !name.starts_with(LEDGER) && *name != HASH) {
         add(name.as_bytes());
         add(note.as_bytes());
     }
@@ -47,9 +82,9 @@ pub(crate) fn weights_hash(bytes: &[u8]) -> Result<String, SafeTensorError> {
     Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// What is read from the files of a run: the lines that the ledger had when each file was written, and the hash of the weights.
+/// Read from the files of a run: the number of lines that the ledger had when each file was written, and the hash of the weights.
 ///
-/// The files are read before the ledger, which only grows. So the ledger has all of these lines even while the run goes on.
+/// The files are read before the ledger, which only grows. So the ledger has all of these lines even while the run continues.
 pub(crate) struct Seals {
     seen: Vec<(PathBuf, u64, String)>,
     weights: Option<String>,
@@ -63,7 +98,7 @@ impl Seals {
             let notes = notes_in(&path, &bytes)?;
             let lines = notes.get(&format!("{LEDGER}lines")).and_then(|lines| lines.parse().ok());
             let (Some(lines), Some(hash)) = (lines, notes.get(&format!("{LEDGER}hash"))) else {
-                return Err(failed(&path, &"does not name the ledger that it belongs to"));
+                return Err(failed(&path, &"does not name its ledger"));
             };
             if path == folder.model() {
                 seals.weights = Some(weights_hash(&bytes).map_err(|error| failed(&path, &error))?);
@@ -97,7 +132,7 @@ impl Seals {
     /// versions.
     ///
     /// # Errors
-    /// Weights, or notes with them, that were changed.
+    /// Weights or notes that were changed.
     pub(crate) fn check_weights(&self, folder: &RunFolder, account: &Account) -> Result<bool, TrainError> {
         let Some(hash) = &self.weights else { return Ok(true) };
         match account.covers_model(hash) {

@@ -60,7 +60,7 @@ fn every_algorithm_of_the_registry_trains_within_its_budget() {
             "--algorithm dp-c4-published --noise-multiplier 1",
             "follows from the epsilon that its paper claims",
         ),
-        ("--algorithm dp-c4-published --accountant pld", "nobody prices it"),
+        ("--algorithm dp-c4-published --accountant pld", "no accountant prices it"),
         ("--algorithm dice-published --accountant pld", "cannot bound"),
         ("--algorithm dynamic,mu_schedule=0:1/0:2", "rising parts from 0 to 1"),
         ("--algorithm dynamic,mu_growth=2,mu_schedule=0:1/1:2", "both say how the noise changes"),
@@ -219,7 +219,8 @@ fn the_best_of_a_list_of_settings_is_shown() {
 fn an_interrupted_comparison_shows_what_it_has() {
     let place = Place::new("stopped");
     let command = "compare --algorithms dp-sgd,dynamic --steps 30 --repeats 10000 --out rows.json";
-    let output = interrupted_at(&place, command, |process| format!("sordino-compare-{process}/9"));
+    // The file is created right before the first run.
+    let output = interrupted_at(&place, command, "rows.json", std::time::Duration::from_secs(1));
     assert_eq!(output.status.code(), Some(130));
     let (said, noted) =
         (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());

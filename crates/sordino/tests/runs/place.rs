@@ -76,25 +76,31 @@ impl Drop for Place {
 #[cfg(unix)]
 pub(crate) fn interrupted(place: &Place, steps: u64, flags: &str) -> Output {
     let command = format!("train --noise-multiplier 5 --steps {steps} --out run {flags}");
-    interrupted_at(place, &command, |_| "run/metrics.jsonl".to_owned())
+    interrupted_at(place, &command, "run/metrics.jsonl", std::time::Duration::ZERO)
 }
 
-/// Starts a command and interrupts it once there is a file or folder with a name that may depend on its process. What it keeps for
-/// itself lies in the same place.
+/// Starts a command and interrupts it once there is a file with this name and this time has passed.
 #[cfg(unix)]
-pub(crate) fn interrupted_at(place: &Place, arguments: &str, sign: impl Fn(u32) -> String) -> Output {
+pub(crate) fn interrupted_at(
+    place: &Place,
+    arguments: &str,
+    file: &str,
+    delay: std::time::Duration,
+) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_sordino"))
         .args(arguments.split_whitespace())
         .current_dir(&place.0)
+        // Temporary files, if there are any, lie in the same folder.
         .env("TMPDIR", &place.0)
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    while !place.has(&sign(child.id())) {
+    while !place.has(file) {
         std::thread::sleep(std::time::Duration::from_millis(5));
         assert!(child.try_wait().unwrap().is_none(), "ended before it was interrupted");
     }
+    std::thread::sleep(delay);
     // Twice at once, as `timeout` and job schedulers do: that is one request to stop.
     let mut interrupt = Command::new("kill");
     interrupt.args(["-INT", &child.id().to_string()]).stderr(std::process::Stdio::null());

@@ -1,0 +1,113 @@
+//! `sordino compare`: algorithms side by side at equal privacy budgets.
+
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+    process,
+    sync::{Mutex, PoisonError},
+    time::Instant,
+};
+
+use clap::Args;
+use sordino::{
+    comparison::{Grid, algorithms, compare, prepare},
+    report::json,
+};
+use sordino_train::write_whole;
+
+use crate::{
+    interruption::{STOPPED, listen},
+    problem::Problem,
+    progress::{Log, bar},
+    settings_arguments::SettingsArguments,
+};
+
+#[derive(Args)]
+// A comparison has --algorithms in place of --algorithm.
+#[command(mut_arg("algorithm", |argument| argument.hide(true)))]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    settings: SettingsArguments,
+    /// Algorithms with their options, such as dp-sgd,dynamic,mu_growth=3,quantile [default: all sound ones]
+    #[arg(long, value_name = "NAME[,K=V],..", help_heading = "Comparison")]
+    algorithms: Option<String>,
+    /// Number of runs of each
+    #[arg(long, value_name = "R", default_value_t = 10, help_heading = "Comparison")]
+    repeats: usize,
+    /// TOML file with lists of settings to try for each algorithm; the best by test accuracy is shown
+    #[arg(long, value_name = "FILE", help_heading = "Comparison")]
+    tune: Option<PathBuf>,
+    /// Write all results to a JSON file
+    #[arg(long, value_name = "FILE", help_heading = "Comparison")]
+    out: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long, help_heading = "Comparison")]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
+    let settings = arguments.settings.settings()?;
+    if let Some(algorithm) = &settings.algorithm {
+        return Err(Problem::refused(
+            format!("a comparison takes --algorithms, got --algorithm {algorithm}"),
+            format!("give all algorithms in one list: --algorithms dp-sgd,{algorithm}"),
+        ));
+    }
+    if arguments.repeats == 0 {
+        return Err(Problem::refused("repeats must be at least 1, got 0", "10 is the default"));
+    }
+    if let Some(path) = arguments.out.as_ref().filter(|path| path.exists()) {
+        return Err(Problem::refused(
+            format!("{} exists already", path.display()),
+            "choose another name for --out, or remove it",
+        ));
+    }
+    let names = algorithms(arguments.algorithms.as_deref());
+    if names.is_empty() {
+        return Err(Problem::refused("--algorithms names no algorithm", "`sordino algorithms` lists them"));
+    }
+    let grid = arguments.tune.as_deref().map(Grid::read).transpose()?;
+    if let Some(grid) = &grid {
+        grid.check(&names)?;
+    }
+    let (data, candidates, rejected) = prepare(&names, &settings, grid.as_ref())?;
+    for rejected in rejected {
+        let problem = Problem::from(rejected.error);
+        if arguments.algorithms.is_some() {
+            return Err(problem.about(&rejected.algorithm));
+        }
+        // Without a list, algorithms that cannot run on this data are skipped.
+        let _ = writeln!(io::stderr(), "note: {} is left out: {}", rejected.algorithm, problem.message());
+    }
+    if let Some(path) = &arguments.out {
+        // A file that cannot be written is found out before hours of work.
+        write_whole(path, b"{}")?;
+    }
+    let stop = listen("after the current steps", "without any results");
+    let (bar, log) =
+        (bar((candidates.len() * arguments.repeats) as u64, "run"), Mutex::new(Log::new(Instant::now())));
+    let progress = |done: usize| {
+        bar.set_position(done as u64);
+        let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
+        let line = log.line("run", done as u64, bar.length().unwrap_or_default(), Instant::now());
+        if let Some(line) = line.filter(|_| bar.is_hidden()) {
+            let _ = writeln!(io::stderr(), "{line}");
+        }
+    };
+    let comparison = compare(&candidates, &data, arguments.repeats, stop, &progress)?;
+    bar.finish_and_clear();
+    if let Some(path) = &arguments.out {
+        write_whole(path, json(&comparison).as_bytes())?;
+    }
+    let text = if arguments.json { json(&comparison) } else { comparison.text() };
+    let (finished, planned) = comparison.progress();
+    if finished == planned {
+        return Ok(text);
+    }
+    let _ = write!(io::stdout(), "{text}");
+    let _ = writeln!(
+        io::stderr(),
+        "\nstopped: {finished} of {planned} runs are finished, and the others are not shown"
+    );
+    process::exit(STOPPED)
+}

@@ -1,0 +1,60 @@
+//! `sordino epsilon`: the epsilon of a plan.
+
+use clap::Args;
+use sordino_accounting::{Accountant, AccountingError, Delta, Guarantee, Plan, pld, pld::GroupSize};
+
+use sordino::report::{GuaranteeRecord, json, plan_statement};
+
+use crate::{
+    plan_arguments::PlanArguments,
+    problem::{Problem, flag},
+};
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    plan: PlanArguments,
+    /// Delta at which epsilon is stated
+    #[arg(long, value_name = "D", allow_hyphen_values = true)]
+    delta: Delta,
+    /// Accountant: pld, rdp, gdp-clt, zcdp, tcdp or first-participation
+    #[arg(long, value_name = "NAME", default_value_t)]
+    accountant: Accountant,
+    /// Protect this many records together
+    #[arg(long, value_name = "K", default_value_t = 1)]
+    group_size: u32,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
+    let plan = arguments.plan.plan()?;
+    let group = GroupSize::new(arguments.group_size)?;
+    let guarantee = price(&plan, group, arguments)?;
+    Ok(if arguments.json {
+        json(&GuaranteeRecord::new(guarantee, group))
+    } else {
+        plan_statement(&plan, group, &guarantee).render(flag)
+    })
+}
+
+fn price(plan: &Plan, group: GroupSize, arguments: &Arguments) -> Result<Guarantee, AccountingError> {
+    let Arguments { accountant, delta, .. } = *arguments;
+    if group == GroupSize::ONE {
+        return accountant.price(plan, delta);
+    }
+    if accountant != Accountant::Pld {
+        return Err(AccountingError::Unsupported {
+            accountant: accountant.name(),
+            entry: format!("a group of {} records", group.get()),
+            reason: "only privacy loss distributions are composed for groups".to_owned(),
+            instead: "use {accountant=pld}",
+        });
+    }
+    let bracket = pld::epsilon_for_group(plan, group, delta)?;
+    let relation = plan.relation();
+    // A lower end of 0 is trivial.
+    let epsilon_lower = (bracket.lower.get() > 0.0).then_some(bracket.lower);
+    Ok(Guarantee { epsilon: bracket.upper, epsilon_lower, delta, accountant, relation })
+}

@@ -1,0 +1,167 @@
+//! `sordino train`: a private model in one command.
+
+use std::{
+    fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
+    process,
+};
+
+use clap::Args;
+use sordino::report::{DataAccount, RunReport};
+use sordino_privacy::Account;
+use sordino_train::{
+    Ending, Hint, PricedRun, RunData, RunFolder, Settings, TrainError, check, check_unchanged_data, price,
+    resolve, verified_settings,
+};
+
+use crate::{
+    interruption::{STOPPED, listen},
+    problem::{Problem, flag},
+    progress::ProgressDisplay,
+    settings_arguments::SettingsArguments,
+};
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    settings: SettingsArguments,
+    /// TOML file with settings of the same names; flags override it
+    #[arg(long, value_name = "FILE", help_heading = "Run")]
+    config: Option<PathBuf>,
+    /// New folder for the run [default: runs/1, runs/2, ...]
+    #[arg(long, value_name = "DIR", help_heading = "Run")]
+    out: Option<PathBuf>,
+    /// Resume a run that was stopped or killed
+    #[arg(long, value_name = "DIR", help_heading = "Run", conflicts_with_all = ["config", "out"])]
+    resume: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long, help_heading = "Run")]
+    json: bool,
+}
+
+/// A run, its records and its folder.
+struct Prepared {
+    priced: PricedRun,
+    data: RunData,
+    folder: RunFolder,
+    resumed: bool,
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result<String, Problem> {
+    let json = arguments.json;
+    let Prepared { priced, data, folder, resumed } = prepare(arguments)?;
+    let stop = listen("after this step", "without a checkpoint");
+    if let Some(warning) = priced.warning() {
+        let _ = writeln!(io::stderr(), "warning: {}", Hint::new(warning).render(flag));
+    }
+    let mut progress = ProgressDisplay::new(&priced.terms);
+    let run = priced.run(&data.train, data.test.as_ref(), Some(&folder));
+    let ending = match resumed {
+        false => run.begin(stop, &mut progress),
+        true => run.resume(stop, &mut progress),
+    };
+    progress.finish();
+    let Ending { score, account, finished, seconds, .. } =
+        ending.map_err(|error| with_next_step(error, &folder))?;
+    let settings = priced.settings();
+    let report = RunReport {
+        settings: &settings,
+        account: &account,
+        score,
+        seconds: Some(seconds),
+        folder: Some(folder.path()),
+        test_records: Some(priced.resolved.data.test_records),
+        weights_covered: true,
+        provable: priced.provable,
+        data: Some(DataAccount::new(&folder, &settings)),
+    };
+    let text = if json { report.json()? } else { report.text()?.render(flag) };
+    if finished {
+        return Ok(text);
+    }
+    let _ = write!(io::stdout(), "{text}");
+    let _ =
+        writeln!(io::stderr(), "\nstopped; resume with: sordino train --resume {}", folder.path().display());
+    process::exit(STOPPED)
+}
+
+fn prepare(arguments: Arguments) -> Result<Prepared, Problem> {
+    let settings = arguments.settings.settings()?;
+    if let Some(path) = arguments.resume {
+        if !settings.is_empty() {
+            return Err(Problem::refused(
+                "a resumed run keeps its settings",
+                "give --resume alone, or start a new run with --config and --out",
+            ));
+        }
+        return resumed(&path);
+    }
+    let settings = match arguments.config {
+        Some(path) => settings.or(Settings::read(&path)?),
+        None => settings,
+    };
+    check(&settings)?;
+    let data = RunData::read(&settings)?;
+    let priced = price(resolve(&settings, &data.description)?, None)?;
+    let folder = match arguments.out {
+        Some(path) => RunFolder::create(&path)?,
+        None => next_folder()?,
+    };
+    priced.write_settings(&folder).map_err(|error| with_next_step(error, &folder))?;
+    Ok(Prepared { priced, data, folder, resumed: false })
+}
+
+fn resumed(path: &Path) -> Result<Prepared, Problem> {
+    let folder = RunFolder::open(path)?;
+    let account = Account::read(&folder.ledger())?;
+    let written = verified_settings(&folder, &account)?;
+    if written.data.is_none() {
+        return Err(Problem::refused(
+            format!("the records of the run in {} were given in memory", path.display()),
+            "resume it from the program that started it",
+        ));
+    }
+    check_unchanged_data(&written, &account)?;
+    let settings = Settings::read(&folder.config())?;
+    let data = RunData::read(&settings)?;
+    let priced = price(resolve(&settings, &data.description)?, account.plan())?;
+    Ok(Prepared { priced, data, folder, resumed: true })
+}
+
+/// The error of a failed run, with a hint how to continue. The folder of a run that never began is removed.
+fn with_next_step(error: TrainError, folder: &RunFolder) -> Problem {
+    let never_began = folder.never_began();
+    if never_began {
+        let _ = fs::remove_dir_all(folder.path());
+    }
+    Problem::from(error).with_disk_hint(|| match never_began {
+        true => {
+            "free some space, then start again: no step was taken, and no privacy budget was spent".to_owned()
+        }
+        false => {
+            format!("free some space, then resume with: sordino train --resume {}", folder.path().display())
+        }
+    })
+}
+
+/// The first of `runs/1`, `runs/2`, ... that does not exist.
+fn next_folder() -> Result<RunFolder, Problem> {
+    let runs = Path::new("runs");
+    let cannot = |error| {
+        Problem::refused(
+            format!("cannot create a folder in {}: {error}", runs.display()),
+            "choose one with --out",
+        )
+    };
+    fs::create_dir_all(runs).map_err(cannot)?;
+    for number in 1_u64.. {
+        let path = runs.join(number.to_string());
+        match fs::create_dir(&path) {
+            Ok(()) => return Ok(RunFolder::create(&path)?),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(cannot(error)),
+        }
+    }
+    unreachable!("numbers do not end")
+}

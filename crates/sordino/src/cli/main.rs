@@ -1,0 +1,87 @@
+//! The command line: parses arguments, calls the library, prints.
+#![forbid(unsafe_code)]
+
+mod budget_arguments;
+mod commands;
+mod interruption;
+mod plan_arguments;
+mod predictions;
+mod problem;
+mod progress;
+mod settings_arguments;
+
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
+
+use clap::{Parser, Subcommand};
+use commands::{algorithms, compare, epsilon, noise, predict, profile, schedule, show, train};
+use problem::Problem;
+
+/// Training with differential privacy, and guarantees that hold.
+#[derive(Parser)]
+#[command(version, about, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Train a model privately: without arguments, logistic regression on the Mushroom data at epsilon 1.
+    Train(Box<train::Arguments>),
+    /// Apply a trained model to records.
+    Predict(predict::Arguments),
+    /// Show a run and its guarantee, after checking its ledger.
+    Show(show::Arguments),
+    /// Compare algorithms at equal privacy budgets: without arguments, all sound ones on the Mushroom data at epsilon 1.
+    Compare(Box<compare::Arguments>),
+    /// List the algorithms, what is proved about each, and their options.
+    Algorithms(algorithms::Arguments),
+    /// Compute the epsilon of a plan at a delta.
+    Epsilon(epsilon::Arguments),
+    /// Find the smallest noise multiplier that a privacy budget allows.
+    Noise(noise::Arguments),
+    /// Find a dynamic schedule within a privacy budget, exactly and by the central limit theorem.
+    Schedule(schedule::Arguments),
+    /// Compute the guarantee of a plan at every epsilon: deltas, test errors, mu.
+    Profile(profile::Arguments),
+}
+
+fn main() -> ExitCode {
+    let answer = Cli::try_parse().map_err(Problem::from).and_then(|cli| match cli.command {
+        Command::Train(arguments) => train::run(*arguments),
+        Command::Predict(arguments) => predict::run(&arguments),
+        Command::Show(arguments) => show::run(&arguments),
+        Command::Compare(arguments) => compare::run(&arguments),
+        Command::Algorithms(arguments) => algorithms::run(&arguments),
+        Command::Epsilon(arguments) => epsilon::run(&arguments),
+        Command::Noise(arguments) => noise::run(&arguments),
+        Command::Schedule(arguments) => schedule::run(&arguments),
+        Command::Profile(arguments) => profile::run(&arguments),
+    });
+    match answer {
+        Ok(text) => print(&text),
+        Err(Problem::Usage(message)) => {
+            let _ = message.print();
+            ExitCode::from(u8::try_from(message.exit_code()).unwrap_or(2))
+        }
+        Err(problem) => {
+            // Standard error may be closed.
+            let _ = writeln!(io::stderr(), "{problem}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Prints the answer. A reader that stops early, such as `head`, is not an error.
+fn print(text: &str) -> ExitCode {
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            let _ = writeln!(io::stderr(), "error: cannot write the answer: {error}");
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::SUCCESS,
+    }
+}

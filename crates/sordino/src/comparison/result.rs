@@ -1,0 +1,287 @@
+//! The results of a comparison: a row for each candidate, and the total cost of all runs.
+
+use serde::Serialize;
+use sordino_accounting::total::{PricedRuns, Total};
+use sordino_privacy::{Account, Standing};
+use sordino_train::{
+    Claim, Score, TrainError,
+    format::{grouped, pair, rounded_to_nearest, rounded_up},
+};
+
+use super::Candidate;
+use crate::report::{Column, table, unprotected_records};
+
+/// The result of one run of a comparison.
+#[derive(Debug, Clone)]
+pub struct RunResult {
+    /// The score on the test records.
+    pub score: Option<Score>,
+    /// The content of its ledger.
+    pub account: Account,
+    /// Whether its plan is finished.
+    pub finished: bool,
+    /// Seconds of training.
+    pub seconds: f64,
+}
+
+/// All results of a comparison.
+#[derive(Debug, Serialize)]
+pub struct Comparison {
+    #[serde(flatten)]
+    total: AllRuns,
+    rows: Vec<Row>,
+    #[serde(skip)]
+    finished: usize,
+    #[serde(skip)]
+    planned: usize,
+    #[serde(skip)]
+    repeats: usize,
+}
+
+impl Comparison {
+    /// Evaluates the results of each candidate's runs. Runs that were not finished count for the total cost only.
+    pub(super) fn new(
+        candidates: &[Candidate],
+        mut results: Vec<Vec<RunResult>>,
+        repeats: usize,
+    ) -> Result<Self, TrainError> {
+        let total = AllRuns::new(candidates, &results)?;
+        results.iter_mut().for_each(|results| results.retain(|result| result.finished));
+        let finished = results.iter().map(Vec::len).sum();
+        let measured = candidates.iter().zip(&results).filter(|(_, results)| !results.is_empty());
+        let mut rows: Vec<Row> =
+            measured.map(|(candidate, results)| Row::new(candidate, results)).collect::<Result<_, _>>()?;
+        if rows.iter().any(|row| row.tuned.is_some()) {
+            mark_best(&mut rows);
+        }
+        Ok(Self { total, rows, finished, planned: candidates.len() * repeats, repeats })
+    }
+
+    /// The number of finished runs and of planned runs.
+    pub fn progress(&self) -> (usize, usize) {
+        (self.finished, self.planned)
+    }
+
+    /// The results as a table.
+    pub fn text(&self) -> String {
+        let runs = match self.repeats {
+            1 => "1 run".to_owned(),
+            repeats if self.finished == self.planned => format!("{repeats} runs"),
+            repeats => format!("up to {repeats} runs"),
+        };
+        let header =
+            ["algorithm", "mean", "spread", "worst", "seconds", "epsilon"].map(str::to_owned).to_vec();
+        let shown = self.rows.iter().filter(|row| row.best != Some(false)).map(Row::cells);
+        let cells: Vec<Vec<String>> = std::iter::once(header).chain(shown).collect();
+        let columns = [
+            Column::Left(9),
+            Column::Right(6),
+            Column::Right(6),
+            Column::Right(6),
+            Column::Right(7),
+            Column::Left(0),
+        ];
+        let mut text = format!(
+            "Test accuracy in %, {runs} each. The epsilon of a row is for one run alone.\n\n{}",
+            table(&columns, &cells)
+        );
+        if self.rows.iter().any(|row| row.claimed_epsilon.is_some()) {
+            text += "\nA claimed epsilon is not proved: these runs are not within the privacy budget.\n";
+        }
+        if self.rows.iter().any(|row| row.best.is_some()) {
+            text += &format!(
+                "\nEach row has the settings with the best mean test accuracy for its algorithm; {} settings were tried in all. The \
+                 epsilon of a row does not cover this choice; the epsilon of all runs together does.\n",
+                self.rows.len()
+            );
+        }
+        if !self.total.text.is_empty() {
+            text += &format!(
+                "\n{}\nThe runs of a comparison are not kept. `sordino show` does not count them among the runs on this data.\n",
+                self.total.text
+            );
+        }
+        text
+    }
+}
+
+/// All runs that began, and their total cost.
+#[derive(Debug, Serialize)]
+struct AllRuns {
+    runs: u64,
+    /// None if some runs are not private.
+    epsilon_of_all: Option<f64>,
+    delta_of_all: Option<f64>,
+    relation_of_all: Option<String>,
+    /// The algorithms with runs that are not private.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    not_private: Vec<String>,
+    #[serde(skip)]
+    text: String,
+}
+
+impl AllRuns {
+    /// Every run that began counts with its whole plan. All plans were fixed before the first run, so they can be composed.
+    fn new(candidates: &[Candidate], results: &[Vec<RunResult>]) -> Result<Self, TrainError> {
+        let (mut runs, mut priced, mut not_private) = (0, Vec::new(), Vec::<String>::new());
+        let mut unprotected = None;
+        let begun = candidates.iter().zip(results).filter(|(_, results)| !results.is_empty());
+        for (Candidate { algorithm, priced: run, .. }, results) in begun {
+            // All runs are on the same data with the same split.
+            let tests = Some(run.resolved.data.test_records);
+            unprotected = unprotected_records(&run.settings(), tests, results[0].account.records());
+            runs += results.len() as u64;
+            match (run.terms.plan(), run.terms.guarantee()) {
+                (Some(plan), Some(&guarantee)) if all_private(results)? => {
+                    priced.push(PricedRuns { plan, guarantee, runs: results.len() as u64 });
+                }
+                _ if !not_private.contains(algorithm) => not_private.push(algorithm.clone()),
+                _ => {}
+            }
+        }
+        let total = if not_private.is_empty() { Some(Total::composed(&priced)) } else { None };
+        let together = format!("All {} runs together", grouped(runs));
+        let text = match &total {
+            _ if runs == 0 => String::new(),
+            None => format!(
+                "{together} guarantee NOTHING, because runs of these algorithms are not private: {}.",
+                not_private.join(", ")
+            ),
+            Some(Err(error)) => {
+                format!("The total cost of all {} runs is NOT KNOWN: {error}.", grouped(runs))
+            }
+            Some(Ok(total)) => format!(
+                "{together} satisfy {}-differential privacy for one training record, under {} ({}).",
+                pair(total.epsilon, total.delta),
+                total.relation,
+                match total.parts {
+                    1 => "all plans are priced as one".to_owned(),
+                    parts => format!(
+                        "not all plans can be priced as one; this is the sum of {} parts",
+                        grouped(parts)
+                    ),
+                }
+            ),
+        };
+        let total = total.and_then(Result::ok);
+        let unprotected = unprotected.filter(|_| total.is_some());
+        let text = text + &unprotected.map(|sentence| format!("\n{sentence}")).unwrap_or_default();
+        Ok(Self {
+            runs,
+            epsilon_of_all: total.map(|total| total.epsilon.get()),
+            delta_of_all: total.map(|total| total.delta.get()),
+            relation_of_all: total.map(|total| total.relation.to_string()),
+            not_private,
+            text,
+        })
+    }
+}
+
+/// Whether each of these runs has a guarantee.
+fn all_private(results: &[RunResult]) -> Result<bool, TrainError> {
+    for result in results {
+        // Pricing no steps is enough to find out.
+        if let Standing::NotPrivate(_) = result.account.standing_after(0)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The results of one candidate.
+#[derive(Debug, Serialize)]
+struct Row {
+    algorithm: String,
+    /// The settings that were tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tuned: Option<String>,
+    /// Whether no other candidate of this algorithm has a better mean.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    best: Option<bool>,
+    /// Mean test accuracy.
+    mean: f64,
+    /// The standard deviation over runs; none for a single one.
+    standard_deviation: Option<f64>,
+    worst: f64,
+    /// Median seconds of a run; each core runs one at a time.
+    seconds: f64,
+    /// Whether each run has a guarantee.
+    private: bool,
+    /// The proved epsilon of each run; none if it is not private.
+    epsilon: Option<f64>,
+    /// Whether the algorithm has no epsilon.
+    epsilon_infinite: bool,
+    /// The epsilon that a paper claims.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    claimed_epsilon: Option<f64>,
+    delta: Option<f64>,
+    test_accuracies: Vec<f64>,
+}
+
+/// Marks the best of each algorithm's rows.
+fn mark_best(rows: &mut [Row]) {
+    for place in 0..rows.len() {
+        let rivals = rows.iter().filter(|row| row.algorithm == rows[place].algorithm);
+        let most = rivals.map(|row| row.mean).fold(f64::NEG_INFINITY, f64::max);
+        rows[place].best = Some(rows[place].mean >= most);
+    }
+}
+
+impl Row {
+    fn new(candidate: &Candidate, results: &[RunResult]) -> Result<Self, TrainError> {
+        let accuracy = |result: &RunResult| result.score.and_then(|score| score.accuracy);
+        let accuracies: Option<Vec<f64>> = results.iter().map(accuracy).collect();
+        let accuracies = accuracies.ok_or_else(|| {
+            TrainError::refused("only classification can be compared", "give data whose target is a class")
+        })?;
+        let count = accuracies.len() as f64;
+        let mean = accuracies.iter().sum::<f64>() / count;
+        let squares: f64 = accuracies.iter().map(|accuracy| (accuracy - mean).powi(2)).sum();
+        let mut seconds: Vec<f64> = results.iter().map(|result| result.seconds).collect();
+        seconds.sort_unstable_by(f64::total_cmp);
+        let account = &results[0].account;
+        let guarantee = match account.standing()? {
+            Standing::Private(guarantee) => Some(guarantee),
+            Standing::NotPrivate(_) => None,
+        };
+        let claim = Claim::new(&candidate.priced.settings(), account.plan());
+        Ok(Self {
+            algorithm: candidate.algorithm.clone(),
+            tuned: candidate.tuned.clone(),
+            best: None,
+            mean,
+            standard_deviation: (accuracies.len() > 1).then(|| (squares / (count - 1.0)).sqrt()),
+            worst: accuracies.iter().copied().fold(f64::INFINITY, f64::min),
+            seconds: seconds[seconds.len() / 2],
+            private: guarantee.is_some(),
+            epsilon: guarantee.map(|guarantee| guarantee.epsilon.get()),
+            epsilon_infinite: account.is_unprotected(),
+            claimed_epsilon: claim.map(|claim| claim.epsilon),
+            delta: guarantee.map(|guarantee| guarantee.delta.get()),
+            test_accuracies: accuracies,
+        })
+    }
+
+    fn cells(&self) -> Vec<String> {
+        let mut epsilon = match self.epsilon {
+            Some(epsilon) => rounded_up(epsilon),
+            None if self.epsilon_infinite && self.claimed_epsilon.is_some() => "infinite".to_owned(),
+            None => "NOT PRIVATE".to_owned(),
+        };
+        if let Some(claimed) = self.claimed_epsilon {
+            epsilon += &format!(" (claimed: {})", rounded_to_nearest(claimed));
+        }
+        if let Some(tuned) = self.tuned.as_ref().filter(|tuned| !tuned.is_empty()) {
+            epsilon += &format!("  {tuned}");
+        }
+        let spread = self.standard_deviation.map(|deviation| format!("{:.2}", 100.0 * deviation));
+        vec![
+            self.algorithm.clone(),
+            format!("{:.2}", 100.0 * self.mean),
+            spread.unwrap_or("-".to_owned()),
+            format!("{:.2}", 100.0 * self.worst),
+            format!("{:.1}", self.seconds),
+            epsilon,
+        ]
+    }
+}

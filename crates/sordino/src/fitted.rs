@@ -1,0 +1,352 @@
+//! A model that was trained, and its predictions.
+
+use std::{collections::HashMap, path::Path};
+
+use serde::{Deserialize, Serialize};
+use sordino_data::{Dataset, Labels};
+use sordino_nn::{Description, Engine, Params};
+use sordino_train::{
+    DataFacts, Evaluator, Provable, ResolvedModel, RunFiles, RunFolder, Score, Settings, class_of, inspect,
+    read_weights, verified_settings, write_weights,
+};
+
+use crate::{Error, Guarantee, report::RunReport};
+
+/// A trained model with its guarantee.
+///
+/// Its predictions on any records, private or not, follow from the released weights: they reveal no more about the training records
+/// than the guarantee permits. They may reveal the records that are predicted.
+#[derive(Debug, Clone)]
+pub struct Fitted {
+    pub(crate) recipe: ModelRecipe,
+    pub(crate) model: ResolvedModel,
+    pub(crate) params: Params,
+    pub(crate) facts: DataFacts,
+    pub(crate) guarantee: Guarantee,
+    pub(crate) test_score: Option<Score>,
+    pub(crate) finished: bool,
+    pub(crate) weights_covered: bool,
+}
+
+/// How to build the network again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ModelRecipe {
+    name: String,
+    hidden: Option<Vec<usize>>,
+    network: Option<Description>,
+}
+
+impl ModelRecipe {
+    /// The recipe of a run with these settings, which stores a network in this text.
+    pub(crate) fn new(settings: &Settings, files: &RunFiles) -> Result<Self, Error> {
+        let network = files.network.as_deref().map(toml::from_str).transpose();
+        Ok(Self {
+            name: settings.model.clone().unwrap_or_else(|| "logistic".to_owned()),
+            hidden: settings.hidden.clone(),
+            network: network.map_err(|error| Error::refused(error.to_string(), "restore network.toml"))?,
+        })
+    }
+
+    fn model(&self, facts: &DataFacts) -> Result<ResolvedModel, Error> {
+        match &self.network {
+            Some(network) => ResolvedModel::described(network.clone(), facts),
+            None => ResolvedModel::choose(&self.name, self.hidden.as_deref(), facts),
+        }
+    }
+}
+
+/// The prediction for one record.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Prediction {
+    /// A class.
+    Class {
+        /// The number of the class.
+        class: usize,
+        /// The probability of each class.
+        probabilities: Vec<f64>,
+    },
+    /// Numbers, in the units of the targets.
+    Numbers(Vec<f64>),
+    /// The outputs of the model are not finite.
+    NotFinite,
+}
+
+impl Fitted {
+    /// What the model guarantees.
+    pub fn guarantee(&self) -> &Guarantee {
+        &self.guarantee
+    }
+
+    /// The score on the test records that were given for training, if there were any.
+    pub fn test_score(&self) -> Option<Score> {
+        self.test_score
+    }
+
+    /// Whether the plan of the run is finished. If not, training was stopped.
+    pub fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    /// Whether the weights were checked against a hash. Runs of earlier versions have none.
+    pub fn weights_are_covered(&self) -> bool {
+        self.weights_covered
+    }
+
+    /// The public facts about the records that the model reads.
+    pub fn facts(&self) -> &DataFacts {
+        &self.facts
+    }
+
+    /// The parameters.
+    pub fn params(&self) -> &Params {
+        &self.params
+    }
+
+    /// The names of the classes; empty for regression.
+    pub fn classes(&self) -> &[String] {
+        &self.facts.classes
+    }
+
+    /// The score on labelled records. The result is exact, so it does not protect these records: use public ones.
+    ///
+    /// # Errors
+    /// Records that do not fit the model.
+    pub fn score(&self, data: &Dataset) -> Result<Score, Error> {
+        self.check_shape(data)?;
+        if data.targets().is_none() {
+            return Err(Error::refused("the records have no labels", "give labelled records"));
+        }
+        Ok(Evaluator::new(self.model.network()?, self.model.loss, data)?.score(&self.params)?)
+    }
+
+    /// The name of the predicted class of each row.
+    ///
+    /// # Errors
+    /// Rows of another length, values that are not finite, or a model that predicts numbers.
+    pub fn predict<R: AsRef<[f32]>>(&self, rows: &[R]) -> Result<Vec<String>, Error> {
+        Ok(self.predict_classes(rows)?.into_iter().map(|class| self.facts.classes[class].clone()).collect())
+    }
+
+    /// The number of the predicted class of each row, from 0.
+    ///
+    /// # Errors
+    /// As for [`predict`](Self::predict).
+    pub fn predict_classes<R: AsRef<[f32]>>(&self, rows: &[R]) -> Result<Vec<usize>, Error> {
+        self.predictions_of_rows(rows)?.into_iter().map(|(class, _)| Ok(class)).collect()
+    }
+
+    /// The probability of each class, for each row.
+    ///
+    /// # Errors
+    /// As for [`predict`](Self::predict).
+    pub fn predict_proba<R: AsRef<[f32]>>(&self, rows: &[R]) -> Result<Vec<Vec<f64>>, Error> {
+        Ok(self.predictions_of_rows(rows)?.into_iter().map(|(_, probabilities)| probabilities).collect())
+    }
+
+    /// The predicted numbers of each row, in the units of the targets.
+    ///
+    /// # Errors
+    /// Rows of another length, values that are not finite, or a model that predicts classes.
+    pub fn predict_values<R: AsRef<[f32]>>(&self, rows: &[R]) -> Result<Vec<Vec<f64>>, Error> {
+        if self.facts.numbers.is_empty() {
+            return Err(Error::refused("the model predicts classes, not numbers", "use predict"));
+        }
+        let value = |(row, prediction)| match prediction {
+            Prediction::Numbers(numbers) => Ok(numbers),
+            _ => Err(not_finite(row)),
+        };
+        self.predictions(&self.records(rows)?)?.into_iter().enumerate().map(value).collect()
+    }
+
+    /// The prediction for each record of a data set. Labels are ignored.
+    ///
+    /// # Errors
+    /// Records of another shape.
+    pub fn predictions(&self, data: &Dataset) -> Result<Vec<Prediction>, Error> {
+        self.check_shape(data)?;
+        let mut engine = Engine::new(self.model.network()?, self.model.loss)?;
+        let all: Vec<usize> = (0..data.len()).collect();
+        let inputs = engine.unlabelled(data.inputs())?;
+        let outputs = engine.outputs(&self.params, &inputs, &all)?;
+        Ok(outputs.chunks_exact(engine.network().outputs()).map(|outputs| self.prediction(outputs)).collect())
+    }
+
+    fn prediction(&self, outputs: &[f32]) -> Prediction {
+        if outputs.iter().any(|output| !output.is_finite()) {
+            return Prediction::NotFinite;
+        }
+        if self.facts.numbers.is_empty() {
+            let (class, probabilities) = (class_of(outputs) as usize, probabilities(outputs));
+            return Prediction::Class { class, probabilities };
+        }
+        let numbers = outputs.iter().zip(&self.facts.numbers).map(|(z, scale)| scale.undo(*z));
+        Prediction::Numbers(numbers.collect())
+    }
+
+    fn predictions_of_rows<R: AsRef<[f32]>>(&self, rows: &[R]) -> Result<Vec<(usize, Vec<f64>)>, Error> {
+        if self.facts.classes.is_empty() {
+            return Err(Error::refused("the model predicts numbers, not classes", "use predict_values"));
+        }
+        let class = |(row, prediction)| match prediction {
+            Prediction::Class { class, probabilities } => Ok((class, probabilities)),
+            _ => Err(not_finite(row)),
+        };
+        self.predictions(&self.records(rows)?)?.into_iter().enumerate().map(class).collect()
+    }
+
+    /// Rows as records of the shape that the model reads.
+    fn records<R: AsRef<[f32]>>(&self, rows: &[R]) -> Result<Dataset, Error> {
+        let width = self.facts.input.len();
+        if let Some((row, values)) = rows.iter().enumerate().find(|(_, row)| row.as_ref().len() != width) {
+            return Err(Error::refused(
+                format!("row {row} has {} values, but the model reads {width}", values.as_ref().len()),
+                "give rows like those that the model was trained on",
+            ));
+        }
+        let values = rows.iter().flat_map(|row| row.as_ref().iter().copied()).collect();
+        Ok(Dataset::from_flat(values, self.facts.input, Labels::none())?)
+    }
+
+    fn check_shape(&self, data: &Dataset) -> Result<(), Error> {
+        match data.shape() == self.facts.input {
+            true => Ok(()),
+            false => Err(Error::refused(
+                format!(
+                    "the records have the shape {}, but the model reads {}",
+                    data.shape(),
+                    self.facts.input
+                ),
+                "give records like those that the model was trained on",
+            )),
+        }
+    }
+
+    /// Writes the model to one safetensors file: weights, facts about the data, and the guarantee.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+        let notes = [
+            ("model", json(&self.recipe)),
+            ("facts", json(&self.facts)),
+            ("guarantee", self.guarantee.to_string()),
+            ("guarantee_json", json(&self.guarantee)),
+            ("test_score", json(&self.test_score)),
+            ("finished", self.finished.to_string()),
+        ];
+        let notes = notes.into_iter().map(|(name, note)| (name.to_owned(), note)).collect();
+        write_weights(path.as_ref(), &self.params, notes)
+    }
+
+    /// Reads a model that [`save`](Self::save) has written, and checks that the file was not changed by accident. There is no ledger to
+    /// check it against: for that, keep the run in a folder and use [`open`](Self::open).
+    ///
+    /// # Errors
+    /// A file that is incomplete, was changed, or was not written by `save`.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let (bytes, notes) = read_weights(path)?;
+        let (recipe, facts): (ModelRecipe, DataFacts) =
+            (note(path, &notes, "model")?, note(path, &notes, "facts")?);
+        let model = recipe.model(&facts)?;
+        Ok(Self {
+            params: Params::from_safetensors(model.network()?.layout().clone(), &bytes)?,
+            guarantee: note(path, &notes, "guarantee_json")?,
+            test_score: note(path, &notes, "test_score")?,
+            finished: note(path, &notes, "finished")?,
+            weights_covered: true,
+            recipe,
+            model,
+            facts,
+        })
+    }
+
+    /// Opens the model of a run's folder, after checking its ledger, its settings and its weights against each other.
+    ///
+    /// # Errors
+    /// Files that are missing or were changed.
+    pub fn open(folder: impl AsRef<Path>) -> Result<Self, Error> {
+        let folder = RunFolder::open(folder.as_ref())?;
+        let inspection = inspect(&folder)?;
+        let settings = verified_settings(&folder, &inspection.account)?;
+        let facts = DataFacts::read(&folder)?;
+        let recipe = ModelRecipe::new(&settings, &RunFiles::read(&folder)?)?;
+        let model = recipe.model(&facts)?;
+        let report = RunReport {
+            settings: &settings,
+            account: &inspection.account,
+            score: inspection.score,
+            seconds: inspection.seconds,
+            folder: Some(folder.path()),
+            test_records: Some(facts.test_records),
+            weights_covered: inspection.weights_covered,
+            provable: Provable::read(&folder),
+            data: None,
+        };
+        Ok(Self {
+            params: Params::load(model.network()?.layout().clone(), &folder.model())?,
+            guarantee: Guarantee::new(&report)?,
+            test_score: inspection.score,
+            finished: inspection.account.is_closed(),
+            weights_covered: inspection.weights_covered,
+            recipe,
+            model,
+            facts,
+        })
+    }
+}
+
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("numbers and strings are JSON")
+}
+
+fn note<T: for<'de> Deserialize<'de>>(
+    path: &Path,
+    notes: &HashMap<String, String>,
+    name: &str,
+) -> Result<T, Error> {
+    let refused = |problem: String| {
+        Error::refused(
+            format!("{}: {problem}", path.display()),
+            "give a file that Fitted::save of this version has written",
+        )
+    };
+    let text = notes.get(name).ok_or_else(|| refused(format!("the note {name} is missing")))?;
+    serde_json::from_str(text).map_err(|error| refused(format!("{name}: {error}")))
+}
+
+fn not_finite(row: usize) -> Error {
+    Error::refused(
+        format!("row {row}: the outputs of the model are not finite"),
+        "the row has extreme values, or training has diverged: try a smaller {learning_rate}",
+    )
+}
+
+/// The softmax, or for one output the logistic function: a probability for each class.
+fn probabilities(outputs: &[f32]) -> Vec<f64> {
+    let outputs: Vec<f64> = match outputs {
+        [only] => vec![0.0, f64::from(*only)],
+        _ => outputs.iter().copied().map(f64::from).collect(),
+    };
+    let greatest = outputs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let odds: Vec<f64> = outputs.iter().map(|output| (output - greatest).exp()).collect();
+    let sum: f64 = odds.iter().sum();
+    odds.into_iter().map(|odds| odds / sum).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probabilities_keep_their_order_and_sum_to_one() {
+        assert_eq!(probabilities(&[0.0]), [0.5, 0.5]);
+        let wide = probabilities(&[-1000.0, 0.0, 1000.0]);
+        assert_eq!(wide, [0.0, 0.0, 1.0]);
+        let close = probabilities(&[1.0, 1.000_000_1, 0.5]);
+        assert!(close[1] > close[0] && close[0] > close[2]);
+        assert!((close.iter().sum::<f64>() - 1.0).abs() < 1e-15);
+        // A very small probability is not rounded to 0.
+        assert!(probabilities(&[-40.0])[1] > 0.0 && probabilities(&[40.0])[0] > 0.0);
+    }
+}

@@ -1,0 +1,79 @@
+//! The models that a [`Trainer`](crate::Trainer) can train.
+
+use sordino_nn::Description;
+
+/// A model, before it is fitted to data. Its input and its outputs follow from the data.
+///
+/// ```
+/// use sordino::Model;
+///
+/// let small = Model::mlp(&[64, 32]);
+/// let described = Model::from_toml("input = [20]\n[[layers]]\ntype = 'linear'\noutputs = 2")?;
+/// # Ok::<(), sordino::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct Model {
+    pub(crate) name: Option<&'static str>,
+    pub(crate) hidden: Option<Vec<usize>>,
+    pub(crate) network: Option<Description>,
+}
+
+impl Model {
+    fn named(name: &'static str) -> Self {
+        Self { name: Some(name), hidden: None, network: None }
+    }
+
+    /// The default model for the shape of the data: logistic or linear regression for features; for images, `resnet20` if they are 3x32x32,
+    /// `mnist_cnn` if they are at least 14x14, else `mlp`.
+    pub fn for_data() -> Self {
+        Self { name: None, hidden: None, network: None }
+    }
+
+    /// Logistic regression, or softmax regression for more than two classes.
+    pub fn logistic() -> Self {
+        Self::named("logistic")
+    }
+
+    /// Linear regression, for targets that are numbers.
+    pub fn linear() -> Self {
+        Self::named("linear")
+    }
+
+    /// A multilayer perceptron with hidden layers of these widths.
+    pub fn mlp(hidden: &[usize]) -> Self {
+        Self { hidden: Some(hidden.to_vec()), ..Self::named("mlp") }
+    }
+
+    /// The network with two convolutions that DP papers use for MNIST, for images of at least 14x14.
+    pub fn mnist_cnn() -> Self {
+        Self::named("mnist-cnn")
+    }
+
+    /// LeNet-5, for images of at least 12x12.
+    pub fn lenet5() -> Self {
+        Self::named("lenet5")
+    }
+
+    /// ResNet-20 with group normalisation, for images of at least 12x12.
+    pub fn resnet20() -> Self {
+        Self::named("resnet20")
+    }
+
+    /// A network that is described layer by layer.
+    pub fn from_description(network: Description) -> Self {
+        Self { name: None, hidden: None, network: Some(network) }
+    }
+
+    /// A network that is described in TOML, by `input` and `layers`; `docs/engine.md` has an example.
+    ///
+    /// # Errors
+    /// Text that does not describe a network.
+    pub fn from_toml(text: &str) -> Result<Self, crate::Error> {
+        toml::from_str(text).map(Self::from_description).map_err(|error| {
+            crate::Error::refused(
+                error.to_string().trim_end(),
+                "a network is described by `input` and `layers`; docs/engine.md has an example",
+            )
+        })
+    }
+}

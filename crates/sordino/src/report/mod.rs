@@ -1,0 +1,11 @@
+//! What a run or a plan guarantees, as text and as JSON. The command line prints these.
+
+mod data_account;
+mod run_report;
+mod statement;
+mod table;
+
+pub use data_account::{DataAccount, DataAccountRecord};
+pub use run_report::{RunReport, unprotected_records};
+pub use statement::{GuaranteeRecord, json, noise, plan_statement, protects, sampling, status};
+pub use table::{Column, labelled, table};

@@ -1,0 +1,352 @@
+//! A run and its guarantee, as text and as JSON.
+
+use std::path::Path;
+
+use serde::Serialize;
+use sordino_accounting::{Guarantee, pld::GroupSize};
+use sordino_privacy::{Account, Standing};
+use sordino_train::{
+    Claim, Hint, Provable, Score, Settings, TrainError,
+    format::{grouped, pair, rounded_to_nearest, rounded_up},
+};
+
+use super::{
+    DataAccount, DataAccountRecord,
+    statement::{json, noise, protects, sampling, status},
+    table::labelled,
+};
+
+/// A run and its guarantee.
+pub struct RunReport<'a> {
+    /// All settings of the run.
+    pub settings: &'a Settings,
+    /// The content of its ledger.
+    pub account: &'a Account,
+    /// The score on the test records.
+    pub score: Option<Score>,
+    /// Seconds of training.
+    pub seconds: Option<f64>,
+    /// Its folder; none if it was in memory.
+    pub folder: Option<&'a Path>,
+    /// The number of public test records; none if an earlier version that did not store it trained the model.
+    pub test_records: Option<u64>,
+    /// Whether the ledger has the hash of the weights.
+    pub weights_covered: bool,
+    /// For an algorithm as published, what can be proved about it.
+    pub provable: Option<Provable>,
+    /// All runs on the same data; none if the run was in memory.
+    pub data: Option<DataAccount>,
+}
+
+/// The report as it appears in JSON.
+#[derive(Serialize)]
+struct ReportRecord<'a> {
+    test_accuracy: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    test_mean_squared_error: Option<f64>,
+    /// Test records are public. No noise is added to what is measured on them.
+    test_set_protected: bool,
+    test_records: Option<u64>,
+    /// How many of them were held back from the data; 0 if the data has a test set of its own.
+    held_back_records: Option<u64>,
+    epsilon: Option<f64>,
+    /// Whether the algorithm has no epsilon, whatever its noise.
+    epsilon_infinite: bool,
+    /// The epsilon that a paper or an approximation claims; not proved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    claimed_epsilon: Option<f64>,
+    /// The epsilon that can be proved for an algorithm as published, used as a calculator; the run itself has no guarantee.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    provable_epsilon: Option<f64>,
+    /// Of the steps charged so far; valid only if the decision to stop did not depend on any output.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    epsilon_so_far: Option<f64>,
+    delta: Option<f64>,
+    steps: u64,
+    algorithm: &'a str,
+    private: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_private_because: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seconds: Option<f64>,
+    finished: bool,
+    planned_steps: u64,
+    training_records: u64,
+    relation: Option<String>,
+    accountant: Option<&'static str>,
+    noise_multiplier: Option<f64>,
+    weights_covered: bool,
+    #[serde(flatten)]
+    data: Option<DataAccountRecord>,
+    run: Option<&'a Path>,
+}
+
+impl RunReport<'_> {
+    /// One JSON object.
+    ///
+    /// # Errors
+    /// A plan that cannot be priced.
+    pub fn json(&self) -> Result<String, TrainError> {
+        let (guarantee, why) = match self.account.standing()? {
+            Standing::Private(guarantee) => (Some(guarantee), None),
+            Standing::NotPrivate(why) => (None, Some(why)),
+        };
+        let so_far = match (self.account.is_closed(), self.account.standing_after(self.account.charged())?) {
+            (false, Standing::Private(guarantee)) => Some(guarantee.epsilon.get()),
+            _ => None,
+        };
+        Ok(json(&ReportRecord {
+            test_accuracy: self.score.and_then(|score| score.accuracy),
+            test_mean_squared_error: self.score.and_then(|score| score.mean_squared_error),
+            test_set_protected: false,
+            test_records: self.test_records,
+            held_back_records: match self.settings.test_fraction {
+                Some(_) => self.test_records,
+                None => Some(0),
+            },
+            epsilon: guarantee.map(|guarantee| guarantee.epsilon.get()),
+            epsilon_infinite: self.account.is_unprotected(),
+            claimed_epsilon: self.claim().map(|claim| claim.epsilon),
+            provable_epsilon: self.provable.map(|provable| provable.epsilon.get()),
+            epsilon_so_far: so_far,
+            delta: guarantee.map(|guarantee| guarantee.delta.get()),
+            steps: self.account.charged(),
+            algorithm: self.algorithm(),
+            private: guarantee.is_some(),
+            not_private_because: why,
+            seconds: self.seconds,
+            finished: self.account.is_closed(),
+            planned_steps: self.account.steps(),
+            training_records: self.account.records(),
+            relation: guarantee.map(|guarantee| guarantee.relation.to_string()),
+            accountant: guarantee.map(|guarantee| guarantee.accountant.name()),
+            noise_multiplier: self.multiplier(),
+            weights_covered: self.weights_covered,
+            data: self.data.as_ref().map(DataAccount::record),
+            run: self.folder,
+        }))
+    }
+
+    /// Text for a person, with settings in braces.
+    ///
+    /// # Errors
+    /// A plan that cannot be priced.
+    pub fn text(&self) -> Result<Hint, TrainError> {
+        let standing = self.account.standing()?;
+        let mut text = match &standing {
+            Standing::Private(guarantee) => format!(
+                "{} satisfies {}-differential privacy.\n",
+                self.subject(),
+                pair(guarantee.epsilon, guarantee.delta)
+            ),
+            Standing::NotPrivate(_) => format!("{} is NOT PRIVATE.\n", self.subject()),
+        };
+        let unprotected = unprotected_records(self.settings, self.test_records, self.account.records())
+            .filter(|_| matches!(standing, Standing::Private(_)));
+        for sentence in unprotected.into_iter().chain(self.data.as_ref().and_then(DataAccount::text)) {
+            text += &format!("{sentence}\n");
+        }
+        let mut lines = self.score_lines();
+        match standing {
+            Standing::Private(guarantee) => lines.extend(self.guarantee_lines(&guarantee)?),
+            Standing::NotPrivate(why) => lines.push(("NOT PRIVATE", why)),
+        }
+        lines.extend(self.run_lines());
+        Ok(Hint::new(format!("{text}\n{}{}", self.warning()?.unwrap_or_default(), labelled(&lines))))
+    }
+
+    fn score_lines(&self) -> Vec<(&'static str, String)> {
+        let public = "on the test set, which is public and not protected";
+        let accuracy = self.score.and_then(|score| score.accuracy);
+        let accuracy = accuracy.map(|accuracy| ("accuracy", format!("{:.2} % {public}", 100.0 * accuracy)));
+        let error = self.score.and_then(|score| score.mean_squared_error);
+        let error = error.map(|error| ("error", format!("{error:.4} mean squared, {public}")));
+        accuracy.into_iter().chain(error).collect()
+    }
+
+    fn guarantee_lines(&self, guarantee: &Guarantee) -> Result<Vec<(&'static str, String)>, TrainError> {
+        let protects = protects(guarantee.relation, GroupSize::ONE);
+        let mut lines = vec![
+            ("epsilon", self.epsilon(guarantee.epsilon.get())?),
+            ("delta", self.delta(guarantee.delta.get())),
+            ("protects", protects.replacen("one record", "one training record", 1)),
+        ];
+        if let Some(plan) = self.account.plan() {
+            lines.push(("sampling", sampling(plan)));
+            lines.push(("noise", noise(plan)));
+        }
+        lines.push((
+            "accountant",
+            format!("{}: {}", guarantee.accountant, guarantee.accountant.description()),
+        ));
+        lines.push(("status", status(guarantee)));
+        Ok(lines)
+    }
+
+    fn run_lines(&self) -> Vec<(&'static str, String)> {
+        let mut lines = vec![("algorithm", self.training()), ("steps", self.steps())];
+        if let Some(seconds) = self.seconds {
+            lines.push(("seconds", format!("{seconds:.1}")));
+        }
+        if !self.weights_covered {
+            let why = "NOT COVERED: an earlier version trained them, and the ledger has no hash to compare them with";
+            lines.push(("weights", why.to_owned()));
+        }
+        if self.account.is_in_memory() {
+            let why = "in memory: the whole plan counts as spent from the first step on, even if training stops early";
+            lines.push(("ledger", why.to_owned()));
+        }
+        lines.extend(self.folder.map(|folder| ("run", folder.display().to_string())));
+        lines
+    }
+
+    fn claim(&self) -> Option<Claim> {
+        Claim::new(self.settings, self.account.plan())
+    }
+
+    /// The claimed epsilon next to the proved one, if there is a claim that is not proved.
+    fn warning(&self) -> Result<Option<String>, TrainError> {
+        let Some(claim) = self.claim() else { return Ok(None) };
+        let (proved, why) = match self.account.standing()? {
+            Standing::Private(guarantee) if guarantee.epsilon.get() <= claim.epsilon => {
+                let epsilon = rounded_up(guarantee.epsilon.get());
+                (
+                    format!("epsilon {epsilon}"),
+                    "with these settings, the proved epsilon is not larger than the claim".to_owned(),
+                )
+            }
+            Standing::Private(guarantee) => {
+                (format!("epsilon {}", rounded_up(guarantee.epsilon.get())), claim.why)
+            }
+            Standing::NotPrivate(why) => match self.provable {
+                Some(Provable { epsilon, accountant, .. }) => (
+                    format!(
+                        "epsilon {} for the algorithm as published, by {accountant}; the run itself is not protected",
+                        rounded_up(epsilon.get())
+                    ),
+                    why,
+                ),
+                None => ("nothing".to_owned(), why),
+            },
+        };
+        let lines = [
+            (
+                "claimed",
+                format!(
+                    "epsilon {} at delta {:e}, by {}",
+                    rounded_to_nearest(claim.epsilon),
+                    claim.delta,
+                    claim.by
+                ),
+            ),
+            ("proved", proved),
+            ("why", why),
+            ("instead", claim.instead),
+        ];
+        Ok(Some(format!(
+            "WARNING: the epsilon that is claimed for this run is not proved.\n{}\n",
+            labelled(&lines)
+        )))
+    }
+
+    /// The smallest noise multiplier of the plan.
+    fn multiplier(&self) -> Option<f64> {
+        let entries = self.account.plan()?.entries().iter();
+        entries.map(sordino_accounting::Entry::effective_noise_multiplier).min_by(f64::total_cmp)
+    }
+
+    fn subject(&self) -> String {
+        let model = self.settings.model.as_deref().unwrap_or("model");
+        if self.account.is_closed() {
+            format!("This {model} model")
+        } else {
+            format!("This unfinished {model} model")
+        }
+    }
+
+    fn algorithm(&self) -> &str {
+        let text = self.settings.algorithm.as_deref().unwrap_or("dp-sgd");
+        text.split(',').next().unwrap_or(text)
+    }
+
+    fn epsilon(&self, whole: f64) -> Result<String, TrainError> {
+        let weak = if whole > 10.0 { " (WEAK: above 10, little is promised)" } else { "" };
+        let whole = format!("{}{weak}", rounded_up(whole));
+        if self.account.is_closed() || self.account.is_in_memory() {
+            return Ok(whole);
+        }
+        let so_far = match self.account.standing_after(self.account.charged())? {
+            Standing::Private(guarantee) => rounded_up(guarantee.epsilon.get()),
+            Standing::NotPrivate(_) => String::new(),
+        };
+        Ok(format!(
+            "{whole} for the whole plan, whenever it stops ({so_far} so far, valid only if the decision to stop did not depend on any \
+             output)"
+        ))
+    }
+
+    fn delta(&self, delta: f64) -> String {
+        let records = self.account.records() as f64;
+        let mut text = format!("{delta:e}");
+        if delta * records >= 1.0 {
+            text += &format!(
+                " (WEAK: above 1 / {} records, publishing one whole record would be permitted)",
+                grouped(self.account.records())
+            );
+        }
+        text
+    }
+
+    fn training(&self) -> String {
+        let data = self.settings.data.as_ref().map(|path| format!(" of {}", path.display()));
+        format!(
+            "{} with {} on {} training records{}",
+            self.settings.algorithm.as_deref().unwrap_or("dp-sgd"),
+            self.settings.optimizer.as_deref().unwrap_or("?"),
+            grouped(self.account.records()),
+            data.unwrap_or_default()
+        )
+    }
+
+    fn steps(&self) -> String {
+        let (charged, planned) = (grouped(self.account.charged()), grouped(self.account.steps()));
+        let mut text = match self.account.is_closed() {
+            true => planned,
+            false if self.account.is_in_memory() => format!("stopped before the {planned} planned"),
+            false => format!("{charged} of {planned} charged"),
+        };
+        match self.account.times_resumed() {
+            0 => {}
+            1 => text += ", resumed once",
+            n => text += &format!(", resumed {n} times"),
+        }
+        if self.account.is_torn() {
+            text +=
+                "; the last line of the ledger is incomplete and counts with all that it may have charged";
+        }
+        text
+    }
+}
+
+/// A sentence about the records that a guarantee does not cover. The number of test records is not known for runs of earlier versions.
+pub fn unprotected_records(settings: &Settings, test_records: Option<u64>, records: u64) -> Option<String> {
+    let separate = settings.test_fraction.is_none();
+    match test_records {
+        Some(0) => None,
+        Some(count) if separate => {
+            Some(format!("The {} records of the test set are public and NOT protected.", grouped(count)))
+        }
+        Some(count) => Some(format!(
+            "{} of your {} records were held back for testing and are NOT protected.",
+            grouped(count),
+            grouped(count.saturating_add(records))
+        )),
+        None if separate => None,
+        None => settings.test_fraction.filter(|&fraction| fraction > 0.0).map(|fraction| {
+            format!(
+                "{} % of your records were held back for testing and are NOT protected.",
+                100.0 * fraction
+            )
+        }),
+    }
+}

@@ -1,0 +1,52 @@
+//! An epsilon that a paper or an approximation claims, next to what is proved.
+
+use sordino_accounting::{Accountant, Plan};
+use sordino_algorithms::{About, Verdict};
+
+use crate::{Settings, parse_algorithm};
+
+/// An epsilon that is claimed and not proved.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Claim {
+    /// The claimed epsilon.
+    pub epsilon: f64,
+    /// Its delta.
+    pub delta: f64,
+    /// The paper or the theorem that claims it.
+    pub by: String,
+    /// Why it does not hold.
+    pub why: String,
+    /// What to use instead, as the text of a [`Hint`](crate::Hint).
+    pub instead: String,
+}
+
+impl Claim {
+    /// The claim about a run with these settings: of an algorithm as published, or of the central limit theorem.
+    pub fn new(settings: &Settings, plan: Option<&Plan>) -> Option<Self> {
+        let delta = settings.delta?;
+        let algorithm = parse_algorithm(settings.algorithm.as_deref()?);
+        if let Ok(About { reference, verdict: Verdict::AsPublished { problem, instead }, .. }) =
+            algorithm.map(|algorithm| algorithm.about())
+        {
+            return Some(Self {
+                epsilon: settings.epsilon?.get(),
+                delta: delta.get(),
+                by: reference.to_owned(),
+                why: problem.to_owned(),
+                instead: format!("{{algorithm={instead}}}, whose epsilon is proved"),
+            });
+        }
+        if settings.accountant? != Accountant::GdpClt {
+            return None;
+        }
+        let claimed = Accountant::GdpClt.price(plan?, delta).ok()?;
+        Some(Self {
+            epsilon: claimed.epsilon.get(),
+            delta: delta.get(),
+            by: "the central limit theorem of Gaussian differential privacy".to_owned(),
+            why: "it holds in the limit of infinitely many steps; for fewer steps it is an approximation, usually too small"
+                .to_owned(),
+            instead: "{accountant=pld}, whose epsilon is proved".to_owned(),
+        })
+    }
+}

@@ -1,0 +1,254 @@
+//! The data of a run: which records are private, which are public, and what is publicly known about them.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::UNIX_EPOCH,
+};
+
+use serde::{Deserialize, Serialize};
+use sordino_data::{Dataset, Encoding, Scale, Splits, Source};
+use sordino_nn::Shape;
+
+use crate::{
+    Origin, RunFiles, RunFolder, SettingValues, Settings, TrainError, Value, model_notes, settings::given,
+};
+
+/// Public facts about the records that a model reads. They are stored with its weights.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DataFacts {
+    /// The shape of a record.
+    pub input: Shape,
+    /// The names of the classes; empty for regression.
+    pub classes: Vec<String>,
+    /// How the target values were scaled; empty for classification.
+    pub numbers: Vec<Scale>,
+    /// How the values of the training records were stored.
+    pub encoding: Encoding,
+    /// The number of test records.
+    pub test_records: u64,
+}
+
+impl DataFacts {
+    /// The facts about these records.
+    pub fn new(train: &Dataset, test: Option<&Dataset>) -> Self {
+        Self {
+            input: train.shape(),
+            classes: train.classes().to_vec(),
+            numbers: train.scales().to_vec(),
+            encoding: train.encoding(),
+            test_records: test.map_or(0, |test| test.len() as u64),
+        }
+    }
+
+    /// The facts that are stored with the weights of a run.
+    ///
+    /// # Errors
+    /// No weights, or weights without facts.
+    pub fn read(folder: &RunFolder) -> Result<Self, TrainError> {
+        let refused = |problem: &str| {
+            TrainError::refused(
+                format!("{}: {problem}", folder.model().display()),
+                "give the folder of a run that this version has trained",
+            )
+        };
+        let notes = model_notes(folder)?;
+        let text = notes
+            .get("facts")
+            .ok_or_else(|| refused("has no description of the records that the model reads"))?;
+        serde_json::from_str(text).map_err(|error| refused(&error.to_string()))
+    }
+}
+
+/// What is publicly known about the data of a run. Settings are resolved and plans are priced with this alone.
+#[derive(Debug, Clone)]
+pub struct DataDescription {
+    /// What a model must know.
+    pub facts: DataFacts,
+    /// The number of training records.
+    pub records: usize,
+    /// The settings of the data.
+    pub(crate) values: SettingValues,
+    /// The schema of a table.
+    pub(crate) schema: Option<String>,
+    /// When the data was last changed, as the ledger stores it.
+    pub(crate) last_changed: String,
+}
+
+impl DataDescription {
+    /// Describes records that are given in memory. `settings.data` is a name for them.
+    ///
+    /// # Errors
+    /// Settings that say how to read a file.
+    pub fn in_memory(
+        settings: &Settings,
+        train: &Dataset,
+        test: Option<&Dataset>,
+    ) -> Result<Self, TrainError> {
+        const FOR_FILES: [&str; 7] =
+            ["schema", "target", "classes", "features", "test_data", "test_fraction", "split_seed"];
+        if let Some(name) = settings.names().into_iter().find(|name| FOR_FILES.contains(name)) {
+            return Err(TrainError::refused(
+                format!("{name} describes a file, but the records are given in memory"),
+                format!("leave out {{{name}}}"),
+            ));
+        }
+        Ok(Self {
+            facts: DataFacts::new(train, test),
+            records: train.len(),
+            values: SettingValues { data: given(settings.data.clone()), ..SettingValues::default() },
+            schema: None,
+            last_changed: String::new(),
+        })
+    }
+}
+
+/// Records that were read from files.
+pub struct RunData {
+    /// The private records.
+    pub train: Dataset,
+    /// The public records.
+    pub test: Option<Dataset>,
+    /// What is publicly known about them.
+    pub description: DataDescription,
+}
+
+impl RunData {
+    /// Reads the private and the public records.
+    ///
+    /// # Errors
+    /// Files that cannot be read; settings that do not fit them or exclude each other.
+    pub fn read(settings: &Settings) -> Result<Self, TrainError> {
+        // Absolute paths, so that a run can be resumed from any folder.
+        let absolute = |path: &Option<PathBuf>| path.clone().map(|path| path.canonicalize().unwrap_or(path));
+        let test_data = absolute(&settings.test_data);
+        let source =
+            Source { path: absolute(&settings.data).unwrap_or("mushroom".into()), ..source(settings) };
+        check_paths([Some(&source.path), test_data.as_ref()].into_iter().flatten())?;
+        let sets = sordino_data::read(&source)?;
+        let separate = separate_test_set(test_data.as_deref(), &source, &sets)?;
+        let Splits { train, test, schema } = sets;
+        let mut values = SettingValues {
+            data: Some(Value::given_or(
+                settings.data.as_ref().map(|_| source.path.clone()),
+                source.path.clone(),
+                Origin::Default,
+            )),
+            test_data: given(test_data),
+            ..SettingValues::default()
+        };
+        if schema.is_some() {
+            // The schema has the target, the classes and the features.
+            values.schema = Some(Value::given_or(
+                settings.schema.as_ref().map(|_| RunFiles::SCHEMA.into()),
+                RunFiles::SCHEMA.into(),
+                Origin::PublicFact,
+            ));
+        } else {
+            values.schema = given(settings.schema.clone());
+            values.target = given(settings.target.clone());
+            values.classes = given(settings.classes);
+            values.features = given(settings.features);
+        }
+        let schema =
+            schema.map(|schema| toml::to_string(&schema).expect("a schema of numbers and strings is TOML"));
+        let (train, test) = match test.or(separate) {
+            Some(test) => {
+                reject_split(settings)?;
+                (train, Some(test))
+            }
+            None => {
+                let fraction = Value::given_or(settings.test_fraction, 0.2, Origin::Default);
+                let seed = Value::given_or(settings.split_seed, 0, Origin::Default);
+                let parts = train.split(fraction.value, seed.value)?;
+                // Without test records the seed has no effect; it stays in the settings if the user set it.
+                values.split_seed =
+                    Some(seed).filter(|seed| fraction.value != 0.0 || seed.origin == Origin::User);
+                values.test_fraction = Some(fraction);
+                parts
+            }
+        };
+        let description = DataDescription {
+            facts: DataFacts::new(&train, test.as_ref()),
+            records: train.len(),
+            last_changed: last_changed(Some(&source.path)),
+            values,
+            schema,
+        };
+        Ok(Self { train, test, description })
+    }
+}
+
+/// Where the settings say that the data is.
+pub fn source(settings: &Settings) -> Source {
+    Source {
+        path: settings.data.clone().unwrap_or_else(|| "mushroom".into()),
+        schema: settings.schema.clone(),
+        target: settings.target.clone(),
+        classes: settings.classes,
+        features: settings.features,
+    }
+}
+
+/// Rejects paths that cannot be written to a TOML file.
+fn check_paths<'a>(mut paths: impl Iterator<Item = &'a PathBuf>) -> Result<(), TrainError> {
+    match paths.find(|path| path.to_str().is_none()) {
+        None => Ok(()),
+        Some(path) => Err(TrainError::refused(
+            format!("the path {} is not UTF-8, so it cannot be written to config.toml", path.display()),
+            "rename it, or make a link to it whose name is UTF-8",
+        )),
+    }
+}
+
+/// The test records of a file of their own.
+fn separate_test_set(
+    path: Option<&Path>,
+    source: &Source,
+    sets: &Splits,
+) -> Result<Option<Dataset>, TrainError> {
+    let Some(path) = path else { return Ok(None) };
+    if *path == source.path {
+        // Accuracy is printed without noise, so the records that it is measured on have no protection.
+        return Err(TrainError::refused(
+            format!("test_data is {}, which is the training data itself", path.display()),
+            "test records are public; give other records, or hold back part of the data with {test_fraction}",
+        ));
+    }
+    if sets.test.is_some() {
+        return Err(TrainError::refused(
+            format!("test_data is {}, but the data has a test set of its own", path.display()),
+            "leave out one of them",
+        ));
+    }
+    Ok(Some(sordino_data::read_test(path, source, sets)?))
+}
+
+/// Rejects settings of a split, for data that has a test set.
+fn reject_split(settings: &Settings) -> Result<(), TrainError> {
+    let split = settings.test_fraction.map(|fraction| format!("test_fraction is {fraction}"));
+    match split.or(settings.split_seed.map(|seed| format!("split_seed is {seed}"))) {
+        None => Ok(()),
+        Some(given) => Err(TrainError::refused(
+            format!("{given}, but there is a test set, so no records are held back"),
+            "leave it out",
+        )),
+    }
+}
+
+/// When the data was last changed, as the ledger stores it. A resumed run must use the records that it began with. The time is compared
+/// because nothing that is computed from the records may be stored.
+pub(crate) fn last_changed(path: Option<&PathBuf>) -> String {
+    let Some(path) = path else { return String::new() };
+    let is_idx =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().contains("-idx"));
+    let mut files = vec![path.clone()];
+    if let Ok(entries) = fs::read_dir(path) {
+        files = entries.flatten().map(|entry| entry.path()).filter(is_idx).collect();
+    }
+    let changed = |path: &PathBuf| fs::metadata(path).and_then(|found| found.modified()).ok();
+    let last = files.iter().filter_map(changed).max().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    last.map_or(String::new(), |time| {
+        format!("# data last changed at {}.{:09}\n", time.as_secs(), time.subsec_nanos())
+    })
+}

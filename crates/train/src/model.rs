@@ -1,0 +1,242 @@
+//! Models by name, for the shape of the data.
+
+use std::{fs, path::Path};
+
+use sordino_nn::{Description, Loss, Network, NetworkError, Shape, models};
+
+use crate::{DataFacts, TrainError};
+
+/// A network for the data of a run, and its loss. It can be built several times.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ResolvedModel {
+    architecture: Architecture,
+    input: Shape,
+    outputs: usize,
+    /// The loss that is minimised.
+    pub loss: Loss,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Architecture {
+    Linear,
+    Mlp(Vec<usize>),
+    MnistCnn,
+    LeNet5,
+    ResNet20,
+    Described(Description),
+}
+
+const NAMES: &str =
+    "logistic, linear, mlp, mnist-cnn, lenet5, resnet20, or a TOML file that describes a network";
+
+impl Architecture {
+    fn named(name: &str, hidden: Option<&[usize]>) -> Result<Self, TrainError> {
+        let architecture = match name {
+            "logistic" | "linear" => Self::Linear,
+            "mlp" => Self::Mlp(hidden.unwrap_or(&[128]).to_vec()),
+            "mnist-cnn" => Self::MnistCnn,
+            "lenet5" => Self::LeNet5,
+            "resnet20" => Self::ResNet20,
+            file if file.ends_with(".toml") => Self::Described(described(Path::new(file))?),
+            _ => {
+                return Err(TrainError::refused(
+                    format!("model must be one of {NAMES}, got {name}"),
+                    "try {model=mlp}",
+                ));
+            }
+        };
+        if hidden.is_some() && !matches!(architecture, Self::Mlp(_)) {
+            return Err(TrainError::refused(
+                format!("hidden belongs to the model mlp, but the model is {name}"),
+                "leave out {hidden}, use {model=mlp}, or describe the network in a TOML file",
+            ));
+        }
+        Ok(architecture)
+    }
+}
+
+impl ResolvedModel {
+    /// The name of the default model for this data. There is one for every shape that can be read.
+    pub fn default_name(facts: &DataFacts) -> &'static str {
+        match facts.input {
+            Shape::Image { channels: 3, height: 32, width: 32 } => "resnet20",
+            Shape::Image { .. } if models::mnist_cnn_for(facts.input, 1).is_ok() => "mnist-cnn",
+            // An image that is too small for convolutions.
+            Shape::Image { .. } => "mlp",
+            _ if facts.classes.is_empty() => "linear",
+            _ => "logistic",
+        }
+    }
+
+    /// Chooses a model by its name or by the path of a TOML file.
+    ///
+    /// # Errors
+    /// A name that is not in the list, a file that cannot be read, or a model that does not fit the data.
+    pub fn choose(name: &str, hidden: Option<&[usize]>, facts: &DataFacts) -> Result<Self, TrainError> {
+        Self::fitting(Architecture::named(name, hidden)?, name, facts)
+    }
+
+    /// A network that is described layer by layer.
+    ///
+    /// # Errors
+    /// A network that does not fit the data.
+    pub fn described(description: Description, facts: &DataFacts) -> Result<Self, TrainError> {
+        Self::fitting(Architecture::Described(description), "the network", facts)
+    }
+
+    fn fitting(architecture: Architecture, name: &str, facts: &DataFacts) -> Result<Self, TrainError> {
+        let classes = facts.classes.len();
+        let (outputs, loss) = match classes {
+            0 => (facts.numbers.len(), Loss::SquaredError),
+            2 if architecture == Architecture::Linear => (1, Loss::Logistic),
+            _ => (classes, Loss::cross_entropy()),
+        };
+        let model = Self { architecture, input: facts.input, outputs, loss };
+        let network = model.network().map_err(|error| model.unfit(name, error))?;
+        if network.input() != facts.input {
+            let problem =
+                format!("{name} reads records of {}, the data has {}", network.input(), facts.input);
+            return Err(TrainError::refused(
+                problem,
+                "set the input of the described network to that of the data",
+            ));
+        }
+        if network.outputs() == 1 && classes == 2 {
+            return Ok(Self { loss: Loss::Logistic, ..model });
+        }
+        if network.outputs() != outputs {
+            let problem = format!("{name} has {} outputs, the data needs {outputs}", network.outputs());
+            return Err(TrainError::refused(
+                problem,
+                "a network needs one output for each class; two classes may share one",
+            ));
+        }
+        Ok(model)
+    }
+
+    /// Why a network of this kind cannot be built for this data, and which one can.
+    fn unfit(&self, name: &str, error: NetworkError) -> TrainError {
+        let convolutional = matches!(
+            self.architecture,
+            Architecture::MnistCnn | Architecture::LeNet5 | Architecture::ResNet20
+        );
+        match self.input {
+            Shape::Image { .. } if convolutional => TrainError::refused(
+                format!("{name} does not fit images of {} (channels x height x width): {error}", self.input),
+                "{model=mlp} reads images of any size",
+            ),
+            _ if convolutional => TrainError::refused(
+                format!("{name} reads images, but the data has records of {} features", self.input),
+                "{model=mlp} reads any records; images are arrays of the shape [n, height, width] or \
+                 [n, channels, height, width], or IDX files",
+            ),
+            _ => error.into(),
+        }
+    }
+
+    /// Builds the network.
+    ///
+    /// # Errors
+    /// Layers that do not fit each other.
+    pub fn network(&self) -> Result<Network, NetworkError> {
+        let features = self.input.len();
+        match &self.architecture {
+            // Pixels are features like any other.
+            Architecture::Linear | Architecture::Mlp(_) if matches!(self.input, Shape::Image { .. }) => {
+                let mut description = Description::new(self.input).then(sordino_nn::layers::Flatten);
+                let hidden =
+                    if let Architecture::Mlp(hidden) = &self.architecture { &hidden[..] } else { &[] };
+                for (index, &width) in hidden.iter().enumerate() {
+                    description = description
+                        .named(&format!("fc{}", index + 1), sordino_nn::layers::Linear::new(width))
+                        .then(sordino_nn::layers::Relu);
+                }
+                let last =
+                    if hidden.is_empty() { "linear".to_owned() } else { format!("fc{}", hidden.len() + 1) };
+                Network::new(&description.named(&last, sordino_nn::layers::Linear::new(self.outputs)))
+            }
+            Architecture::Linear => models::softmax_regression(features, self.outputs),
+            Architecture::Mlp(hidden) => models::mlp(features, hidden, self.outputs),
+            Architecture::MnistCnn => models::mnist_cnn_for(self.input, self.outputs),
+            Architecture::LeNet5 => models::lenet5_for(self.input, self.outputs),
+            Architecture::ResNet20 => models::resnet20_for(self.input, self.outputs),
+            Architecture::Described(description) => Network::new(description),
+        }
+    }
+}
+
+/// Reads the description of a network.
+fn described(path: &Path) -> Result<Description, TrainError> {
+    let hint = "a network is described by `input` and `layers`; docs/engine.md has an example";
+    let text = fs::read_to_string(path)
+        .map_err(|error| TrainError::refused(format!("cannot read {}: {error}", path.display()), hint))?;
+    toml::from_str(&text).map_err(|error| {
+        TrainError::refused(format!("{}: {}", path.display(), error.to_string().trim_end()), hint)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use sordino_data::{Encoding, Scale};
+
+    use super::*;
+
+    fn facts(input: Shape, classes: usize) -> DataFacts {
+        let classes: Vec<String> = (0..classes).map(|class| class.to_string()).collect();
+        let numbers = if classes.is_empty() { vec![Scale::NONE; 2] } else { Vec::new() };
+        DataFacts { input, classes, numbers, encoding: Encoding::Bytes, test_records: 0 }
+    }
+
+    const IMAGES: [(usize, usize, usize); 7] =
+        [(1, 28, 28), (3, 32, 32), (1, 64, 64), (1, 8, 8), (4, 14, 100), (1, 1, 1), (32, 32, 3)];
+
+    #[test]
+    fn the_default_model_fits_whatever_is_read() {
+        let images = IMAGES.map(|(channels, height, width)| Shape::Image { channels, height, width });
+        for input in images.into_iter().chain([Shape::Features(1), Shape::Features(126)]) {
+            for classes in [0, 2, 3, 10, 100] {
+                let facts = facts(input, classes);
+                let name = ResolvedModel::default_name(&facts);
+                let model = ResolvedModel::choose(name, None, &facts);
+                let network =
+                    model.unwrap_or_else(|problem| panic!("{input}, {classes}: {problem}")).network();
+                let outputs = if name == "logistic" && classes == 2 { 1 } else { classes };
+                assert_eq!(network.unwrap().outputs(), if classes == 0 { 2 } else { outputs }, "{input}");
+            }
+        }
+        let name = |shape| ResolvedModel::default_name(&facts(shape, 10));
+        assert_eq!(name(Shape::Image { channels: 1, height: 28, width: 28 }), "mnist-cnn");
+        assert_eq!(name(Shape::Image { channels: 3, height: 32, width: 32 }), "resnet20");
+    }
+
+    #[test]
+    fn every_model_adapts_to_the_classes_or_names_one_that_does() {
+        for (channels, height, width) in IMAGES {
+            let facts = facts(Shape::Image { channels, height, width }, 2);
+            for name in ["logistic", "linear", "mlp", "mnist-cnn", "lenet5", "resnet20"] {
+                match ResolvedModel::choose(name, None, &facts) {
+                    Ok(model) => assert_eq!(model.network().unwrap().input(), facts.input),
+                    Err(problem) => {
+                        assert!(height.min(width) < 14, "{name} for {}", facts.input);
+                        assert!(problem.hint().to_string().contains("model = mlp"), "{problem}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_networks_of_the_papers_are_as_they_were() {
+        let network = |name, channels, size| {
+            let facts = facts(Shape::Image { channels, height: size, width: size }, 10);
+            ResolvedModel::choose(name, None, &facts).unwrap().network().unwrap()
+        };
+        for (network, known) in [
+            (network("mnist-cnn", 1, 28), models::mnist_cnn()),
+            (network("lenet5", 1, 28), models::lenet5(10)),
+            (network("resnet20", 3, 32), models::resnet20(10)),
+        ] {
+            assert_eq!(network.init(7).values(), known.unwrap().init(7).values());
+        }
+    }
+}

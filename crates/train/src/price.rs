@@ -1,0 +1,179 @@
+//! The third stage: the plan of a run and its price, before any record is used.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+use sordino_accounting::{Accountant, AccountingError, Delta, Epsilon, NoiseMultiplier, Plan};
+use sordino_algorithms::{AlgorithmError, NoiseSource};
+use sordino_privacy::{PrivacyError, Terms};
+
+use crate::{
+    Claim, ResolvedSettings, RunFolder, Settings, TrainError,
+    format::{rounded_to_nearest, rounded_up},
+    model_notes, write_whole,
+};
+
+/// A run that is ready to start: its plan is priced, and its terms are fixed.
+#[derive(Debug, Clone)]
+pub struct PricedRun {
+    /// The settings that were priced.
+    pub resolved: ResolvedSettings,
+    /// The plan.
+    pub plan: Plan,
+    /// The plan, its price, and what the ledger stores about the run.
+    pub terms: Terms,
+    /// For an algorithm as published, what can be proved about it.
+    pub provable: Option<Provable>,
+}
+
+/// A bound that can be proved for an algorithm as its paper prints it. The accountant is used as a calculator: the run itself has no
+/// guarantee.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Provable {
+    /// The proved upper bound.
+    pub epsilon: Epsilon,
+    /// Its delta.
+    pub delta: Delta,
+    /// The accountant that proves it.
+    pub accountant: Accountant,
+}
+
+/// Prices the plan: with the smallest noise that the budget allows, the noise multiplier that is given, or the noise that a paper claims
+/// to be enough. A resumed run keeps the plan that it began with.
+///
+/// # Errors
+/// A plan that exceeds the budget or that the accountant cannot price.
+pub fn price(resolved: ResolvedSettings, begun: Option<&Plan>) -> Result<PricedRun, TrainError> {
+    let plan = match begun {
+        Some(plan) => plan.clone(),
+        None => plan(&resolved)?,
+    };
+    let terms = match resolved.algorithm.about().verdict.problem() {
+        Some(problem) => Terms::unprotected(plan.clone(), resolved.facts.records, problem),
+        None => priced_terms(&resolved, plan.clone())?,
+    };
+    let about = resolved.files.about(&resolved.values.to_settings()) + &resolved.last_changed;
+    Ok(PricedRun { provable: provable(&resolved, &plan), terms: terms.about(&about), plan, resolved })
+}
+
+/// What can be proved about an algorithm as published.
+fn provable(resolved: &ResolvedSettings, plan: &Plan) -> Option<Provable> {
+    let delta = resolved.values.delta.as_ref()?.value;
+    let (plan, accountant) = resolved.algorithm.provable_plan(&resolved.facts, plan)?;
+    let epsilon = accountant.price(&plan, delta).ok()?.epsilon;
+    Some(Provable { epsilon, delta, accountant })
+}
+
+fn plan(resolved: &ResolvedSettings) -> Result<Plan, TrainError> {
+    let noise = match (resolved.noise_multiplier, resolved.budget) {
+        (Some(z), _) => NoiseSource::Multiplier(z),
+        (None, Some(budget)) => NoiseSource::Budget(budget, resolved.accountant),
+        // Training without privacy has no noise.
+        (None, None) => NoiseSource::Multiplier(NoiseMultiplier::new(1.0)?),
+    };
+    let max_batch_size = resolved.values.max_batch_size.as_ref().map(|max| max.value);
+    resolved.algorithm.plan(&resolved.facts, noise).map_err(|error| match (error, max_batch_size) {
+        (error @ AlgorithmError::Accounting(AccountingError::NoSolution { .. }), Some(max)) => {
+            TrainError::refused(
+                error.to_string(),
+                format!(
+                    "batches exceed {max} records too often, and that alone costs more than delta; raise {{max_batch_size}}"
+                ),
+            )
+        }
+        (error, _) => error.into(),
+    })
+}
+
+fn priced_terms(resolved: &ResolvedSettings, plan: Plan) -> Result<Terms, TrainError> {
+    let delta = match &resolved.values.delta {
+        Some(delta) => delta.value,
+        None => Delta::new(1e-5)?,
+    };
+    let epsilon = resolved.values.epsilon.as_ref().map(|epsilon| epsilon.value);
+    // A claimed epsilon is not a budget for the proved epsilon.
+    let (budget, accountant) = match resolved.accountant {
+        Accountant::GdpClt => {
+            let claimed = Accountant::GdpClt.price(&plan, delta)?.epsilon;
+            match epsilon {
+                Some(budget) if !(claimed <= budget) => {
+                    return Err(PrivacyError::OverBudget { cost: claimed, budget, delta }.into());
+                }
+                _ => (None, Accountant::Pld),
+            }
+        }
+        accountant => (epsilon, accountant),
+    };
+    Ok(Terms::price(plan, resolved.facts.records, delta, budget, accountant)?)
+}
+
+impl Provable {
+    const NOTE: &str = "provable";
+
+    /// What was stored with the weights of a run.
+    pub fn read(folder: &RunFolder) -> Option<Self> {
+        serde_json::from_str(model_notes(folder).ok()?.get(Self::NOTE)?).ok()
+    }
+}
+
+impl PricedRun {
+    /// All settings, with their values.
+    pub fn settings(&self) -> Settings {
+        self.resolved.values.to_settings()
+    }
+
+    /// Writes the settings and the files that they refer to into the folder of the run.
+    ///
+    /// # Errors
+    /// Files that cannot be written.
+    pub fn write_settings(&self, folder: &RunFolder) -> Result<(), TrainError> {
+        self.resolved.files.write(folder)?;
+        let settings = self.settings().to_toml();
+        let text = match self.not_private() {
+            Some(why) => format!("# NOT PRIVATE: {why}\n{settings}"),
+            None => settings,
+        };
+        write_whole(&folder.config(), text.as_bytes())
+    }
+
+    /// The notes that are stored with the weights: the guarantee and the facts about the data.
+    pub(crate) fn notes(&self) -> HashMap<String, String> {
+        let guarantee = match (self.not_private(), self.terms.guarantee()) {
+            (None, Some(guarantee)) => format!(
+                "({}, {})-differential privacy, {}, for the whole run{}",
+                rounded_up(guarantee.epsilon.get()),
+                guarantee.delta,
+                guarantee.relation,
+                if guarantee.epsilon.get() > 10.0 { " (WEAK: little is promised)" } else { "" }
+            ),
+            (why, _) => format!("NOT PRIVATE: {}", why.unwrap_or_default()),
+        };
+        let facts = serde_json::to_string(&self.resolved.data).expect("shapes and names are JSON");
+        let mut notes = HashMap::from([("guarantee".to_owned(), guarantee), ("facts".to_owned(), facts)]);
+        if let Some(provable) = self.provable {
+            let provable = serde_json::to_string(&provable).expect("numbers and names are JSON");
+            notes.insert(Provable::NOTE.to_owned(), provable);
+        }
+        notes
+    }
+
+    /// A warning, as the text of a [`Hint`](crate::Hint), if an epsilon is claimed that is not proved.
+    pub fn warning(&self) -> Option<String> {
+        let claim = Claim::new(&self.settings(), self.terms.plan())?;
+        let proved = match (self.not_private(), self.terms.guarantee(), self.provable) {
+            (None, Some(guarantee), _) => format!("epsilon {}", rounded_up(guarantee.epsilon.get())),
+            (_, _, Some(provable)) if self.resolved.values.seed.is_none() => {
+                format!("epsilon {}", rounded_up(provable.epsilon.get()))
+            }
+            _ => "nothing".to_owned(),
+        };
+        let claimed = rounded_to_nearest(claim.epsilon);
+        Some(format!("epsilon {claimed} is claimed, {proved} is proved; use {}", claim.instead))
+    }
+
+    /// Why nothing is guaranteed, if that is so.
+    pub fn not_private(&self) -> Option<&'static str> {
+        let seeded = self.resolved.values.seed.as_ref().map(|_| "noise and batches come from a fixed seed");
+        self.resolved.algorithm.about().verdict.problem().or(seeded)
+    }
+}

@@ -1,0 +1,232 @@
+//! The second stage: every setting gets a value, from the user, from a default, or from public facts about the data.
+
+mod batches;
+mod learning;
+mod privacy;
+
+use std::{fs, sync::Arc, time::Duration};
+
+use batches::Batches;
+use learning::LearningSettings;
+pub use privacy::without_unused;
+use privacy::{BudgetSettings, algorithm_text, reject_unused};
+use sordino_accounting::{Accountant, NoiseMultiplier, calibrate::Budget};
+use sordino_algorithms::{Defaults, RunFacts};
+use sordino_nn::Description;
+use sordino_privacy::ClipRule;
+
+use crate::{
+    Clipping, DataDescription, DataFacts, Footprint, Learning, NetworkAlgorithm, Origin, ResolvedModel,
+    RunFiles, SamplingName, SettingValues, Settings, TrainError, Value, parse_algorithm, settings::given,
+};
+
+/// A run whose settings all have values. No record is needed for this.
+#[derive(Debug, Clone)]
+pub struct ResolvedSettings {
+    /// The value of every setting that the run uses, and where it comes from. Paths of files that the run stores are relative to its
+    /// folder.
+    pub values: SettingValues,
+    /// The public facts about the data.
+    pub data: DataFacts,
+    /// The network.
+    pub model: ResolvedModel,
+    /// The algorithm with its options.
+    pub algorithm: Arc<dyn NetworkAlgorithm>,
+    /// How releases become steps.
+    pub learning: Learning,
+    /// The public facts that the plan and the steps depend on.
+    pub facts: RunFacts,
+    /// The privacy budget; none if the noise multiplier is given instead, and for algorithms without noise.
+    pub budget: Option<Budget>,
+    /// The noise multiplier, if it is given.
+    pub noise_multiplier: Option<NoiseMultiplier>,
+    /// The accountant that prices the plan.
+    pub accountant: Accountant,
+    /// The memory that training takes.
+    pub footprint: Footprint,
+    /// The steps between two measurements on test records.
+    pub measure_every: u64,
+    /// The time between two checkpoints.
+    pub checkpoint_every: Duration,
+    /// The public files that the run stores.
+    pub files: RunFiles,
+    /// When the data was last changed, as the ledger stores it.
+    pub(crate) last_changed: String,
+}
+
+/// Parts of a run that are given as values, because they cannot be written as settings.
+#[derive(Debug, Clone, Default)]
+pub struct Custom {
+    /// The algorithm, in place of the setting.
+    pub algorithm: Option<Arc<dyn NetworkAlgorithm>>,
+    /// The network, in place of the setting `model`.
+    pub network: Option<Description>,
+}
+
+/// Checks everything about the settings that does not depend on the data.
+///
+/// # Errors
+/// The first setting that is out of range, excludes another, or is not used by the algorithm.
+pub fn check(settings: &Settings) -> Result<(), TrainError> {
+    checked(settings, &Custom::default()).map(drop)
+}
+
+/// The settings that do not depend on the data.
+struct Checked {
+    algorithm_name: Value<String>,
+    algorithm: Arc<dyn NetworkAlgorithm>,
+    defaults: Defaults,
+    budget: BudgetSettings,
+    learning: LearningSettings,
+    checkpoint_seconds: Value<f64>,
+    checkpoint_every: Duration,
+}
+
+fn checked(settings: &Settings, custom: &Custom) -> Result<Checked, TrainError> {
+    settings.check_values()?;
+    let (algorithm_name, algorithm) = match &custom.algorithm {
+        Some(algorithm) => {
+            algorithm.check()?;
+            (Value::new(algorithm.about().name.to_owned(), Origin::User), algorithm.clone())
+        }
+        None => {
+            let text = algorithm_text(settings);
+            let algorithm = parse_algorithm(&text.value)?;
+            (text, algorithm)
+        }
+    };
+    reject_unused(settings, &*algorithm)?;
+    let defaults = algorithm.defaults(settings.max_grad_norm)?;
+    ClipRule::flat(defaults.max_grad_norm)?;
+    let (checkpoint_seconds, checkpoint_every) = checkpoint_interval(settings)?;
+    Ok(Checked {
+        budget: BudgetSettings::new(settings, &*algorithm)?,
+        learning: LearningSettings::new(settings, defaults.contribution)?,
+        algorithm_name,
+        algorithm,
+        defaults,
+        checkpoint_seconds,
+        checkpoint_every,
+    })
+}
+
+/// Gives every setting a value.
+///
+/// # Errors
+/// As for [`check`], and settings that do not fit the data.
+pub fn resolve(settings: &Settings, data: &DataDescription) -> Result<ResolvedSettings, TrainError> {
+    resolve_with(settings, data, &Custom::default())
+}
+
+/// Gives every setting a value, for a run with parts that are given as values.
+///
+/// # Errors
+/// As for [`resolve`].
+pub fn resolve_with(
+    settings: &Settings,
+    data: &DataDescription,
+    custom: &Custom,
+) -> Result<ResolvedSettings, TrainError> {
+    let Checked {
+        algorithm_name,
+        algorithm,
+        defaults,
+        budget,
+        learning,
+        checkpoint_seconds,
+        checkpoint_every,
+    } = checked(settings, custom)?;
+    let LearningSettings { optimizer, schedule, learning_rate, learning } = learning;
+    let (model_name, model, network_text) = model(settings, custom, &data.facts)?;
+    let network = model.network()?;
+    let footprint = Footprint::new(network.layout().len(), &learning, algorithm.kept_vectors());
+    footprint.check(1)?;
+    let batches = Batches::new(settings, data.records)?;
+    let sampling = Value::given_or(settings.sampling, SamplingName::Poisson, Origin::Default);
+    let clipping = Value::given_or(settings.clipping, Clipping::Flat, Origin::Default);
+    let facts = RunFacts {
+        sampling: batches.sampling(sampling.value, settings.max_batch_size)?,
+        steps: batches.steps,
+        expected_batch_size: batches.size.value as f64,
+        max_grad_norm: defaults.max_grad_norm,
+        layers: (clipping.value == Clipping::PerLayer).then_some(network.layers().len()),
+        dimension: network.layout().trainable().iter().map(ExactSizeIterator::len).sum(),
+        records: data.records as u64,
+        claim: budget.budget(),
+    };
+    let max_grad_norm = Value::given_or(settings.max_grad_norm, defaults.max_grad_norm, Origin::Default);
+    let default_accountant = algorithm.accountant(facts.sampling);
+    let accountant = Value::given_or(settings.accountant, default_accountant, Origin::Default);
+    let private = !algorithm.is_plain();
+    Ok(ResolvedSettings {
+        budget: budget.budget(),
+        noise_multiplier: settings.noise_multiplier,
+        accountant: accountant.value,
+        measure_every: batches.steps_per_epoch.max(batches.steps.get() / 20).max(1),
+        values: SettingValues {
+            model: Some(model_name),
+            hidden: given(settings.hidden.clone()),
+            algorithm: Some(algorithm_name),
+            epsilon: budget.epsilon,
+            delta: budget.delta,
+            noise_multiplier: given(settings.noise_multiplier),
+            max_grad_norm: Some(max_grad_norm).filter(|_| private),
+            clipping: Some(clipping).filter(|_| private),
+            sampling: Some(sampling).filter(|_| private),
+            max_batch_size: given(settings.max_batch_size),
+            accountant: Some(accountant).filter(|_| algorithm.about().verdict.is_sound()),
+            epochs: batches.epochs,
+            steps: batches.given_steps,
+            batch_size: Some(batches.size),
+            learning_rate: Some(learning_rate),
+            optimizer: Some(optimizer),
+            schedule: Some(schedule),
+            average: given(settings.average),
+            seed: given(settings.seed),
+            checkpoint_seconds: Some(checkpoint_seconds),
+            ..data.values.clone()
+        },
+        data: data.facts.clone(),
+        files: RunFiles { schema: data.schema.clone(), network: network_text },
+        last_changed: data.last_changed.clone(),
+        model,
+        algorithm,
+        learning,
+        facts,
+        footprint,
+        checkpoint_every,
+    })
+}
+
+/// The model setting, the model, and the text of the file that describes it.
+fn model(
+    settings: &Settings,
+    custom: &Custom,
+    facts: &DataFacts,
+) -> Result<(Value<String>, ResolvedModel, Option<String>), TrainError> {
+    let stored = || Value::new(RunFiles::NETWORK.to_owned(), Origin::User);
+    if let Some(network) = &custom.network {
+        let text = toml::to_string(network).expect("a description of numbers and strings is TOML");
+        return Ok((stored(), ResolvedModel::described(network.clone(), facts)?, Some(text)));
+    }
+    let default = ResolvedModel::default_name(facts).to_owned();
+    let name = Value::given_or(settings.model.clone(), default, Origin::PublicFact);
+    let model = ResolvedModel::choose(&name.value, settings.hidden.as_deref(), facts)?;
+    if !name.value.ends_with(".toml") {
+        return Ok((name, model, None));
+    }
+    let text = fs::read_to_string(&name.value)
+        .map_err(|error| TrainError::refused(format!("{}: {error}", name.value), "restore the file"))?;
+    Ok((stored(), model, Some(text)))
+}
+
+fn checkpoint_interval(settings: &Settings) -> Result<(Value<f64>, Duration), TrainError> {
+    let seconds = Value::given_or(settings.checkpoint_seconds, 10.0, Origin::Default);
+    let interval = Duration::try_from_secs_f64(seconds.value).map_err(|_| {
+        TrainError::refused(
+            format!("checkpoint_seconds must be a number of at least 0, got {}", seconds.value),
+            "10 loses at most 10 seconds",
+        )
+    })?;
+    Ok((seconds, interval))
+}

@@ -1,0 +1,97 @@
+//! The public files that a run stores next to its settings, so that its folder is complete.
+
+use std::{fs, io::ErrorKind};
+
+use sordino_privacy::Account;
+
+use crate::{RunFolder, Settings, TrainError, data::last_changed, write_whole};
+
+/// Public files that the settings refer to, by their text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunFiles {
+    /// The schema of a table.
+    pub schema: Option<String>,
+    /// The description of a network.
+    pub network: Option<String>,
+}
+
+impl RunFiles {
+    /// The name of the schema's file.
+    pub const SCHEMA: &str = "schema.toml";
+    /// The name of the network's file.
+    pub const NETWORK: &str = "network.toml";
+
+    fn named(&self) -> [(&'static str, Option<&String>); 2] {
+        [(Self::SCHEMA, self.schema.as_ref()), (Self::NETWORK, self.network.as_ref())]
+    }
+
+    /// Writes them into the folder of a run.
+    pub(crate) fn write(&self, folder: &RunFolder) -> Result<(), TrainError> {
+        for (name, text) in self.named() {
+            if let Some(text) = text {
+                write_whole(&folder.path().join(name), text.as_bytes())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads them from the folder of a run.
+    ///
+    /// # Errors
+    /// A file that exists and cannot be read.
+    pub fn read(folder: &RunFolder) -> Result<Self, TrainError> {
+        let text = |name: &str| match fs::read_to_string(folder.path().join(name)) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => {
+                Err(TrainError::refused(format!("cannot read {name}: {error}"), "check the run's folder"))
+            }
+        };
+        Ok(Self { schema: text(Self::SCHEMA)?, network: text(Self::NETWORK)? })
+    }
+
+    /// What the ledger stores about the settings of a run.
+    pub(crate) fn about(&self, settings: &Settings) -> String {
+        let mut about = settings.to_toml();
+        for (name, text) in self.named() {
+            if let Some(text) = text {
+                about += &format!("# {name}\n{text}");
+            }
+        }
+        about
+    }
+}
+
+/// Reads the settings of a run as they are written, and checks that its files agree with its ledger.
+///
+/// # Errors
+/// Files that were changed after the run began.
+pub fn verified_settings(folder: &RunFolder, account: &Account) -> Result<Settings, TrainError> {
+    let settings = Settings::read_as_written(&folder.config())?;
+    let expected = RunFiles::read(folder)?.about(&settings);
+    let rest = account.about().strip_prefix(&expected);
+    match rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("# data last changed")) {
+        true => Ok(settings),
+        false => Err(TrainError::refused(
+            format!("the settings in {} are not what the ledger says they were", folder.path().display()),
+            "config.toml, schema.toml or network.toml was changed after the run began; the first line of the ledger has their text",
+        )),
+    }
+}
+
+/// Rejects data that was changed after the run began. Records would move from training to testing, and the guarantee is for the records
+/// that the run began with.
+///
+/// # Errors
+/// A file with another time of modification.
+pub fn check_unchanged_data(settings: &Settings, account: &Account) -> Result<(), TrainError> {
+    let (now, then) = (last_changed(settings.data.as_ref()), account.about());
+    if then.ends_with(&now) {
+        return Ok(());
+    }
+    let when = then.rsplit(' ').next().unwrap_or_default().trim();
+    Err(TrainError::refused(
+        format!("{} was changed after the run began", settings.data.clone().unwrap_or_default().display()),
+        format!("start a new run; if the content is the same, restore the time with `touch -d @{when}`"),
+    ))
+}

@@ -1,0 +1,325 @@
+//! The first stage: what the user set about a run, from flags, a TOML file or code.
+
+mod definition;
+mod named;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use definition::{permitted_values, settings};
+use serde::{Deserialize, Serialize};
+use sordino_accounting::{Accountant, ClipNorm, Delta, Epsilon, NoiseMultiplier, Steps};
+use toml::de::DeTable;
+
+pub(crate) use definition::given;
+pub use definition::{Origin, SettingInfo, SettingValue, Value};
+pub(crate) use named::named;
+
+use crate::TrainError;
+
+settings! {
+    "Data" {
+        /// Training records: `mushroom` (included), a CSV, NPZ or SVMLight file, or a folder of IDX files [default: mushroom]
+        data: PathBuf = "FILE";
+        /// Public schema of a CSV file: columns, categories, scales
+        schema: PathBuf = "FILE";
+        /// Column to predict, by name or by number from 1
+        target: String = "COLUMN";
+        /// Public number of classes
+        classes: usize = "N";
+        /// Public number of features
+        features: usize = "N";
+        /// Test records in the same format, treated as PUBLIC; no training records are held back then
+        test_data: PathBuf = "FILE";
+        /// Fraction of the records that is held back for testing and treated as PUBLIC; 0 holds back none [default: 0.2, if the data
+        /// has no test set]
+        test_fraction: f64 = "F";
+        /// Public seed that selects the records held back [default: 0]
+        split_seed: u64 = "N";
+    }
+    "Model" {
+        /// logistic, linear, mlp, mnist-cnn, lenet5, resnet20, or a TOML file that describes a network [default: depends on the shape of
+        /// the data]
+        model: String = "NAME";
+        /// Widths of the hidden layers of an mlp [default: 128]
+        hidden: Vec<usize> = "N,..";
+    }
+    "Privacy" {
+        /// Algorithm with its options, such as dynamic,mu_growth=3; `none` is plain SGD, NOT PRIVATE [default: dp-sgd]
+        algorithm: String = "NAME[,K=V]";
+        /// Privacy budget; for `*-published`, the paper's claimed epsilon [default: 1, unless a noise multiplier is given]
+        epsilon: Epsilon = "E";
+        /// Delta of the privacy budget [default: 1e-5]
+        delta: Delta = "D";
+        /// Standard deviation of a step's noise divided by its sensitivity, for all releases of the step together [default: the smallest
+        /// that the budget allows]
+        noise_multiplier: NoiseMultiplier = "Z";
+        /// Norm to which each record's gradient is clipped, at the start if the algorithm adapts it [default: 0.1 if fixed, 1 if adaptive]
+        max_grad_norm: ClipNorm = "C", alias "clip";
+        /// Clip the whole gradient, or each layer to its share of the norm [default: flat]
+        clipping: Clipping = "RULE";
+        /// How batches are drawn [default: poisson]
+        sampling: SamplingName = "KIND";
+        /// Truncate Poisson batches to this size, which adds to delta
+        max_batch_size: u64 = "N";
+        /// Accountant that prices the plan: pld, rdp, zcdp or tcdp. gdp-clt sets the noise by an approximation; the report then states
+        /// the proved epsilon, too [default: pld; rdp for fixed-size batches; some algorithms have their own]
+        accountant: Accountant = "NAME";
+    }
+    "Learning" {
+        /// Expected number of passes over the data [default: 50]
+        epochs: f64 = "N";
+        /// Number of steps, instead of epochs
+        steps: Steps = "T";
+        /// Expected batch size [default: a sixtieth of the records, at least 256]
+        batch_size: u64 = "B";
+        /// Learning rate, for gradients divided by the expected batch size [default for sgd: 4 / max_grad_norm, or 4 / the sum of the
+        /// clipping norms if there are several]
+        learning_rate: f64 = "R";
+        /// sgd, momentum, nesterov, adam, adamw, rmsprop or adagrad, with options such as adam,beta2=0.99 [default: sgd]
+        optimizer: String = "NAME[,K=V]";
+        /// constant, step, cosine, linear or cyclic, with options such as step,every=100,factor=0.5 [default: linear, down to 0]
+        schedule: String = "NAME[,K=V]";
+        /// Decay of an exponential moving average of the parameters, such as 0.99; the average is the model
+        average: f64 = "DECAY";
+    }
+    "Run" {
+        /// Make the run repeatable and NOT PRIVATE
+        seed: u64 = "N";
+        /// Seconds between checkpoints [default: 10]
+        checkpoint_seconds: f64 = "S";
+    }
+}
+
+permitted_values! {
+    /// What is clipped.
+    pub enum Clipping {
+        /// The whole gradient.
+        Flat = "flat",
+        /// Each of L layers to `max_grad_norm / sqrt(L)`.
+        PerLayer = "per-layer",
+    }
+}
+
+permitted_values! {
+    /// How batches are drawn.
+    pub enum SamplingName {
+        /// Every record joins with the same probability, independently.
+        Poisson = "poisson",
+        /// A fixed number of records without replacement; the guarantee is for replacing one record.
+        FixedSize = "fixed-size",
+        /// Every record at every step.
+        FullBatch = "full-batch",
+    }
+}
+
+fn unknown(name: &str) -> TrainError {
+    let names: Vec<&str> = Settings::ALL.iter().map(|setting| setting.name).collect();
+    TrainError::refused(
+        format!("there is no setting {name}"),
+        format!("the settings are {}", names.join(", ")),
+    )
+}
+
+impl Settings {
+    /// These settings; those that are not set are taken from others. Of two settings that exclude each other, these come first.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        let first = self.clone();
+        let mut settings = self.filled_from(other);
+        if first.test_data.is_some() {
+            (settings.test_fraction, settings.split_seed) = (first.test_fraction, first.split_seed);
+        } else if first.test_fraction.is_some() || first.split_seed.is_some() {
+            settings.test_data = None;
+        }
+        if first.steps.is_some() {
+            settings.epochs = first.epochs;
+        } else if first.epochs.is_some() {
+            settings.steps = None;
+        }
+        settings
+    }
+
+    /// Whether nothing is set.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Rejects settings that exclude each other, and whole numbers that a TOML file cannot hold.
+    pub(crate) fn check_values(&self) -> Result<(), TrainError> {
+        if self.epochs.is_some() && self.steps.is_some() {
+            return Err(TrainError::refused("epochs and steps exclude each other", "leave out one of them"));
+        }
+        let count = |value: Option<usize>| value.map(|value| value as u64);
+        let widest = self.hidden.as_ref().and_then(|hidden| hidden.iter().max().copied());
+        let numbers = [
+            ("classes", count(self.classes)),
+            ("features", count(self.features)),
+            ("split_seed", self.split_seed),
+            ("hidden", count(widest)),
+            ("max_batch_size", self.max_batch_size),
+            ("batch_size", self.batch_size),
+            ("seed", self.seed),
+        ];
+        match numbers.into_iter().find(|(_, value)| value.is_some_and(|value| i64::try_from(value).is_err()))
+        {
+            None => Ok(()),
+            Some((name, value)) => Err(TrainError::refused(
+                format!("{name} must be at most {}, got {}", i64::MAX, value.unwrap_or_default()),
+                "choose a smaller number",
+            )),
+        }
+    }
+
+    /// Reads a TOML file. Paths in it are relative to its folder.
+    ///
+    /// # Errors
+    /// A file that cannot be read or parsed.
+    pub fn read(path: &Path) -> Result<Self, TrainError> {
+        let mut settings = Self::read_as_written(path)?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        // The included data is not a file.
+        let data = [&mut settings.data, &mut settings.test_data].into_iter().flatten();
+        let files = data.filter(|data| *data != Path::new("mushroom"));
+        for path in files.chain(&mut settings.schema) {
+            *path = folder.join(&*path);
+        }
+        if let Some(model) = settings.model.as_mut().filter(|model| model.ends_with(".toml")) {
+            *model = folder.join(&*model).display().to_string();
+        }
+        Ok(settings)
+    }
+
+    /// Reads a TOML file and leaves its paths as they are.
+    ///
+    /// # Errors
+    /// A file that cannot be read or parsed.
+    pub fn read_as_written(path: &Path) -> Result<Self, TrainError> {
+        let hint = "keys are the names of settings, such as batch_size = 256; docs/training.md lists them";
+        let text = fs::read_to_string(path).map_err(|error| {
+            TrainError::refused(
+                format!("cannot read {}: {error}", path.display()),
+                "give the path of a TOML file",
+            )
+        })?;
+        Self::parse(&text)
+            .map_err(|problem| TrainError::refused(format!("{}: {problem}", path.display()), hint))
+    }
+
+    /// Parses TOML. Keys may be written with `-` or with `_`.
+    ///
+    /// # Errors
+    /// The first problem, with its line.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let message = |error: toml::de::Error| error.to_string().trim_end().to_owned();
+        let mut table = DeTable::parse(text).map_err(message)?;
+        let mut renamed = DeTable::new();
+        for (mut key, value) in std::mem::take(table.get_mut()) {
+            *key.get_mut() = key.get_ref().replace('-', "_").into();
+            if renamed.keys().any(|other| other == &key) {
+                return Err(format!("{} is set twice", key.get_ref()));
+            }
+            renamed.insert(key, value);
+        }
+        *table.get_mut() = renamed;
+        let settings = Self::deserialize(toml::Deserializer::from(table)).map_err(|mut error| {
+            error.set_input(Some(text));
+            message(error)
+        })?;
+        if settings.epochs.is_some() && settings.steps.is_some() {
+            return Err("epochs and steps exclude each other".to_owned());
+        }
+        Ok(settings)
+    }
+
+    /// The settings as the text of a TOML file.
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).expect("settings of numbers and strings are TOML")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_survive_a_file_and_flags_go_first() {
+        let file =
+            Settings::parse("batch-size = 64\nepochs = 3\ndata = \"a-b.csv\"\nhidden = [3, 4]").unwrap();
+        assert_eq!(file.batch_size, Some(64));
+        assert_eq!(file.data, Some("a-b.csv".into()));
+        assert_eq!(Settings::parse(&file.to_toml()).unwrap(), file);
+        let flags =
+            Settings { batch_size: Some(32), steps: Some(Steps::new(7).unwrap()), ..Settings::default() };
+        let both = flags.or(file);
+        assert_eq!((both.batch_size, both.epochs, both.steps.map(Steps::get)), (Some(32), None, Some(7)));
+    }
+
+    #[test]
+    fn errors_in_a_file_have_their_line() {
+        for (text, part) in [
+            ("\nbatchsize = 64", "unknown field `batchsize`"),
+            ("\nbatchsize = 64", "line 2"),
+            ("\nepsilon = -1.0", "epsilon must be"),
+            ("\nepsilon = -1.0", "line 2"),
+            ("epochs = 1\nsteps = 2", "exclude each other"),
+            ("model = ", "line 1"),
+            ("batch-size = 1\nbatch_size = 2", "batch_size is set twice"),
+        ] {
+            let message = Settings::parse(text).unwrap_err();
+            assert!(message.contains(part), "{text}: {message}");
+        }
+    }
+
+    #[test]
+    fn values_are_set_from_text() {
+        let mut settings = Settings::default();
+        for (name, text) in [
+            ("batch-size", "64"),
+            ("clip", "0.5"),
+            ("hidden", "3, 4"),
+            ("sampling", "fixed-size"),
+            ("accountant", "rdp"),
+            ("data", "a-b.csv"),
+        ] {
+            settings.set(name, text).unwrap();
+        }
+        let expected = "data = \"a-b.csv\"\nhidden = [3, 4]\nmax_grad_norm = 0.5\nsampling = \"fixed-size\"\n\
+                        accountant = \"rdp\"\nbatch_size = 64\n";
+        assert_eq!(settings.to_toml(), expected);
+        assert_eq!(
+            settings.names(),
+            ["data", "hidden", "max_grad_norm", "sampling", "accountant", "batch_size"]
+        );
+    }
+
+    #[test]
+    fn values_that_are_not_permitted_are_refused_with_the_name_and_the_range() {
+        for (name, text, part) in [
+            ("batch_size", "-1", "batch_size must be a whole number of at least 0, got -1"),
+            ("epochs", "many", "epochs must be a number, got many"),
+            ("sampling", "urn", "sampling must be one of poisson, fixed-size, full-batch, got urn"),
+            ("epsilon", "-1", "at least 0, got -1"),
+            ("hidden", "3,x", "got x"),
+            ("colour", "blue", "there is no setting colour"),
+        ] {
+            let message = Settings::default().set(name, text).unwrap_err().to_string();
+            assert!(message.contains(part), "{message}");
+        }
+    }
+
+    #[test]
+    fn every_setting_has_help_and_can_be_found_by_its_name() {
+        for setting in Settings::ALL {
+            assert!(setting.help.trim().len() > 10 && !setting.help.contains("--"), "{}", setting.name);
+            let text = setting.permitted.first().copied().unwrap_or("1");
+            let text = if setting.name == "accountant" { "pld" } else { text };
+            let text = if setting.name == "delta" { "0.1" } else { text };
+            let mut settings = Settings::default();
+            settings.set(setting.name, text).unwrap();
+            assert_eq!(settings.names(), [setting.name]);
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! A name with options, in one word: `adam,beta2=0.99`.
+
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+/// Parses `NAME,KEY=VALUE,...` as the variant called NAME with these options.
+pub(crate) fn named<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    let mut parts = text.split(',').map(str::trim);
+    let mut map = Map::new();
+    map.insert("type".to_owned(), parts.next().unwrap_or_default().into());
+    for part in parts {
+        let (key, value) =
+            part.split_once('=').ok_or_else(|| format!("options are written KEY=VALUE, got {part:?}"))?;
+        let value = serde_json::from_str(value.trim()).unwrap_or_else(|_| Value::from(value.trim()));
+        if map.insert(key.trim().replace('-', "_"), value).is_some() {
+            return Err(format!("{} is set twice", key.trim()));
+        }
+    }
+    serde_json::from_value(map.into()).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use sordino_optim::{OptimizerConfig, Schedule};
+
+    use super::*;
+
+    #[test]
+    fn names_and_options_are_parsed() {
+        assert_eq!(named::<Schedule>("cosine").unwrap(), Schedule::Cosine { last: 0.0 });
+        assert_eq!(
+            named::<Schedule>("step, every=10, factor=0.5").unwrap(),
+            Schedule::Step { every: 10, factor: 0.5 }
+        );
+        assert_eq!(named::<OptimizerConfig>("adam").unwrap(), OptimizerConfig::named("adam").unwrap());
+        for (text, part) in [
+            ("adam,beta3=1", "beta3"),
+            ("adam,beta2", "KEY=VALUE"),
+            ("adam,beta2=x", "x"),
+            ("sgdd", "sgdd"),
+            ("adam,beta2=0.9,beta2=0.8", "twice"),
+        ] {
+            let message = named::<OptimizerConfig>(text).unwrap_err();
+            assert!(message.contains(part), "{text}: {message}");
+        }
+    }
+}
