@@ -1,6 +1,6 @@
-//! What must hold for every plan, and comparisons with independent arithmetic.
+//! Properties of all plans, and comparisons with independent computations.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use proptest::prelude::*;
 use sordino_accounting::{
@@ -26,7 +26,7 @@ fn bracket(plan: &Plan, d: f64) -> (f64, f64) {
     (bracket.lower.get(), bracket.upper.get())
 }
 
-/// Multipliers, rates and numbers of steps as they occur, on logarithmic scales.
+/// Realistic multipliers, rates, numbers of steps and deltas, on logarithmic scales.
 fn settings() -> impl Strategy<Value = (f64, f64, u64, f64)> {
     (-0.7..1.5_f64, -4.0..-0.05_f64, 0.0..4.5_f64, 2.0..12.0_f64).prop_map(|(z, q, t, d)| {
         let steps = 10_f64.powf(t) as u64;
@@ -38,7 +38,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, rng_seed: proptest::test_runner::RngSeed::Fixed(7), ..ProptestConfig::default() })]
 
     #[test]
-    fn brackets_are_narrow_and_below_renyi((z, q, t, d) in settings()) {
+    fn brackets_are_narrow_and_below_the_renyi_bound((z, q, t, d) in settings()) {
         let plan = dp_sgd(z, q, t);
         let (lower, upper) = bracket(&plan, d);
         let renyi = rdp::epsilon(&plan, delta(d)).unwrap().get();
@@ -81,7 +81,7 @@ proptest! {
     }
 
     #[test]
-    fn plans_survive_their_text((z, q, t, _) in settings()) {
+    fn plans_survive_serialisation((z, q, t, _) in settings()) {
         let plan = dp_sgd(z, q, t);
         let text = serde_json::to_string(&plan).unwrap();
         prop_assert_eq!(serde_json::from_str::<Plan>(&text).unwrap(), plan);
@@ -93,7 +93,7 @@ fn phi(x: f64) -> f64 {
     0.5 * libm::erfc(-x / std::f64::consts::SQRT_2)
 }
 
-/// The textbook delta of one sampled Gaussian, with the record (remove) or without it (add) as the first hypothesis.
+/// The textbook delta of one sampled Gaussian; the first hypothesis is the data set with the record (remove) or without it (add).
 fn textbook_delta(z: f64, q: f64, epsilon: f64, remove: bool) -> f64 {
     let x = |l: f64| z * z * ((l.exp() - 1.0 + q) / q).ln() + 0.5;
     if remove {
@@ -111,7 +111,7 @@ fn textbook_delta(z: f64, q: f64, epsilon: f64, remove: bool) -> f64 {
     }
 }
 
-/// Two steps, by summing the second one's delta over the first one's observations.
+/// The delta of two steps, by integrating the delta of the second step over the observations of the first.
 fn two_steps_delta(first: (f64, f64), second: (f64, f64), epsilon: f64, remove: bool) -> f64 {
     let (z, q) = first;
     let density = |x: f64, mean: f64| {
@@ -130,7 +130,7 @@ fn two_steps_delta(first: (f64, f64), second: (f64, f64), epsilon: f64, remove: 
 }
 
 #[test]
-fn one_and_two_steps_match_quadrature() {
+fn one_and_two_steps_match_numerical_integration() {
     for (first, second) in [((1.0, 0.2), (0.7, 0.1)), ((2.0, 0.5), (2.0, 0.5)), ((0.6, 0.05), (3.0, 0.9))] {
         for epsilon in [0.05, 0.3, 1.0, 2.5] {
             let one = dp_sgd(first.0, first.1, 1);
@@ -154,7 +154,7 @@ fn one_and_two_steps_match_quadrature() {
     }
 }
 
-/// A rate of almost 1 goes through the grid; the full batch has a closed form.
+/// A rate just below 1 is composed on the grid; the full batch has a closed form.
 #[test]
 fn composed_gaussians_match_their_closed_form() {
     for (z, steps, d) in
@@ -170,7 +170,7 @@ fn composed_gaussians_match_their_closed_form() {
 }
 
 #[test]
-fn full_batches_and_samples_mix() {
+fn full_batches_and_sampled_batches_compose() {
     let full = Entry::full_batch(NoiseMultiplier::new(20.0).unwrap(), Steps::new(100).unwrap());
     let mixed = Plan::new(vec![entry(1.0, 0.01, 500), full.clone()]);
     let (lower, upper) = bracket(&mixed, 1e-5);
@@ -180,7 +180,7 @@ fn full_batches_and_samples_mix() {
     );
 }
 
-/// Thousands of different multipliers: the bracket around the mixture is narrow, and contains what exact rungs say.
+/// Thousands of different multipliers: the bracket is narrow and agrees with brackets without mixtures.
 #[test]
 fn dynamic_schedules_are_enclosed() {
     let schedule = |n: u32, first: f64, last: f64| -> Plan {
@@ -190,20 +190,20 @@ fn dynamic_schedules_are_enclosed() {
     for (first, last) in [(1.5, 1.0), (7.9, 0.79), (3.0, 0.7)] {
         let (lower, upper) = bracket(&schedule(3000, first, last), 1.0 / 600_000.0);
         assert!(upper - lower <= 0.002 * upper, "{first} {last}: [{lower}, {upper}]");
-        // Thirty entries have thirty rungs or fewer between them; twenty get one each, without a mixture.
+        // Twenty different multipliers have a rung each, without mixtures.
         let coarse = |n: u32, outward: f64| -> Plan {
             let z = |i: u32| first * (last / first).powf((f64::from(i) + outward) / f64::from(n));
             (0..n).map(|i| entry(z(i), 250.0 / 60_000.0, 3000 / u64::from(n))).collect()
         };
-        // All steps of a stretch at its noisiest, or at its least noisy: no mixture, and on either side of the truth.
+        // All steps of a section with its largest or with its smallest multiplier: a lower and an upper bound without mixtures.
         let (below, above) =
             (bracket(&coarse(20, 0.0), 1.0 / 600_000.0).0, bracket(&coarse(20, 1.0), 1.0 / 600_000.0).1);
         assert!(below <= upper && lower <= above, "{below} {above}: [{lower}, {upper}]");
     }
 }
 
-/// The mixture of rungs must agree with giving every multiplier its own rung, which a second sampling rate that differs in
-/// the last digit forces. The second range is so wide that its noisiest steps vanish in a single cell.
+/// Mixtures of rungs must agree with a rung for every multiplier. The latter is forced by a second sampling rate that differs in the
+/// last digit. The second range is so wide that the steps with the most noise are inside a single cell.
 #[test]
 fn mixtures_agree_with_exact_rungs() {
     for (first, last) in [(2.0, 0.6), (300.0, 0.6)] {
@@ -232,17 +232,17 @@ fn the_empty_plan_costs_nothing() {
 
 #[test]
 fn extreme_settings_are_answered_or_refused_by_name() {
-    // Hardly any noise: refused, and the accountant that answers is named.
+    // Very little noise: refused, and the hint names the accountant that can compute it.
     let refused = pld::epsilon(&dp_sgd(1e-3, 0.1, 10), delta(1e-5)).unwrap_err();
     assert!(
         matches!(refused, AccountingError::OutOfReach { .. }) && refused.hint().contains("rdp"),
         "{refused}"
     );
     assert!(rdp::epsilon(&dp_sgd(1e-2, 0.1, 10), delta(1e-5)).unwrap().get() > 1e3);
-    // Hardly any sampling, and more noise than matters.
+    // A tiny sampling rate, and a huge multiplier.
     assert!(bracket(&dp_sgd(1.0, 1e-9, 1000), 1e-5).1 < 1e-6);
     assert!(bracket(&dp_sgd(1e7, 0.5, 1000), 1e-5).1 < 1e-3);
-    // Every record in every batch is the full batch.
+    // A rate of 1 is the full batch.
     let full = Plan::new(vec![Entry::full_batch(NoiseMultiplier::new(4.0).unwrap(), Steps::new(9).unwrap())]);
     assert_eq!(bracket(&dp_sgd(4.0, 1.0, 9), 1e-5), bracket(&full, 1e-5));
     // Tiny deltas and large epsilons keep the bracket narrow: errors are relative to delta.
@@ -260,7 +260,7 @@ fn extreme_settings_are_answered_or_refused_by_name() {
     assert!(bracket(&dp_sgd(30.0, 1e-4, 1_000_000_000), 1e-5).1 < 1.0);
 }
 
-/// The bound on an algorithm that is out of range for every other rule: a capped batch costs extra delta.
+/// Capped batches cost additional delta.
 #[test]
 fn caps_cost_delta() {
     let sampling = |max_batch_size| Sampling::Poisson {
@@ -272,19 +272,19 @@ fn caps_cost_delta() {
         Plan::new(vec![Entry::new(sampling(max), vec![z], Steps::new(10_000).unwrap()).unwrap()])
     };
     let plain = bracket(&dp_sgd(4.0, 1024.0 / 50_000.0, 10_000), 1e-5);
-    let (lower, roomy) = bracket(&plan(1400), 1e-5);
-    assert!(lower == 0.0 && roomy >= plain.0 && roomy < plain.1 * 1.01, "{roomy} {plain:?}");
-    // The whole inequality holds at the answer.
+    let (lower, loose) = bracket(&plan(1400), 1e-5);
+    assert!(lower == 0.0 && loose >= plain.0 && loose < plain.1 * 1.01, "{loose} {plain:?}");
+    // The total delta at the returned epsilon is within delta.
     let spent = pld::delta(&plan(1260), Epsilon::new(bracket(&plan(1260), 1e-5).1).unwrap()).unwrap();
     assert!(spent.upper <= 1e-5 * 1.02, "{spent:?}");
-    assert!(bracket(&plan(1260), 1e-5).1 > roomy);
+    assert!(bracket(&plan(1260), 1e-5).1 > loose);
     let refused = pld::epsilon(&plan(1100), delta(1e-5)).unwrap_err();
     assert!(refused.to_string().contains("max_batch_size"), "{refused}");
-    assert!(rdp::epsilon(&plan(1400), delta(1e-5)).unwrap().get() > roomy);
+    assert!(rdp::epsilon(&plan(1400), delta(1e-5)).unwrap().get() > loose);
 }
 
 #[test]
-fn sampled_and_fixed_size_batches_do_not_mix() {
+fn poisson_and_fixed_size_batches_cannot_be_combined() {
     let sampling = Sampling::FixedSize { batch_size: 6, population: 600 };
     let fixed =
         Entry::new(sampling, vec![NoiseMultiplier::new(2.0).unwrap()], Steps::new(3).unwrap()).unwrap();
@@ -292,9 +292,9 @@ fn sampled_and_fixed_size_batches_do_not_mix() {
     assert!(matches!(rdp::epsilon(&plan, delta(1e-5)), Err(AccountingError::Unsupported { .. })));
 }
 
-/// One step has a closed form, down to losses of a billionth.
+/// A single step has a closed form, which holds for losses down to a billionth.
 #[test]
-fn tiny_losses_keep_both_ends() {
+fn tiny_losses_are_bracketed() {
     for (z, q, d) in [
         (1_611.145_453_546_135_7, 1.276_613_808_402_877_8e-8, 5.550_003_241_575_792e-13),
         (20_591.19, 1.0125e-8, 4.62e-14),
@@ -321,9 +321,9 @@ fn gaussian_delta(epsilon: f64, mu: f64) -> f64 {
     gaussian::delta(Epsilon::new(epsilon).unwrap(), Mu::new(mu).unwrap())
 }
 
-/// Numbers at the end of their range must not overflow into a small epsilon.
+/// Extreme numbers must not overflow and give a small epsilon.
 #[test]
-fn extreme_entries_are_dear_or_refused() {
+fn extreme_entries_are_expensive_or_refused() {
     let read = |text: &str| serde_json::from_str::<Plan>(text);
     for refused in [
         r#"[{"noise_multiplier":[1e-170,1.0],"sample_rate":0.01,"steps":100}]"#,
@@ -346,7 +346,7 @@ fn extreme_entries_are_dear_or_refused() {
             "{z}"
         );
     }
-    // Steep multipliers on the ladder agree with rungs of their own.
+    // Very small multipliers: mixtures agree with a rung for every multiplier.
     let steep: Plan = (0..30).map(|i| entry(0.065 * (1.0 - 1e-3 * f64::from(i)), 0.01, 1)).collect();
     let (lower, upper) = bracket(&steep, 1e-5);
     let apart: Plan = (0..30)
@@ -359,10 +359,10 @@ fn extreme_entries_are_dear_or_refused() {
     );
 }
 
-/// The central limit theorem for `T` sampled Gaussians: `mu^2 = q^2 T (e^(1/z^2) - 1)`. With a noise multiplier of 1000 its error lies
+/// The central limit theorem for `T` sampled Gaussians: `mu^2 = q^2 T (e^(1/z^2) - 1)`. With a noise multiplier of 1000 its error is
 /// far below the width of a bracket.
 #[test]
-fn very_many_steps_are_bracketed_and_cost_no_more_work() {
+fn very_many_steps_are_bracketed() {
     for rate in [1.0 - 1e-9, 0.5, 0.01, 1e-4] {
         for steps in [1_000_000_u64, 1_000_000_000, Steps::MAX] {
             for d in [1e-5, 1e-12] {
@@ -392,7 +392,7 @@ fn a_billion_nearly_full_batches_are_a_gaussian() {
     }
 }
 
-/// Many steps together with a few of another kind cost more than either part, and less than Renyi's bound.
+/// Many steps together with a few of another kind cost more than each part, and less than the Renyi bound.
 #[test]
 fn a_billion_steps_compose_with_other_steps() {
     let many = entry(2000.0, 0.02, 1_000_000_000);

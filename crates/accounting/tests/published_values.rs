@@ -1,6 +1,6 @@
-//! Values from other projects' test suites and papers, carried over as facts with their source.
+//! Values from the test suites of other projects and from papers, quoted with their source.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use sordino_accounting::{
     Accountant, Delta, Entry, Epsilon, Mu, NoiseMultiplier, Plan, Sampling, SamplingRate, Steps, gaussian,
@@ -37,7 +37,7 @@ fn assert_exact(plan: &Plan, d: f64, low: f64, high: f64) {
 }
 
 /// `(noise multiplier, rate, steps, delta, upper bound)`: Opacus 1.6.0, tests/prv_accountant.py and accountants_test.py, values
-/// computed by prv_accountant with an error of 0.01 in epsilon either way.
+/// computed by prv_accountant with an error of at most 0.01 in epsilon in either direction.
 const PRV_UPPER: &[(f64, f64, u64, f64, f64)] = &[
     (0.8, 0.001, 50000, 1e-06, 2.0345148077158663),
     (0.8, 0.05, 1000, 1e-06, 19.525842805383736),
@@ -69,7 +69,7 @@ fn exact_values_agree_with_prv_accountant() {
 }
 
 #[test]
-fn exact_values_agree_with_printed_ones() {
+fn exact_values_agree_with_published_ones() {
     for (noise_multiplier, rate, t, d, printed, tolerance) in [
         // jax_privacy 2.0.0, tests/accounting/analysis_test.py.
         (4.0, 1024.0 / 50_000.0, 10_000, 1e-5, 2.09245, 3e-5),
@@ -86,7 +86,7 @@ fn exact_values_agree_with_printed_ones() {
     }
 }
 
-/// The DP-NSGD paper prints 2/4/8; under Poisson sampling and zero-out the truth is less.
+/// The DP-NSGD paper prints 2, 4 and 8; under Poisson sampling and zero-out the exact values are smaller.
 #[test]
 fn exact_values_of_the_dp_nsgd_paper() {
     for (noise_multiplier, exact) in [(3.6, 1.569), (2.0, 3.209), (1.2, 6.756)] {
@@ -94,9 +94,9 @@ fn exact_values_of_the_dp_nsgd_paper() {
     }
 }
 
-/// Releases of one batch are one release: composing them as separate samplings would report 3.118.
+/// Releases from the same batch are one release. Composing them as if each had a batch of its own would report 3.118.
 #[test]
-fn releases_of_one_batch_share_their_coin() {
+fn releases_from_one_batch_are_priced_as_one() {
     let pairs = [(1.0, 6.0), (2.0, 3.0)];
     for (a, b) in pairs {
         let sampling = Sampling::Poisson { rate: SamplingRate::new(0.01).unwrap(), cap: None };
@@ -129,7 +129,7 @@ fn gaussian_deltas_match_closed_forms() {
     // tensorflow_privacy: two full batches at 0.7.
     let bracket = pld::epsilon(&full_batch(0.7, 2), delta(1e-5)).unwrap();
     assert!((bracket.upper.get() - 10.122_494_6).abs() < 1e-4);
-    // The same without sampling in its printed statement: five epochs at multiplier 1.
+    // The value without sampling that it prints: five epochs at multiplier 1.
     assert!((pld::epsilon(&full_batch(1.0, 5), delta(1e-6)).unwrap().upper.get() - 12.595).abs() < 1e-3);
 }
 
@@ -152,7 +152,7 @@ fn groups_match_mixtures_of_gaussians() {
     assert!(three.lower.get() <= 1.44482 && three.upper.get() >= 1.4398, "{three:?}");
     let two = group(&dp_sgd(4.0, 1024.0 / 50_000.0, 10_000), 2);
     assert!(two.lower.get() <= 4.604_67 && two.upper.get() >= 4.6037, "{two:?}");
-    // Without sampling a group of k is k times the sensitivity.
+    // Without sampling, a group of k records has k times the sensitivity.
     let full = group(&full_batch(6.0, 4), 3);
     assert!(
         (full.upper.get() / gaussian::epsilon(Mu::new(1.0).unwrap(), delta(1e-5)).get() - 1.0).abs() < 1e-9
@@ -171,7 +171,7 @@ fn renyi_values_match() {
         (1.1, 256.0 / 60_000.0, 14_062, 1e-5, 2.5966),
     ] {
         let epsilon = rdp::epsilon(&dp_sgd(noise_multiplier, rate, t), delta(d)).unwrap().get();
-        // Theirs search a grid of orders (and overestimate fractional ones), so ours may be a little smaller.
+        // The other projects search a grid of orders and overestimate fractional ones, so this value may be slightly smaller.
         assert!(
             epsilon <= expected * (1.0 + 1e-5) && epsilon >= 0.98 * expected,
             "{noise_multiplier} {rate}: {epsilon}"
@@ -184,8 +184,8 @@ fn renyi_values_match() {
     assert!((rdp::to_epsilon(Order::new(32.0).unwrap(), 1.1, delta(1e-5)) - 1.327_838_061_76).abs() < 1e-9);
     let rho = rdp::divergence(&full_batch(std::f64::consts::E, 1), Order::new(3.25).unwrap()).unwrap();
     assert!((rho - 3.25 / (2.0 * std::f64::consts::E.powi(2))).abs() < 1e-12);
-    // tensorflow_privacy: almost no noise and a million steps. Its grid ends at order 1.25, which says 5,907,982; the optimum
-    // lies far below, and the exact epsilon a little lower still.
+    // tensorflow_privacy: very little noise and a million steps. Its grid ends at order 1.25, which gives 5,907,982. The best order
+    // gives far less, and the exact epsilon is slightly smaller still.
     let plan = dp_sgd(0.1, 1024.0 / 1e8, 976_563);
     let (renyi, exact) =
         (rdp::epsilon(&plan, delta(1e-7)).unwrap(), pld::epsilon(&plan, delta(1e-7)).unwrap());

@@ -2,7 +2,7 @@
 
 use sordino_nn::Shape;
 
-use crate::dataset::{Dataset, MOST_VALUES, check_size, empty};
+use crate::dataset::{Dataset, MAX_VALUES, check_size, no_records};
 use crate::encoding::Encoding;
 use crate::error::DataError;
 use crate::labels::Labels;
@@ -37,7 +37,7 @@ impl Dataset {
     /// # Ok::<(), sordino_data::DataError>(())
     /// ```
     pub fn from_rows<R: AsRef<[f32]>>(x: &[R], y: impl Into<Labels>) -> Result<Dataset, DataError> {
-        let width = x.first().ok_or_else(|| empty("x"))?.as_ref().len();
+        let width = x.first().ok_or_else(|| no_records("x"))?.as_ref().len();
         check_size(|| "x".to_owned(), x.len().saturating_mul(width))?;
         let mut values = Vec::with_capacity(x.len() * width);
         for (place, row) in x.iter().map(AsRef::as_ref).enumerate() {
@@ -98,7 +98,7 @@ fn checked(
 ) -> Result<Dataset, DataError> {
     let width = record_length(shape)?;
     if values.is_empty() {
-        return Err(empty("x"));
+        return Err(no_records("x"));
     }
     check_size(|| "x".to_owned(), values.len())?;
     if !values.len().is_multiple_of(width) {
@@ -136,9 +136,9 @@ fn record_length(shape: Shape) -> Result<usize, DataError> {
         }
         Shape::Sequence { .. } | Shape::Tokens { .. } => None,
     };
-    length.filter(|length| (1..=MOST_VALUES).contains(length)).ok_or_else(|| DataError::Setting {
+    length.filter(|length| (1..=MAX_VALUES).contains(length)).ok_or_else(|| DataError::Setting {
         what: "shape of a record",
-        permitted: format!("features or an image with 1 to {MOST_VALUES} values"),
+        permitted: format!("features or an image with 1 to {MAX_VALUES} values"),
         got: format!("{shape:?}"),
         hint: "Shape::Features(n) is a vector of n values".to_owned(),
     })

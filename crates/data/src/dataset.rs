@@ -10,15 +10,15 @@ use crate::encoding::Encoding;
 use crate::error::DataError;
 use crate::labels::{LabelValues, Scale};
 
-/// The most values that a data set may have: 8 GiB of them.
-pub(crate) const MOST_VALUES: usize = 1 << 31;
+/// The largest number of values in a data set: 8 GiB.
+pub(crate) const MAX_VALUES: usize = 1 << 31;
 
-/// Records of equal shape, and a label for each of them or for none.
+/// Records of equal shape, either all labelled or all unlabelled.
 ///
 /// # Guarantees
 ///
-/// The shape and the classes are public. There is at least one record and every value is finite. `Debug` shows counts and
-/// shapes, no values.
+/// The shape of a record, the encoding, the classes and the scales are public; values and labels are private. There is at
+/// least one record, and every value is finite. `Debug` shows counts and shapes, no values.
 pub struct Dataset {
     shape: Shape,
     encoding: Encoding,
@@ -27,7 +27,7 @@ pub struct Dataset {
 }
 
 impl Dataset {
-    /// Puts a data set together from what a reader has checked.
+    /// Makes a data set of values and labels that have been checked.
     pub(crate) fn new(
         file: &str,
         shape: Shape,
@@ -36,7 +36,7 @@ impl Dataset {
         labels: LabelValues,
     ) -> Result<Dataset, DataError> {
         if values.is_empty() {
-            return Err(empty(file));
+            return Err(no_records(file));
         }
         Ok(Dataset { shape, encoding, values, labels })
     }
@@ -46,7 +46,7 @@ impl Dataset {
         self.values.len() / self.shape.len()
     }
 
-    /// Whether there are none, which no reader permits.
+    /// Whether there are no records. This is always false.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
@@ -61,12 +61,12 @@ impl Dataset {
         self.encoding
     }
 
-    /// What a network reads.
+    /// The values, as the input of a network.
     pub fn inputs(&self) -> Inputs<'_> {
         Inputs::Dense(&self.values)
     }
 
-    /// What a network should say; none if the records are unlabelled.
+    /// The labels, as the targets of a network; `None` if the records are unlabelled.
     pub fn targets(&self) -> Option<Targets<'_>> {
         match &self.labels {
             LabelValues::Absent => None,
@@ -75,7 +75,7 @@ impl Dataset {
         }
     }
 
-    /// The public names of the classes, in the order of their numbers; none unless this is classification.
+    /// The public names of the classes, in the order of their numbers; empty unless this is classification.
     pub fn classes(&self) -> &[String] {
         match &self.labels {
             LabelValues::Classes { names, .. } => names,
@@ -83,7 +83,7 @@ impl Dataset {
         }
     }
 
-    /// How the numbers to be predicted were scaled, one for each; none unless this is regression.
+    /// The scale of each number to be predicted; empty unless this is regression.
     pub fn scales(&self) -> &[Scale] {
         match &self.labels {
             LabelValues::Numbers { scales, .. } => scales,
@@ -96,20 +96,20 @@ impl Dataset {
         matches!(self.labels, LabelValues::Classes { .. })
     }
 
-    /// Splits into a training set and, unless `test_fraction` is 0, a test set: the records that [`held_back`] lists. The
+    /// Splits into a training set and, unless `test_fraction` is 0, a test set of the records that [`held_out`] lists. The
     /// records of each set keep their order.
     ///
     /// # Guarantees
     ///
-    /// Replacing a record replaces one record of one part. Adding or removing one draws another permutation and may exchange
-    /// any of them: a guarantee for adding or removing a record is then a guarantee about the part that is trained on, not
-    /// about the file.
+    /// Replacing a record replaces one record of one part. Adding or removing a record changes the permutation and may move
+    /// any record to the other part. A guarantee for adding or removing a record therefore holds for the training set, not
+    /// for the file.
     ///
     /// # Errors
     ///
-    /// Those of [`held_back`].
+    /// See [`held_out`].
     pub fn split(self, test_fraction: f64, seed: u64) -> Result<(Dataset, Option<Dataset>), DataError> {
-        let places = held_back(self.len(), test_fraction, seed)?;
+        let places = held_out(self.len(), test_fraction, seed)?;
         if places.is_empty() {
             return Ok((self, None));
         }
@@ -118,7 +118,7 @@ impl Dataset {
         Ok((self.part(&side, false), Some(self.part(&side, true))))
     }
 
-    /// The records whose entry in `side` is `wanted`.
+    /// The records whose entry in `side` equals `wanted`.
     pub(crate) fn part(&self, side: &[bool], wanted: bool) -> Dataset {
         fn keep<T: Copy>(values: &[T], width: usize, side: &[bool], wanted: bool) -> Vec<T> {
             let records = values.chunks_exact(width).zip(side).filter(|&(_, &s)| s == wanted);
@@ -139,17 +139,18 @@ impl Dataset {
     }
 }
 
-/// The places, from 0 and in their order, of the records that a split holds back for testing.
+/// The indices of the records that a split holds out for testing, in ascending order.
 ///
-/// `round(count * test_fraction)` places are drawn by a uniformly random permutation (ChaCha20, keyed by `seed`), so the split
-/// depends on the number of records and on the seed only.
+/// `round(count * test_fraction)` indices are drawn by a uniformly random permutation (ChaCha20, keyed by `seed`). The split
+/// depends only on the number of records and the seed.
 ///
 /// # Errors
 ///
-/// `test_fraction` must be 0, which holds none back, or below 1 and leave at least 1 record in each part.
-pub fn held_back(count: usize, test_fraction: f64, seed: u64) -> Result<Vec<usize>, DataError> {
+/// `test_fraction` must be 0 (no records are held out), or below 1 and leave at least 1 record in each part.
+pub fn held_out(count: usize, test_fraction: f64, seed: u64) -> Result<Vec<usize>, DataError> {
     let refuse = |permitted: String| {
-        let hint = "0.2 holds a fifth of the records back for testing, 0 holds none back".to_owned();
+        let hint = "{test_fraction=0.2} holds out a fifth of the records for testing, {test_fraction=0} none"
+            .to_owned();
         Err(DataError::Setting { what: "test fraction", permitted, got: test_fraction.to_string(), hint })
     };
     if !(0.0..1.0).contains(&test_fraction) {
@@ -168,8 +169,8 @@ pub fn held_back(count: usize, test_fraction: f64, seed: u64) -> Result<Vec<usiz
     Ok(places)
 }
 
-/// The refusal of a file without records.
-pub(crate) fn empty(file: &str) -> DataError {
+/// The error for a data set without records.
+pub(crate) fn no_records(file: &str) -> DataError {
     DataError::file(file, "there are no records", "a data set needs at least 1 record")
 }
 
@@ -183,9 +184,10 @@ impl fmt::Debug for Dataset {
     }
 }
 
-/// A uniformly random permutation of `0 .. count`, by Fisher and Yates' method.
+/// A uniformly random permutation of `0 .. count`, by the Fisher-Yates shuffle.
 fn permutation(count: usize, seed: u64) -> Vec<usize> {
-    // The key is written out, because `seed_from_u64` may change with the crate.
+    // Runs are resumed by their seed. `seed_from_u64` and the shuffle of `rand` may change with the version of the crate, so
+    // neither is used.
     let mut key = [0; 32];
     key[..8].copy_from_slice(&seed.to_le_bytes());
     let mut random = ChaCha20Rng::from_seed(key);
@@ -196,7 +198,7 @@ fn permutation(count: usize, seed: u64) -> Vec<usize> {
     places
 }
 
-/// Uniform in `0 .. bound`, without bias: draws beyond the last whole multiple of `bound` are repeated.
+/// Uniform in `0 .. bound`, by rejection: draws beyond the last whole multiple of `bound` are repeated.
 fn below(bound: u64, random: &mut ChaCha20Rng) -> u64 {
     let end = u64::MAX - u64::MAX % bound;
     loop {
@@ -207,13 +209,13 @@ fn below(bound: u64, random: &mut ChaCha20Rng) -> u64 {
     }
 }
 
-/// Refuses the next record if the data set would become too large.
+/// Returns an error if a data set of this many values would be too large.
 pub(crate) fn check_size(place: impl FnOnce() -> String, values: usize) -> Result<(), DataError> {
-    if values > MOST_VALUES {
+    if values > MAX_VALUES {
         let hint = "use fewer records or fewer columns; a data set is held in memory";
         return Err(DataError::file(
             place(),
-            format!("more than {MOST_VALUES} values, the most that a data set may have"),
+            format!("more than {MAX_VALUES} values, the maximum for a data set"),
             hint,
         ));
     }
@@ -254,7 +256,7 @@ mod tests {
         let (train, test) = records(101, 0.0).split(0.25, 7).unwrap();
         let (train, test) = (places(&train), places(&test.unwrap()));
         assert_eq!((train.len(), test.len()), (76, 25));
-        assert_eq!(held_back(101, 0.25, 7).unwrap(), test);
+        assert_eq!(held_out(101, 0.25, 7).unwrap(), test);
         assert!(train.is_sorted() && test.is_sorted());
         let mut all = [train, test].concat();
         all.sort_unstable();
@@ -272,12 +274,12 @@ mod tests {
     #[test]
     fn a_split_is_the_same_in_every_version() {
         // Runs are resumed by their seed, so these must never change.
-        assert_eq!(held_back(20, 0.25, 0).unwrap(), [0, 5, 8, 14, 15]);
-        assert_eq!(held_back(1_000_000, 5e-6, 7).unwrap(), [187_342, 189_117, 443_523, 709_016, 983_141]);
+        assert_eq!(held_out(20, 0.25, 0).unwrap(), [0, 5, 8, 14, 15]);
+        assert_eq!(held_out(1_000_000, 5e-6, 7).unwrap(), [187_342, 189_117, 443_523, 709_016, 983_141]);
     }
 
     #[test]
-    fn every_place_is_held_back_equally_often() {
+    fn every_record_is_held_out_equally_often() {
         let mut counts = [0_u32; 10];
         for seed in 0..4000 {
             for place in places(&records(10, 0.0).split(0.3, seed).unwrap().1.unwrap()) {
@@ -314,8 +316,8 @@ mod tests {
         let error = Dataset::new("a.csv", Shape::Features(2), Encoding::Text, vec![], LabelValues::Absent)
             .unwrap_err();
         assert_eq!(error.to_string(), "a.csv: there are no records");
-        assert!(check_size(|| "a.csv".to_owned(), MOST_VALUES).is_ok());
-        let error = check_size(|| "a.csv".to_owned(), MOST_VALUES + 1).unwrap_err().to_string();
+        assert!(check_size(|| "a.csv".to_owned(), MAX_VALUES).is_ok());
+        let error = check_size(|| "a.csv".to_owned(), MAX_VALUES + 1).unwrap_err().to_string();
         assert!(error.starts_with("a.csv: more than 2147483648 values"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! Data that comes with the crate, for examples and tests.
+//! Data that is part of the crate, for examples and tests.
 
 use std::io::BufRead;
 
@@ -16,12 +16,12 @@ const SCHEMA: &str = include_str!("../embedded/mushroom.toml");
 
 /// The UCI Mushroom data: 8,124 mushrooms, 22 attributes as 126 features, edible (`e`) or poisonous (`p`).
 ///
-/// The vocabulary is the one of its public description. Mushroom \[Dataset\], UCI Machine Learning Repository, 1981,
+/// The vocabulary is taken from the public description of the data. Mushroom \[Dataset\], UCI Machine Learning Repository, 1981,
 /// <https://doi.org/10.24432/C5959T>, CC BY 4.0.
 ///
 /// # Errors
 ///
-/// None, unless the crate is damaged.
+/// Only if the crate is damaged.
 ///
 /// ```
 /// let mushrooms = sordino_data::embedded::mushroom()?;

@@ -1,4 +1,4 @@
-//! How values are stored in a file, and how they are converted.
+//! How a file stores values, and how they are converted.
 
 use std::fmt;
 
@@ -8,21 +8,21 @@ use crate::error::DataError;
 
 /// How the values of records are stored.
 ///
-/// A model reads the encoding that it was trained on. Bytes are scaled by 1/255, and a file of floats does not show whether its
-/// pixels are from 0 to 255 or from 0 to 1. Only bytes and other whole numbers are converted into each other, because a pixel is
-/// the same whole number in both.
+/// A model reads the encoding that it was trained on. Bytes are divided by 255, and a file of floats does not show whether its
+/// pixels range from 0 to 255 or from 0 to 1. Only bytes and other integers are converted into each other, because a pixel is
+/// the same integer in both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Encoding {
-    /// Whole numbers from 0 to 255 (IDX, `uint8`), divided by 255.
+    /// Integers from 0 to 255 (IDX, `uint8`), divided by 255.
     Bytes,
-    /// Other whole numbers, as they are.
+    /// Other integers, not scaled.
     Integers,
-    /// 0 and 1, as they are.
+    /// 0 and 1.
     Booleans,
-    /// Floats, as they are.
+    /// Floats, not scaled.
     Floats,
-    /// Text (CSV, SVMLight): numbers as they are or as the schema scales them.
+    /// Text (CSV, SVMLight): numbers, scaled only if the schema says so.
     Text,
 }
 
@@ -30,15 +30,15 @@ impl fmt::Display for Encoding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Bytes => "bytes (uint8), which are divided by 255",
-            Self::Integers => "whole numbers, which are read as they are",
+            Self::Integers => "integers, which are not scaled",
             Self::Booleans => "booleans, which are read as 0 and 1",
-            Self::Floats => "floats, which are read as they are",
+            Self::Floats => "floats, which are not scaled",
             Self::Text => "text (CSV or SVMLight)",
         })
     }
 }
 
-/// The conversion of stored values into those that a model reads.
+/// The conversion of stored values into the values that a model reads.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Conversion {
     /// The encoding that the model reads.
@@ -82,7 +82,7 @@ impl Conversion {
         if (self.encoding, self.stored) == (Encoding::Bytes, Encoding::Integers)
             && !(0.0..=255.0).contains(&number)
         {
-            return Err("a whole number from 0 to 255, like the bytes of the training records");
+            return Err("an integer from 0 to 255, like the bytes of the training records");
         }
         let divisor = if self.encoding == Encoding::Bytes { 255.0 } else { 1.0 };
         let value = (number / divisor) as f32;
@@ -98,7 +98,7 @@ mod tests {
         [Encoding::Bytes, Encoding::Integers, Encoding::Booleans, Encoding::Floats, Encoding::Text];
 
     #[test]
-    fn only_whole_numbers_are_converted() {
+    fn only_integers_are_converted() {
         for stored in ALL {
             for wanted in ALL {
                 let whole = |encoding| matches!(encoding, Encoding::Bytes | Encoding::Integers);

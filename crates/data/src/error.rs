@@ -1,18 +1,18 @@
-//! Everything that can go wrong when records are read.
+//! The errors of this crate.
 
 use thiserror::Error;
 
-/// Why a file, a schema or a question was refused.
+/// Why a file, a schema, an array or a setting was refused.
 ///
-/// The message has the place, the value and what is permitted; [`hint`](Self::hint) has the cure. A value quoted here is
-/// private: the message is for the owner of the data.
+/// The message has the place, the value and what is permitted; [`hint`](Self::hint) has the cure. A quoted value is private:
+/// the message is for the owner of the data.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum DataError {
     /// A value that its column, array or file does not permit.
     #[error("{place}: must be {permitted}, got {got}")]
     Value {
-        /// The file, and where in it.
+        /// The file or array, and the position in it.
         place: String,
         /// What is permitted there.
         permitted: String,
@@ -21,10 +21,10 @@ pub enum DataError {
         /// The cure.
         hint: String,
     },
-    /// A file that is not what it should be, or cannot be read.
+    /// A file or an array that cannot be read or has the wrong form.
     #[error("{place}: {problem}")]
     File {
-        /// The file, and where in it.
+        /// The file or array, and the position in it.
         place: String,
         /// What is wrong.
         problem: String,
@@ -56,7 +56,7 @@ pub enum DataError {
 }
 
 impl DataError {
-    /// What to do about it.
+    /// What to do about it. Settings are in braces: `{schema}`, `{classes=10}`.
     pub fn hint(&self) -> &str {
         match self {
             Self::Value { hint, .. }
@@ -93,10 +93,10 @@ impl DataError {
     }
 }
 
-/// The most characters of a private value that an error shows.
+/// The largest number of characters of a private value in a message.
 const SHOWN: usize = 40;
 
-/// A value as errors show it: cut, and without characters that would move a terminal's cursor.
+/// A value as messages show it: shortened, with control characters escaped.
 pub(crate) fn quoted(value: &[u8]) -> String {
     // A character has at most 4 bytes, so this cut loses none that is shown.
     let text = String::from_utf8_lossy(&value[..value.len().min(4 * (SHOWN + 1))]);

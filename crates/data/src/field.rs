@@ -1,4 +1,4 @@
-//! One field of a table, read by its column's description.
+//! One field of a table, read by the description of its column.
 
 use std::collections::HashMap;
 
@@ -11,14 +11,14 @@ pub(crate) struct Refused {
 }
 
 /// The result of looking up a value in a vocabulary.
-pub(crate) enum Found {
-    /// Its place.
+pub(crate) enum Lookup {
+    /// Its index.
     Place(usize),
     Missing,
     Unknown,
 }
 
-/// The place of each value of a category.
+/// The index of each value of a category.
 pub(crate) struct Vocabulary<'a> {
     category: &'a Category,
     places: HashMap<&'a [u8], usize>,
@@ -36,11 +36,11 @@ impl<'a> Vocabulary<'a> {
     }
 
     /// Looks a value up.
-    pub(crate) fn find(&self, text: &[u8], missing: &[String]) -> Found {
+    pub(crate) fn find(&self, text: &[u8], missing: &[String]) -> Lookup {
         match self.places.get(text) {
-            Some(&place) => Found::Place(place),
-            None if missing.iter().any(|value| value.as_bytes() == text) => Found::Missing,
-            None => Found::Unknown,
+            Some(&place) => Lookup::Place(place),
+            None if missing.iter().any(|value| value.as_bytes() == text) => Lookup::Missing,
+            None => Lookup::Unknown,
         }
     }
 
@@ -51,7 +51,7 @@ impl<'a> Vocabulary<'a> {
 
     /// The error for an unknown value.
     pub(crate) fn unknown(&self) -> Refused {
-        self.refused("the vocabulary is public: add the value, or unknown = \"ignore\"")
+        self.refused("the vocabulary is public: add the value to the schema, or unknown = \"ignore\"")
     }
 
     /// The class of a value; a target is never missing.
@@ -79,30 +79,30 @@ pub(crate) fn number_of(text: &[u8], number: &Number, missing: &[String]) -> Res
         return match number.missing {
             Some(value) => Ok(value),
             None => refused(
-                "a schema may give the column `missing`, a public value that stands for it, after scaling",
+                "the schema can give the column `missing`, a public value that replaces missing values after scaling",
             ),
         };
     }
     let Some(value) = parse(text) else {
         return refused(
-            "a schema describes columns that are no numbers; their vocabulary is public and never derived from the \
+            "describe columns that are not numbers in {schema}; their vocabulary is public and never derived from the \
              records",
         );
     };
     if !value.is_finite() {
-        return refused("a schema may count it as `missing`");
+        return refused("the schema can list it under `missing`");
     }
     let value = number.clip.map_or(value, |[low, high]| value.clamp(low, high));
     let scaled = ((value - number.center) / number.scale) as f32;
     if !scaled.is_finite() {
         return refused(
-            "after scaling it exceeds single precision; a schema can clip it or give it a larger scale",
+            "after scaling it exceeds single precision; the schema can clip it or give it a larger scale",
         );
     }
     Ok(scaled)
 }
 
-/// The first few of public names.
+/// The first 12 of a list of public names.
 pub(crate) fn listed(names: &[String]) -> String {
     let mut list = names.iter().take(12).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
     if names.len() > 12 {

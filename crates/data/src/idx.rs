@@ -8,16 +8,16 @@ use sordino_nn::Shape;
 use crate::dataset::{Dataset, check_size};
 use crate::encoding::{Conversion, Encoding};
 use crate::error::DataError;
-use crate::input::{fill, open, pieces, unreadable};
+use crate::input::{fill, open, read_exactly, unreadable};
 use crate::labels::{LabelValues, check_classes, numbered};
-use crate::source::Sets;
-use crate::unlabelled::Unlabelled;
+use crate::source::Splits;
+use crate::unlabelled::UnlabelledRows;
 
 /// The number of classes of MNIST and its family.
 const DIGITS: usize = 10;
 
 /// Reads `train-*` and, if they are there, `t10k-*` of a directory.
-pub(crate) fn read(directory: &Path, classes: Option<usize>) -> Result<Sets, DataError> {
+pub(crate) fn read(directory: &Path, classes: Option<usize>) -> Result<Splits, DataError> {
     let classes = check_classes(classes.unwrap_or(DIGITS))?;
     let train = labelled(directory, "train", classes, None)?;
     let test = match find(directory, "t10k-images-idx3-ubyte") {
@@ -29,11 +29,11 @@ pub(crate) fn read(directory: &Path, classes: Option<usize>) -> Result<Sets, Dat
     {
         return Err(DataError::file(
             directory.display().to_string(),
-            format!("images for training are {}, images for testing {}", train.shape(), test.shape()),
+            format!("training images are {}, test images {}", train.shape(), test.shape()),
             "both sets must have images of one size",
         ));
     }
-    Ok(Sets { train, test, schema: None })
+    Ok(Splits { train, test, schema: None })
 }
 
 /// Reads the test set of a directory, or its only set, in the encoding of the training records.
@@ -46,8 +46,11 @@ pub(crate) fn read_test(
     labelled(directory, set, check_classes(classes.unwrap_or(DIGITS))?, Some(wanted))
 }
 
-/// Reads the images of a directory without their labels: those for testing if there are any.
-pub(crate) fn read_unlabelled(directory: &Path, wanted: Option<Encoding>) -> Result<Unlabelled, DataError> {
+/// Reads the images of a directory without their labels: the test images if there are any.
+pub(crate) fn read_unlabelled(
+    directory: &Path,
+    wanted: Option<Encoding>,
+) -> Result<UnlabelledRows, DataError> {
     let path = match find(directory, "t10k-images-idx3-ubyte") {
         Some(path) => path,
         None => expect(directory, "train-images-idx3-ubyte")?,
@@ -56,7 +59,7 @@ pub(crate) fn read_unlabelled(directory: &Path, wanted: Option<Encoding>) -> Res
     let conversion = Conversion::new(&file, Encoding::Bytes, wanted)?;
     let (shape, values) = images(&file, &mut open(&path)?, conversion)?;
     let records = Dataset::new(&file, shape, conversion.encoding, values, LabelValues::Absent)?;
-    Ok(Unlabelled { part: Some(file), ..Unlabelled::new(records, Vec::new(), None) })
+    Ok(UnlabelledRows { part: Some(file), ..UnlabelledRows::new(records, Vec::new(), None) })
 }
 
 fn labelled(
@@ -93,7 +96,7 @@ fn images(file: &str, source: &mut dyn Read, conversion: Conversion) -> Result<(
         return Err(DataError::file(
             format!("{file}, byte 8"),
             format!("images of {height}x{width} pixels; both must be at least 1"),
-            "the header is damaged, or this is no file of images",
+            "the header is damaged, or this is not a file of images",
         ));
     }
     let total = total.unwrap_or(usize::MAX);
@@ -101,7 +104,7 @@ fn images(file: &str, source: &mut dyn Read, conversion: Conversion) -> Result<(
     // The value of each byte.
     let pixels: [f32; 256] = std::array::from_fn(|byte| conversion.apply(byte as f64).unwrap_or_default());
     let mut values = Vec::new();
-    pieces(file, source, 16, total as u64, |bytes| {
+    read_exactly(file, source, 16, total as u64, |bytes| {
         values.extend(bytes.iter().map(|&byte| pixels[usize::from(byte)]));
         Ok(())
     })?;
@@ -111,14 +114,14 @@ fn images(file: &str, source: &mut dyn Read, conversion: Conversion) -> Result<(
 fn labels(file: &str, source: &mut dyn Read, classes: usize) -> Result<Vec<u32>, DataError> {
     let [count] = header(file, source, 0x0801, "labels")?;
     let mut labels: Vec<u32> = Vec::new();
-    pieces(file, source, 8, count as u64, |bytes| {
+    read_exactly(file, source, 8, count as u64, |bytes| {
         for &label in bytes {
             if usize::from(label) >= classes {
                 return Err(DataError::value(
                     format!("{file}, byte {}", 8 + labels.len()),
                     format!("a class of 0 to {}", classes - 1),
                     label.to_string(),
-                    "declare the number of classes; it is public and not derived from the labels",
+                    "declare the number of classes with {classes}; it is public and never derived from the labels",
                 ));
             }
             labels.push(u32::from(label));
@@ -128,7 +131,7 @@ fn labels(file: &str, source: &mut dyn Read, classes: usize) -> Result<Vec<u32>,
     Ok(labels)
 }
 
-/// Reads the magic number and `N` sizes, big end first.
+/// Reads the magic number and `N` sizes, all big-endian.
 fn header<const N: usize>(
     file: &str,
     source: &mut dyn Read,
@@ -142,8 +145,8 @@ fn header<const N: usize>(
     if got >= 4 && number(0) != magic {
         return Err(DataError::file(
             format!("{file}, byte 0"),
-            format!("begins with 0x{:08x}; IDX files of {what} begin with 0x{magic:08x}", number(0)),
-            "is this the right file? images and labels are easily exchanged",
+            format!("the file begins with 0x{:08x}; IDX files of {what} begin with 0x{magic:08x}", number(0)),
+            "check the path; the files of images and of labels may be interchanged",
         ));
     }
     if got < bytes.len() {

@@ -1,4 +1,4 @@
-//! Bytes of a file, decompressed if they need to be, a piece at a time.
+//! The bytes of a file, decompressed if necessary.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -8,14 +8,14 @@ use flate2::bufread::MultiGzDecoder;
 
 use crate::error::DataError;
 
-/// Opens a file that may be compressed by gzip.
+/// Opens a file that may be compressed with gzip.
 pub(crate) fn open(path: &Path) -> Result<Box<dyn BufRead>, DataError> {
     let refuse = |error: io::Error| unreadable(&path.display().to_string(), &error);
     let file = File::open(path).map_err(refuse)?;
     decompressed(BufReader::with_capacity(1 << 16, file)).map_err(refuse)
 }
 
-/// Decompresses what begins as gzip does; the name of a file says nothing.
+/// Decompresses a source that begins with the signature of gzip, whatever the name of the file.
 pub(crate) fn decompressed<'a>(mut source: impl BufRead + 'a) -> io::Result<Box<dyn BufRead + 'a>> {
     if source.fill_buf()?.starts_with(&[0x1f, 0x8b]) {
         return Ok(Box::new(BufReader::with_capacity(1 << 16, MultiGzDecoder::new(source))));
@@ -23,11 +23,11 @@ pub(crate) fn decompressed<'a>(mut source: impl BufRead + 'a) -> io::Result<Box<
     Ok(Box::new(source))
 }
 
-/// A file that cannot be read on.
+/// The error for a file that cannot be read.
 pub(crate) fn unreadable(file: &str, error: &io::Error) -> DataError {
     let hint = match error.kind() {
         io::ErrorKind::NotFound => "is the path right, as seen from the current directory?",
-        io::ErrorKind::PermissionDenied => "the file must be readable for you",
+        io::ErrorKind::PermissionDenied => "you need permission to read the file",
         io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
             "the file may be truncated; copy or compress it again"
         }
@@ -36,11 +36,11 @@ pub(crate) fn unreadable(file: &str, error: &io::Error) -> DataError {
     DataError::file(file, error.to_string(), hint)
 }
 
-/// Hands exactly `total` bytes on, in pieces that are whole multiples of 8 bytes but for the last, and checks that the
-/// source ends there. A header that promises too much costs no more memory than the file has bytes.
+/// Reads exactly `total` bytes and checks that the source ends there. `take` receives them in pieces; all but the last are
+/// multiples of 8 bytes. A header that promises too much costs no more memory than the file has bytes.
 ///
-/// `start` is where the source stands, for errors.
-pub(crate) fn pieces(
+/// `start` is the current position in the source, for error messages.
+pub(crate) fn read_exactly(
     file: &str,
     source: &mut dyn Read,
     start: u64,
@@ -72,7 +72,7 @@ pub(crate) fn pieces(
     Ok(())
 }
 
-/// Reads until the buffer is full or the source ends; returns how much was read.
+/// Reads until the buffer is full or the source ends; returns the number of bytes.
 pub(crate) fn fill(source: &mut dyn Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {

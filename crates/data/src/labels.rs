@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::{DataError, quoted};
 use crate::field::listed;
 
-/// The most classes that may be declared.
-pub(crate) const MOST_CLASSES: usize = 1 << 16;
+/// The largest number of classes.
+pub(crate) const MAX_CLASSES: usize = 1 << 16;
 
 /// The labels of the records of a [`Dataset`](crate::Dataset), one for each record in the same order.
 ///
@@ -62,20 +62,20 @@ pub(crate) enum LabelValues {
     },
 }
 
-/// How a number was scaled, publicly: it is `(x - center) / scale`.
+/// The public scale of a number `x`, which is stored as `(x - center) / scale`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Scale {
-    /// What becomes 0.
+    /// The number that becomes 0.
     pub center: f64,
-    /// What becomes 1 above it.
+    /// The difference from the center that becomes 1.
     pub scale: f64,
 }
 
 impl Scale {
-    /// As it is.
+    /// No scaling.
     pub const NONE: Scale = Scale { center: 0.0, scale: 1.0 };
 
-    /// The number before it was scaled.
+    /// The number before scaling.
     pub fn undo(&self, number: f32) -> f64 {
         self.center + self.scale * f64::from(number)
     }
@@ -213,14 +213,14 @@ from_slices!(f32, |labels: &[f32]| Labels::numbers(labels.to_vec()));
 
 /// Checks a declared number of classes.
 pub(crate) fn check_classes(classes: usize) -> Result<usize, DataError> {
-    if (2..=MOST_CLASSES).contains(&classes) {
+    if (2..=MAX_CLASSES).contains(&classes) {
         return Ok(classes);
     }
     Err(DataError::Setting {
         what: "number of classes",
-        permitted: format!("2 to {MOST_CLASSES}"),
+        permitted: format!("2 to {MAX_CLASSES}"),
         got: classes.to_string(),
-        hint: "two classes are yes and no; to predict a number, declare no classes".to_owned(),
+        hint: "leave out {classes} to predict a number".to_owned(),
     })
 }
 

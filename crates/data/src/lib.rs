@@ -1,16 +1,17 @@
-//! Readers for records: CSV, IDX, NPY and NPZ, SVMLight, each with its public schema.
+//! Data sets for training with differential privacy: from arrays, and from CSV, IDX, NPY, NPZ and SVMLight files.
 //!
-//! [`read`] turns a file, or a directory of IDX files, into a [`Dataset`]; every format may be compressed by gzip, except
-//! NPZ, which is compressed by itself.
+//! [`Dataset::from_rows`] makes a data set from arrays in memory. [`read`] reads a file or a directory of IDX files. Every
+//! format except NPZ may be compressed with gzip; NPZ has its own compression.
 //!
 //! # Guarantees
 //!
-//! What a data set says about itself is public: the shape of a record, the scale of its numbers, its vocabulary and its
-//! classes come from a [`Schema`], from the [`Source`] or from a file's header, and are never derived from the values of the
-//! records. A value that does not fit is an error; the schema is not bent to it. No `Debug` prints a record.
+//! The description of a data set is public: the shape of a record, the scale of its numbers, its vocabulary and its classes.
+//! It comes from a [`Schema`], a [`Source`], [`Labels`] or a file's header, and is never derived from the values of the
+//! records. A value that does not fit the description is an error; the description is never adapted to it. No `Debug` output
+//! shows a record.
 //!
-//! Errors quote the first bad value, at most 40 characters of it: they are for the owner of the data, and should not be
-//! published.
+//! Error messages quote the first bad value, at most 40 characters of it. They are for the owner of the data and should not
+//! be published. A hint names settings in braces, such as `{classes=10}`; a front end replaces them by its own notation.
 #![forbid(unsafe_code)]
 
 mod arrays;
@@ -23,7 +24,7 @@ mod field;
 mod idx;
 mod input;
 mod labels;
-mod lines;
+mod line_numbers;
 mod npy;
 mod npy_header;
 mod schema;
@@ -31,10 +32,15 @@ mod source;
 mod svmlight;
 mod unlabelled;
 
-pub use dataset::{Dataset, held_back};
+pub use dataset::{Dataset, held_out};
 pub use encoding::Encoding;
 pub use error::DataError;
 pub use labels::{Labels, Scale};
 pub use schema::Schema;
-pub use source::{Sets, Source, read, read_test, read_unlabelled};
-pub use unlabelled::{Reading, Row, Unlabelled};
+pub use source::{Source, Splits, read, read_test, read_unlabelled};
+pub use unlabelled::{PredictionOptions, Row, UnlabelledRows};
+
+/// Runs the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

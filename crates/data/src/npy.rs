@@ -1,4 +1,4 @@
-//! NPY, an array of numbers, and NPZ, a zip of them.
+//! NPY, an array of numbers, and NPZ, a zip archive of such arrays.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek};
@@ -11,14 +11,14 @@ use zip::result::ZipError;
 use crate::dataset::{Dataset, check_size};
 use crate::encoding::{Conversion, Encoding};
 use crate::error::{DataError, quoted};
-use crate::input::{open, pieces, unreadable};
+use crate::input::{open, read_exactly, unreadable};
 use crate::labels::{LabelValues, Scale, check_classes, numbered};
-use crate::npy_header::{self, Header, Kind};
-use crate::source::Sets;
-use crate::unlabelled::Unlabelled;
+use crate::npy_header::{self, Header, NumberKind};
+use crate::source::Splits;
+use crate::unlabelled::UnlabelledRows;
 
-/// Reads `x` and `y` and, if they are there, `x_test` and `y_test`.
-pub(crate) fn read_npz(path: &Path, classes: Option<usize>) -> Result<Sets, DataError> {
+/// Reads `x` and `y` and, if present, `x_test` and `y_test`.
+pub(crate) fn read_npz(path: &Path, classes: Option<usize>) -> Result<Splits, DataError> {
     let mut archive = Archive::open(path)?;
     let train = archive.labelled("x", "y", classes, None)?;
     let test = match archive.has_test() {
@@ -34,7 +34,7 @@ pub(crate) fn read_npz(path: &Path, classes: Option<usize>) -> Result<Sets, Data
             "both sets must have records of one shape",
         ));
     }
-    Ok(Sets { train, test, schema: None })
+    Ok(Splits { train, test, schema: None })
 }
 
 /// Reads `x_test` and `y_test`, or `x` and `y` if these are absent, in the encoding of the training records.
@@ -49,16 +49,19 @@ pub(crate) fn read_npz_test(
 }
 
 /// Reads `x` only.
-pub(crate) fn read_npz_unlabelled(path: &Path, wanted: Option<Encoding>) -> Result<Unlabelled, DataError> {
+pub(crate) fn read_npz_unlabelled(
+    path: &Path,
+    wanted: Option<Encoding>,
+) -> Result<UnlabelledRows, DataError> {
     let mut archive = Archive::open(path)?;
     let unlabelled =
         archive.array("x", |place, source| records(place, source, wanted))?.unlabelled(&archive.file)?;
     let rest = if archive.has_test() { "; x_test is not read" } else { "" };
-    Ok(Unlabelled { part: Some(format!("the array x of {}{rest}", archive.file)), ..unlabelled })
+    Ok(UnlabelledRows { part: Some(format!("the array x of {}{rest}", archive.file)), ..unlabelled })
 }
 
 /// Reads an array of records without labels.
-pub(crate) fn read_npy(path: &Path, wanted: Option<Encoding>) -> Result<Unlabelled, DataError> {
+pub(crate) fn read_npy(path: &Path, wanted: Option<Encoding>) -> Result<UnlabelledRows, DataError> {
     let file = path.display().to_string();
     records(&file, &mut open(path)?, wanted)?.unlabelled(&file)
 }
@@ -84,7 +87,7 @@ impl Archive {
         self.has("x_test") || self.has("y_test")
     }
 
-    /// Hands an array to a reader, with its name for errors.
+    /// Calls `read` with the array `name`.
     fn array<T>(
         &mut self,
         name: &str,
@@ -130,7 +133,7 @@ fn array_of<R: Read + Seek, T>(
 }
 
 fn damaged(place: &str, error: &ZipError) -> DataError {
-    DataError::file(place, error.to_string(), "an NPZ file is a zip; write it again with numpy.savez")
+    DataError::file(place, error.to_string(), "an NPZ file is a zip archive; write it again with numpy.savez")
 }
 
 /// The records of an array.
@@ -144,14 +147,14 @@ struct Records {
 }
 
 impl Records {
-    fn unlabelled(self, file: &str) -> Result<Unlabelled, DataError> {
+    fn unlabelled(self, file: &str) -> Result<UnlabelledRows, DataError> {
         let records = Dataset::new(file, self.shape, self.encoding, self.values, LabelValues::Absent)?;
-        Ok(Unlabelled::new(records, self.refused, None))
+        Ok(UnlabelledRows::new(records, self.refused, None))
     }
 }
 
-/// Records: `[n, d]` are features, `[n, h, w]` and `[n, c, h, w]` images, and `[n, h, w, c]` images whose channels come last,
-/// if `c` is 1, 3 or 4, and `h` and `w` are at least 8.
+/// Reads records: `[n, d]` are features, `[n, h, w]` and `[n, c, h, w]` images, and `[n, h, w, c]` images whose channels come
+/// last, if `c` is 1, 3 or 4, and `h` and `w` are at least 8.
 fn records(file: &str, source: &mut dyn Read, wanted: Option<Encoding>) -> Result<Records, DataError> {
     let header = npy_header::read(file, source)?;
     let mut channels_last = false;
@@ -172,7 +175,7 @@ fn records(file: &str, source: &mut dyn Read, wanted: Option<Encoding>) -> Resul
             ));
         }
     };
-    // No overflow hides behind 0 records.
+    // Checked for 0 records too, so that no later product overflows.
     let size = header.shape[1..].iter().try_fold(1_usize, |size, &length| size.checked_mul(length));
     check_size(|| format!("{file}, shape {:?}", header.shape), size.unwrap_or(usize::MAX))?;
     if size == Some(0) {
@@ -180,10 +183,10 @@ fn records(file: &str, source: &mut dyn Read, wanted: Option<Encoding>) -> Resul
         return Err(DataError::file(file, problem, "every size must be at least 1"));
     }
     let stored = match (header.dtype.kind, header.dtype.size) {
-        (Kind::Unsigned, 1) => Encoding::Bytes,
-        (Kind::Unsigned | Kind::Signed, _) => Encoding::Integers,
-        (Kind::Bool, _) => Encoding::Booleans,
-        (Kind::Float, _) => Encoding::Floats,
+        (NumberKind::Unsigned, 1) => Encoding::Bytes,
+        (NumberKind::Unsigned | NumberKind::Signed, _) => Encoding::Integers,
+        (NumberKind::Bool, _) => Encoding::Booleans,
+        (NumberKind::Float, _) => Encoding::Floats,
     };
     let conversion = Conversion::new(file, stored, wanted)?;
     let mut values: Vec<f32> = Vec::new();
@@ -214,7 +217,7 @@ fn channels_first(image: &mut [f32], channels: usize) {
     }
 }
 
-/// LabelValues: whole numbers are classes, floats are numbers to predict.
+/// Reads labels: integers are classes, floats are numbers to predict.
 fn labels(
     file: &str,
     source: &mut dyn Read,
@@ -222,7 +225,7 @@ fn labels(
     count: usize,
 ) -> Result<LabelValues, DataError> {
     let header = npy_header::read(file, source)?;
-    let float = header.dtype.kind == Kind::Float;
+    let float = header.dtype.kind == NumberKind::Float;
     let width = match header.shape[..] {
         [_] => 1,
         [_, width] if width == 1 || width > 0 && float => width,
@@ -244,7 +247,7 @@ fn labels(
     };
     if float {
         if let Some(classes) = classes {
-            let hint = "floats are numbers to predict; classes are saved as integers";
+            let hint = "floats are numbers to predict; leave out {classes}, or save y as integers";
             return setting("left out for labels that are floats", classes.to_string(), hint);
         }
         let mut values = Vec::new();
@@ -257,7 +260,7 @@ fn labels(
         return Ok(LabelValues::Numbers { values, scales: vec![Scale::NONE; width] });
     }
     let Some(classes) = classes else {
-        let hint = "it is public and never derived from the labels; to predict numbers, save y as floats";
+        let hint = "declare {classes}, which is public and never derived from the labels; to predict numbers, save y as floats";
         return setting("declared for labels that are integers", "none".to_owned(), hint);
     };
     let declared = check_classes(classes)?;
@@ -268,7 +271,7 @@ fn labels(
                 format!("{file}, record {}", at + 1),
                 format!("a class of 0 to {}", declared - 1),
                 number.to_string(),
-                "the number of classes is declared, and never derived from the labels",
+                "the number of classes, {classes}, is public and never derived from the labels",
             ));
         }
         classes.push(number as u32);
@@ -282,11 +285,11 @@ fn not_permitted(file: &str, at: usize, width: usize, permitted: &str, number: f
         format!("{file}, record {}, value {}", at / width + 1, at % width + 1),
         permitted,
         number.to_string(),
-        "replace it by a public constant before saving; records and values count from 1",
+        "replace it by a public constant before saving; records and values are counted from 1",
     )
 }
 
-/// Decodes all numbers of an array, with their places.
+/// Decodes all numbers of an array, with their indices.
 fn numbers(
     file: &str,
     source: &mut dyn Read,
@@ -297,7 +300,7 @@ fn numbers(
     let total = total.unwrap_or(usize::MAX);
     check_size(|| format!("{file}, shape {:?}", header.shape), total)?;
     let mut place = 0;
-    pieces(file, source, header.start, total as u64 * header.dtype.size as u64, |bytes| {
+    read_exactly(file, source, header.start, total as u64 * header.dtype.size as u64, |bytes| {
         for number in bytes.chunks_exact(header.dtype.size) {
             take(place, header.dtype.decode(number))?;
             place += 1;

@@ -5,28 +5,28 @@ use std::io::Read;
 use crate::error::{DataError, quoted};
 use crate::input::{fill, unreadable};
 
-/// The longest header that is read; NumPy writes some hundred bytes.
-const LONGEST: usize = 1 << 16;
+/// The longest permitted header; NumPy writes about a hundred bytes.
+const MAX_HEADER: usize = 1 << 16;
 
-/// What an array says about itself.
+/// The description of an array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) dtype: Dtype,
     pub(crate) shape: Vec<usize>,
-    /// Where the values begin.
+    /// The offset of the first value.
     pub(crate) start: u64,
 }
 
-/// A type of numbers: its kind, its bytes and their order.
+/// The type of a number: its kind, its size in bytes and their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Dtype {
-    pub(crate) kind: Kind,
+    pub(crate) kind: NumberKind,
     pub(crate) size: usize,
     big: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum NumberKind {
     Bool,
     Signed,
     Unsigned,
@@ -42,23 +42,23 @@ impl Dtype {
             _ => return None,
         };
         let (kind, size) = match rest {
-            "b1" => (Kind::Bool, 1),
-            "i1" => (Kind::Signed, 1),
-            "i2" => (Kind::Signed, 2),
-            "i4" => (Kind::Signed, 4),
-            "i8" => (Kind::Signed, 8),
-            "u1" => (Kind::Unsigned, 1),
-            "u2" => (Kind::Unsigned, 2),
-            "u4" => (Kind::Unsigned, 4),
-            "u8" => (Kind::Unsigned, 8),
-            "f4" => (Kind::Float, 4),
-            "f8" => (Kind::Float, 8),
+            "b1" => (NumberKind::Bool, 1),
+            "i1" => (NumberKind::Signed, 1),
+            "i2" => (NumberKind::Signed, 2),
+            "i4" => (NumberKind::Signed, 4),
+            "i8" => (NumberKind::Signed, 8),
+            "u1" => (NumberKind::Unsigned, 1),
+            "u2" => (NumberKind::Unsigned, 2),
+            "u4" => (NumberKind::Unsigned, 4),
+            "u8" => (NumberKind::Unsigned, 8),
+            "f4" => (NumberKind::Float, 4),
+            "f8" => (NumberKind::Float, 8),
             _ => return None,
         };
         Some(Dtype { kind, size, big })
     }
 
-    /// One number. Whole numbers beyond 2^53 are rounded, as they are in single precision anyway.
+    /// Decodes one number. Integers beyond 2^53 are rounded; single precision would round them anyway.
     pub(crate) fn decode(self, bytes: &[u8]) -> f64 {
         let mut word = [0; 8];
         for (place, byte) in word.iter_mut().enumerate().take(self.size) {
@@ -66,14 +66,14 @@ impl Dtype {
         }
         let bits = u64::from_le_bytes(word);
         match (self.kind, self.size) {
-            (Kind::Float, 4) => f64::from(f32::from_bits(bits as u32)),
-            (Kind::Float, _) => f64::from_bits(bits),
-            (Kind::Signed, size) => {
-                // Moves the sign to the top and back.
+            (NumberKind::Float, 4) => f64::from(f32::from_bits(bits as u32)),
+            (NumberKind::Float, _) => f64::from_bits(bits),
+            (NumberKind::Signed, size) => {
+                // Sign extension.
                 let unused = 64 - 8 * size as u32;
                 ((bits << unused) as i64 >> unused) as f64
             }
-            (Kind::Unsigned | Kind::Bool, _) => bits as f64,
+            (NumberKind::Unsigned | NumberKind::Bool, _) => bits as f64,
         }
     }
 }
@@ -88,7 +88,7 @@ pub(crate) fn read(file: &str, source: &mut dyn Read) -> Result<Header, DataErro
     let truncated =
         |at| refuse(at, "the file ends here, within its header".to_owned(), "write it again with numpy.save");
     if got >= 6 && begin[..6] != *b"\x93NUMPY" {
-        return refuse(0, "is no NPY array".to_owned(), "write it with numpy.save or numpy.savez");
+        return refuse(0, "is not an NPY file".to_owned(), "write it with numpy.save or numpy.savez");
     }
     if got < 10 {
         return truncated(got);
@@ -105,13 +105,14 @@ pub(crate) fn read(file: &str, source: &mut dyn Read) -> Result<Header, DataErro
             u32::from_le_bytes([begin[8], begin[9], begin[10], begin[11]]) as usize
         }
         version => {
-            let problem = format!("version {version} of the NPY format; 1 to 3 are read");
-            return refuse(6, problem, "write it with a common NumPy");
+            let problem =
+                format!("version {version} of the NPY format is not supported; permitted are 1 to 3");
+            return refuse(6, problem, "write it again with numpy.save");
         }
     };
-    if length > LONGEST {
-        let problem = format!("a header of {length} bytes; at most {LONGEST} are read");
-        return refuse(8, problem, "arrays of plain numbers need no more; this one is structured or damaged");
+    if length > MAX_HEADER {
+        let problem = format!("a header of {length} bytes; at most {MAX_HEADER} are permitted");
+        return refuse(8, problem, "the array is structured or damaged; save plain numbers");
     }
     let mut text = vec![0; length];
     let got = fill(source, &mut text).map_err(|error| unreadable(file, &error))?;
@@ -121,21 +122,17 @@ pub(crate) fn read(file: &str, source: &mut dyn Read) -> Result<Header, DataErro
     let Some(fields) = Fields::parse(&String::from_utf8_lossy(&text)) else {
         let problem =
             "the header is not of the form {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4)}";
-        return refuse(start, problem.to_owned(), "structured arrays are not read; save plain numbers");
+        return refuse(start, problem.to_owned(), "structured arrays are not supported; save plain numbers");
     };
     let Some(dtype) = Dtype::parse(&fields.descr) else {
-        let problem = format!("the type {} is not read", quoted(fields.descr.as_bytes()));
-        return refuse(
-            start,
-            problem,
-            "permitted are bool, float32, float64 and whole numbers of 8 to 64 bits",
-        );
+        let problem = format!("the type {} is not supported", quoted(fields.descr.as_bytes()));
+        return refuse(start, problem, "permitted are bool, float32, float64 and integers of 8 to 64 bits");
     };
     if fields.fortran_order && fields.shape.len() > 1 {
-        let hint = "save numpy.ascontiguousarray(...) of it";
+        let hint = "save numpy.ascontiguousarray(array)";
         return refuse(
             start,
-            "the array is in Fortran's order, records must lie one after another".to_owned(),
+            "the array is in Fortran order, but records must lie one after another".to_owned(),
             hint,
         );
     }
@@ -169,7 +166,7 @@ impl Fields {
                 }
                 "shape" => {
                     let (inside, after) = rest.strip_prefix('(')?.split_once(')')?;
-                    // NumPy writes `(3,)` for one dimension; old versions wrote `3L`.
+                    // NumPy writes `(3,)` for one dimension; Python 2 wrote `3L`.
                     let sizes = inside.split(',').map(|size| size.trim().trim_end_matches('L'));
                     let sizes = sizes.filter(|size| !size.is_empty()).map(|size| size.parse().ok());
                     shape = Some(sizes.collect::<Option<Vec<usize>>>()?);
@@ -184,7 +181,7 @@ impl Fields {
     }
 }
 
-/// A Python string without escapes, and what follows it.
+/// A Python string without escapes, and the text after it.
 fn string(text: &str) -> Option<(&str, &str)> {
     let quote = text.chars().next().filter(|quote| matches!(quote, '\'' | '"'))?;
     text[1..].split_once(quote)

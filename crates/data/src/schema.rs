@@ -1,24 +1,24 @@
-//! The public description of a table: what its columns are, and what they may contain.
+//! The public description of a table: the type of each column and its permitted values.
 
 use std::collections::HashSet;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::dataset::MOST_VALUES;
+use crate::dataset::MAX_VALUES;
 use crate::error::DataError;
 use crate::input::unreadable;
-use crate::labels::{MOST_CLASSES, numbered};
+use crate::labels::{MAX_CLASSES, numbered};
 
 /// The public description of a table, as a TOML file.
 ///
-/// Features come in the order of the schema: one for each `number`, one for each value of each `category`. The target is one
-/// of the columns: a category is a class, a number is predicted as a number, scaled as any other.
+/// Features are in the order of the schema: one for each `number`, one for each value of each `category`. The target is one of
+/// the columns: a category is a class; a number is predicted as a number and scaled like any other.
 ///
 /// # Guarantees
 ///
-/// Deserialised schemas are checked. Nothing in a schema comes from the records; write bounds, scales and vocabularies from
-/// what is known without them.
+/// Deserialised schemas are checked. Nothing in a schema is derived from the records. Choose bounds, scales and vocabularies
+/// without looking at them.
 ///
 /// ```
 /// let schema = sordino_data::Schema::parse("people.toml", r#"
@@ -33,7 +33,7 @@ use crate::labels::{MOST_CLASSES, numbered};
 ///     clip = [0, 100]            # bounds x before it is scaled
 ///     center = 40.0
 ///     scale = 20.0
-///     missing = 0.0              # stands for a missing value, after scaling; without it that is an error
+///     missing = 0.0              # replaces a missing value, after scaling; without it a missing value is an error
 ///
 ///     [[columns]]
 ///     name = "colour"
@@ -54,39 +54,39 @@ use crate::labels::{MOST_CLASSES, numbered};
 /// # Ok::<(), sordino_data::DataError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Draft")]
+#[serde(try_from = "RawSchema")]
 pub struct Schema {
     pub(crate) header: bool,
     delimiter: char,
     pub(crate) missing: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    target: Option<Reference>,
+    target: Option<ColumnReference>,
     pub(crate) columns: Vec<Column>,
 }
 
-/// A schema as it is written, before it is checked.
+/// A schema as it is written, before the checks.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Draft {
+struct RawSchema {
     #[serde(default = "yes")]
     header: bool,
     #[serde(default = "comma")]
     delimiter: char,
     #[serde(default = "blanks")]
     missing: Vec<String>,
-    target: Option<Reference>,
+    target: Option<ColumnReference>,
     columns: Vec<Column>,
 }
 
 /// A column, by its name or by its number from 1.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "a column's name, or its number from 1")]
-enum Reference {
+enum ColumnReference {
     Number(usize),
     Name(String),
 }
 
-/// What a column is.
+/// The type of a column.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub(crate) enum Column {
@@ -110,7 +110,7 @@ pub(crate) struct Number {
     pub(crate) missing: Option<f32>,
 }
 
-/// One of a public vocabulary.
+/// A value of a public vocabulary.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Category {
@@ -120,7 +120,7 @@ pub(crate) struct Category {
     pub(crate) unknown: Unknown,
 }
 
-/// What becomes of a value outside of the vocabulary.
+/// The treatment of a value outside of the vocabulary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Unknown {
@@ -167,7 +167,7 @@ impl Column {
         }
     }
 
-    /// The features that it becomes.
+    /// The number of features that it becomes.
     pub(crate) fn width(&self) -> usize {
         match self {
             Column::Number(_) => 1,
@@ -176,7 +176,7 @@ impl Column {
         }
     }
 
-    fn check(&self) -> Result<(), Problem> {
+    fn check(&self) -> Result<(), SchemaProblem> {
         let refuse = |problem: String, hint| Err((format!("column `{}`: {problem}", self.name()), hint));
         match self {
             Column::Ignore(_) => {}
@@ -202,10 +202,7 @@ impl Column {
                     && !missing.is_finite()
                 {
                     let problem = format!("missing must be a finite number, got {missing}");
-                    return refuse(
-                        problem,
-                        "it stands for a missing value, after scaling: 0.0 is the center",
-                    );
+                    return refuse(problem, "it replaces a missing value after scaling: 0.0 is the center");
                 }
             }
             Column::Category(category) => {
@@ -232,15 +229,15 @@ impl Column {
     }
 }
 
-/// What is wrong with a schema, and the cure.
-type Problem = (String, &'static str);
+/// What is wrong with a schema, and the hint.
+type SchemaProblem = (String, &'static str);
 
 impl Schema {
     /// Reads a schema's file.
     ///
     /// # Errors
     ///
-    /// Refuses what is not TOML, unknown keys and types, and whatever contradicts itself, by its line or its column.
+    /// Text that is not TOML, unknown keys and types, and contradictions, with their line or column.
     pub fn read(path: &Path) -> Result<Schema, DataError> {
         let file = path.display().to_string();
         let text = std::fs::read_to_string(path).map_err(|error| unreadable(&file, &error))?;
@@ -253,7 +250,7 @@ impl Schema {
     ///
     /// Those of [`Schema::read`].
     pub fn parse(file: &str, text: &str) -> Result<Schema, DataError> {
-        let draft: Draft = toml::from_str(text).map_err(|error| {
+        let raw: RawSchema = toml::from_str(text).map_err(|error| {
             let place = match error.span().filter(|span| span.start > 0) {
                 Some(span) => format!("{file}, line {}", 1 + text[..span.start].matches('\n').count()),
                 None => file.to_owned(),
@@ -262,10 +259,10 @@ impl Schema {
                         number (center, scale, clip, missing), category (values, unknown) or ignore";
             DataError::schema(place, error.message().trim().replace('\n', ", "), hint)
         })?;
-        draft.check().map_err(|(problem, hint)| DataError::schema(file, problem, hint))
+        raw.check().map_err(|(problem, hint)| DataError::schema(file, problem, hint))
     }
 
-    /// All columns are numbers as they are, but for the target if it has classes.
+    /// A schema in which every column is a number that is not scaled, except a target with classes.
     pub(crate) fn numbers(
         file: &str,
         header: bool,
@@ -287,14 +284,14 @@ impl Schema {
                 missing: None,
             }),
         };
-        let draft = Draft {
+        let raw = RawSchema {
             header,
             delimiter: char::from(delimiter),
             missing: blanks(),
-            target: target.map(|(place, _)| Reference::Number(place + 1)),
+            target: target.map(|(place, _)| ColumnReference::Number(place + 1)),
             columns: names.iter().enumerate().map(column).collect(),
         };
-        draft.check().map_err(|(problem, hint)| DataError::file(file, problem, hint))
+        raw.check().map_err(|(problem, hint)| DataError::file(file, problem, hint))
     }
 
     /// The number of features that a record becomes: one for each number, one for each value of each category.
@@ -309,19 +306,19 @@ impl Schema {
         self.delimiter as u8
     }
 
-    /// The place of the target: the column of this name or, without header, of this number; or else the schema's own.
+    /// The index of the target: the column with the name or the number `other`, or else the target of the schema.
     pub(crate) fn target_place(&self, other: Option<&str>) -> Option<usize> {
         let by_name = |name: &str| self.columns.iter().position(|column| column.name() == name);
         let by_number = |number: usize| number.checked_sub(1).filter(|&place| place < self.columns.len());
         match (other, &self.target) {
             (Some(name), _) => by_name(name).or_else(|| name.parse().ok().and_then(by_number)),
-            (None, Some(Reference::Name(name))) => by_name(name),
-            (None, Some(Reference::Number(number))) => by_number(*number),
+            (None, Some(ColumnReference::Name(name))) => by_name(name),
+            (None, Some(ColumnReference::Number(number))) => by_number(*number),
             (None, None) => None,
         }
     }
 
-    /// Whether a field is missing, unless a schema says otherwise.
+    /// Whether a field counts as missing by default.
     pub(crate) fn counts_as_missing(field: &[u8]) -> bool {
         blanks().iter().any(|blank| blank.as_bytes() == field.trim_ascii())
     }
@@ -329,13 +326,13 @@ impl Schema {
     /// The same schema with another target, if one is named.
     pub(crate) fn with_target(mut self, other: Option<&str>) -> Schema {
         if let (Some(_), Some(place)) = (other, self.target_place(other)) {
-            self.target = Some(Reference::Number(place + 1));
+            self.target = Some(ColumnReference::Number(place + 1));
         }
         self
     }
 
     /// Checks that this column can be a target.
-    pub(crate) fn check_target(&self, place: usize) -> Result<(), Problem> {
+    pub(crate) fn check_target(&self, place: usize) -> Result<(), SchemaProblem> {
         let column = &self.columns[place];
         let refuse = |problem: &str, hint| Err((format!("the target `{}` {problem}", column.name()), hint));
         match column {
@@ -344,8 +341,8 @@ impl Schema {
                 "must not ignore unknown values",
                 "every record needs a class: remove `unknown`, or add a class for the rest",
             ),
-            Column::Category(category) if !(2..=MOST_CLASSES).contains(&category.values.len()) => refuse(
-                &format!("must have 2 to {MOST_CLASSES} classes, got {}", category.values.len()),
+            Column::Category(category) if !(2..=MAX_CLASSES).contains(&category.values.len()) => refuse(
+                &format!("must have 2 to {MAX_CLASSES} classes, got {}", category.values.len()),
                 "list every class in `values`; they are public and never derived from the records",
             ),
             Column::Number(number) if number.missing.is_some() => refuse(
@@ -357,17 +354,18 @@ impl Schema {
     }
 }
 
-impl Draft {
-    fn check(self) -> Result<Schema, Problem> {
-        let Draft { header, delimiter, missing, target, columns } = self;
+impl RawSchema {
+    fn check(self) -> Result<Schema, SchemaProblem> {
+        let RawSchema { header, delimiter, missing, target, columns } = self;
         if !delimiter.is_ascii() || matches!(delimiter, '"' | '\n' | '\r') {
-            let problem =
-                format!("delimiter must be an ASCII character and no quote or line end, got {delimiter:?}");
+            let problem = format!(
+                "delimiter must be an ASCII character other than a quote or a line end, got {delimiter:?}"
+            );
             return Err((problem, "\",\", \";\" and \"\\t\" are common"));
         }
         let mut names = HashSet::new();
         for (place, column) in columns.iter().enumerate() {
-            // An empty name is that of the first column in a table that pandas has written with its index.
+            // In a table that pandas wrote with its index, the first column has an empty name.
             if column.name().trim_ascii() != column.name() {
                 let problem = format!("column {} has the name {:?}", place + 1, column.name());
                 return Err((problem, "a name has no spaces around it"));
@@ -384,7 +382,7 @@ impl Draft {
             (_, Some(place)) => schema.check_target(place)?,
             (None, None) => {}
         }
-        if !(1..=MOST_VALUES).contains(&schema.features()) {
+        if !(1..=MAX_VALUES).contains(&schema.features()) {
             let problem = format!("the columns become {} features; at least 1 is needed", schema.features());
             return Err((problem, "describe a number or a category besides the target"));
         }
@@ -392,20 +390,20 @@ impl Draft {
     }
 }
 
-fn no_target(schema: &Schema) -> Problem {
+fn no_target(schema: &Schema) -> SchemaProblem {
     let target = match &schema.target {
-        Some(Reference::Name(name)) => format!("`{name}`"),
-        Some(Reference::Number(number)) => number.to_string(),
+        Some(ColumnReference::Name(name)) => format!("`{name}`"),
+        Some(ColumnReference::Number(number)) => number.to_string(),
         None => "none".to_owned(),
     };
     let problem = format!("the target {target} is none of the {} columns", schema.columns.len());
     (problem, "describe it under [[columns]]: as a category with its classes, or as a number")
 }
 
-impl TryFrom<Draft> for Schema {
+impl TryFrom<RawSchema> for Schema {
     type Error = String;
 
-    fn try_from(draft: Draft) -> Result<Schema, String> {
-        draft.check().map_err(|(problem, hint)| format!("{problem} ({hint})"))
+    fn try_from(raw: RawSchema) -> Result<Schema, String> {
+        raw.check().map_err(|(problem, hint)| format!("{problem} ({hint})"))
     }
 }

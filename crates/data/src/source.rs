@@ -1,4 +1,4 @@
-//! Where records come from, and which reader reads them.
+//! Files and directories of records, and the reader for each format.
 
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
@@ -8,29 +8,29 @@ use crate::encoding::{Conversion, Encoding};
 use crate::error::DataError;
 use crate::input::open;
 use crate::schema::Schema;
-use crate::unlabelled::{Reading, Unlabelled};
+use crate::unlabelled::{PredictionOptions, UnlabelledRows};
 use crate::{csv, embedded, idx, npy, svmlight};
 
-/// Where records are, and what is publicly known about them.
+/// The location of records, and what is publicly known about them.
 ///
 /// | path | format | needs |
 /// | --- | --- | --- |
 /// | a directory | IDX, as MNIST | `classes` unless there are 10 |
-/// | `.csv` `.tsv` `.txt` `.data` | CSV | `schema`, unless every column is a number and the target, the last column or `target`, a class; then `classes` |
-/// | `.npz` | `x`, `y`, perhaps `x_test`, `y_test` | `classes` if `y` is of whole numbers |
+/// | `.csv` `.tsv` `.txt` `.data` | CSV | `schema`; or `classes`, if every column is a number and the target (the last column, or `target`) is a class |
+/// | `.npz` | arrays `x` and `y`, optionally `x_test` and `y_test` | `classes` if `y` has integers |
 /// | `.npy` | `x`, for prediction | |
 /// | `.svm` `.svmlight` `.libsvm` | SVMLight, LIBSVM | `features`; `classes` unless there are 2 |
 /// | `mushroom`, if there is no such file | [`embedded::mushroom`] | |
 ///
-/// Each may end in `.gz` as well, except `.npz`. Bytes, in IDX and in arrays of `uint8`, are divided by 255, all other
-/// numbers are as they are or as the schema says.
+/// All but `.npz` may also end in `.gz`. Bytes (IDX files and arrays of `uint8`) are divided by 255. Other numbers are not
+/// scaled, except by a schema.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Source {
     /// The file, or the directory.
     pub path: PathBuf,
     /// The schema of a CSV file.
     pub schema: Option<PathBuf>,
-    /// The column of a CSV file that is to be predicted: its name, or its number from 1. It goes before the schema's.
+    /// The column of a CSV file that is to be predicted: its name, or its number from 1. It overrides the target of the schema.
     pub target: Option<String>,
     /// The number of classes.
     pub classes: Option<usize>,
@@ -38,14 +38,14 @@ pub struct Source {
     pub features: Option<usize>,
 }
 
-/// What a source has: records to train with and, where the format separates them, records to test with.
+/// The records of a source: a training set and, if the format separates them, a test set.
 #[derive(Debug)]
-pub struct Sets {
-    /// Records to train with.
+pub struct Splits {
+    /// The training set.
     pub train: Dataset,
-    /// Records to test with, of the same shape.
+    /// The test set, with records of the same shape.
     pub test: Option<Dataset>,
-    /// The schema by which a table was read, its own or one that follows from its header; `None` for other formats.
+    /// The schema by which a table was read, given or derived from its header; `None` for other formats.
     pub schema: Option<Schema>,
 }
 
@@ -78,11 +78,11 @@ impl Format {
             _ if !path.exists() => Err(DataError::file(
                 path.display().to_string(),
                 "no such file or directory",
-                "give a file, a directory of IDX files, or mushroom for the data that comes with Sordino",
+                "give a file, a directory of IDX files, or mushroom for the data that is part of Sordino",
             )),
             _ => Err(DataError::file(
                 path.display().to_string(),
-                "the name does not tell the format",
+                "the format is not clear from the name",
                 "permitted are .csv, .tsv, .txt and .data (CSV), .npz and .npy, .svm, .svmlight and .libsvm, each but \
                  .npz also with .gz, a directory of IDX files, and the name mushroom",
             )),
@@ -99,7 +99,7 @@ impl Source {
         self.path.display().to_string()
     }
 
-    /// Refuses parameters that the format would pass over in silence.
+    /// Returns an error for settings that the format does not use.
     fn check(&self, format: Format) -> Result<(), DataError> {
         let table = format.is_table();
         let unused = [
@@ -113,8 +113,9 @@ impl Source {
         ];
         for (what, given, used) in unused {
             if let Some(got) = given.filter(|_| !used) {
-                let hint = "a schema and a target belong to CSV, a number of features to CSV and SVMLight"
-                    .to_owned();
+                let hint =
+                    "{schema} and {target} are for CSV files, {features} is for CSV and SVMLight files"
+                        .to_owned();
                 let permitted = format!("left out for {}", self.file());
                 return Err(DataError::Setting { what, permitted, got, hint });
             }
@@ -127,7 +128,7 @@ impl Source {
         if matches!(format, Format::Mushroom) { embedded::records() } else { open(&self.path) }
     }
 
-    /// The options for reading a table that training and prediction have in common.
+    /// The options for reading a table that are the same for training and prediction.
     fn options(&self, format: Format) -> Result<csv::Options<'_>, DataError> {
         let schema = match (&self.schema, format) {
             (Some(path), _) => Some(Schema::read(path)?),
@@ -145,7 +146,7 @@ impl Source {
 ///
 /// # Errors
 ///
-/// The first value that does not fit, by file, line and column or by record or byte; see [`DataError`].
+/// The first value that does not fit, with the file and its line and column, its record or its byte; see [`DataError`].
 ///
 /// ```
 /// use sordino_data::{Source, read};
@@ -154,7 +155,7 @@ impl Source {
 /// assert_eq!(sets.train.len(), 8124);
 /// # Ok::<(), sordino_data::DataError>(())
 /// ```
-pub fn read(source: &Source) -> Result<Sets, DataError> {
+pub fn read(source: &Source) -> Result<Splits, DataError> {
     let format = Format::of(&source.path)?;
     source.check(format)?;
     match format {
@@ -162,27 +163,27 @@ pub fn read(source: &Source) -> Result<Sets, DataError> {
         Format::Csv { .. } | Format::Mushroom => {
             let options = csv::Options { labelled: true, ..source.options(format)? };
             let (train, schema) = csv::read(&source.file(), source.text(format)?, options)?;
-            Ok(Sets { train, test: None, schema: Some(schema) })
+            Ok(Splits { train, test: None, schema: Some(schema) })
         }
         Format::Npz => npy::read_npz(&source.path, source.classes),
         Format::Npy => Err(without_labels(&source.path)),
         Format::SvmLight => {
             let text = open(&source.path)?;
             let train = svmlight::read(&source.file(), text, source.features, source.classes)?;
-            Ok(Sets { train, test: None, schema: None })
+            Ok(Splits { train, test: None, schema: None })
         }
     }
 }
 
-/// Reads labelled records from another file, to test a model of `sets`, which were read from `source`.
+/// Reads labelled records from another file, to test a model trained on `sets`, which were read from `source`.
 ///
-/// A table is read by the schema of `sets`. From a directory of IDX files or an NPZ file it reads the test set, or the only set if
-/// there is just one.
+/// A table is read by the schema of `sets`. From a directory of IDX files or an NPZ file the test set is read, or the only set
+/// if there is just one.
 ///
 /// # Errors
 ///
-/// Those of [`read`]; records or labels that are not like those of `sets`.
-pub fn read_test(path: &Path, source: &Source, sets: &Sets) -> Result<Dataset, DataError> {
+/// Those of [`read`]; records or labels whose description differs from that of `sets`.
+pub fn read_test(path: &Path, source: &Source, sets: &Splits) -> Result<Dataset, DataError> {
     let format = Format::of(path)?;
     let (file, train) = (path.display().to_string(), &sets.train);
     let test = match (format, &sets.schema) {
@@ -234,7 +235,7 @@ fn without_labels(path: &Path) -> DataError {
     )
 }
 
-/// Refuses files that are not tables if the training records were a table.
+/// Returns an error for a file that is not a table, because the training records are a table.
 fn check_table(format: Format, file: &str) -> Result<(), DataError> {
     if format.is_table() {
         return Ok(());
@@ -248,15 +249,16 @@ fn check_table(format: Format, file: &str) -> Result<(), DataError> {
 
 /// Reads records without their labels, for prediction.
 ///
-/// Labels need not be there, and are not read where they are: a CSV file may lack the target's column, an NPZ file `y`,
-/// lines of SVMLight their label. A CSV file without schema has no target unless [`Source::target`] names it, or
-/// [`Source::features`] is one less than its columns. Of a directory of IDX files it reads the images for testing, or else
-/// those for training; `x_test` of an NPZ file is not read. [`Unlabelled::part`] says what was read.
+/// Labels are optional and are not read: a CSV file may lack the target column, an NPZ file `y`, and lines of SVMLight their
+/// label. A CSV file without a schema has no target unless [`Source::target`] names it, or [`Source::features`] is one less
+/// than the number of columns. From a directory of IDX files the test images are read, or the training images if there are no
+/// others; `x_test` of an NPZ file is not read. [`UnlabelledRows::part`] states what was read.
 ///
 /// # Errors
 ///
-/// Those of [`read`], except errors in labels, which are not read, and in the values of a row: such a row is set aside, with the reason.
-pub fn read_unlabelled(source: &Source, reading: &Reading) -> Result<Unlabelled, DataError> {
+/// Those of [`read`], except errors in labels, which are not read, and in the values of a row: such a row is kept apart, with
+/// the reason.
+pub fn read_unlabelled(source: &Source, reading: &PredictionOptions) -> Result<UnlabelledRows, DataError> {
     let (format, file) = (Format::of(&source.path)?, source.file());
     if source.schema.is_some() {
         check_table(format, &file)?;

@@ -1,18 +1,18 @@
-//! SVMLight and LIBSVM: `label index:value ...`, a line for each record, zeros left out.
+//! SVMLight and LIBSVM: a line `label index:value ...` for each record, without zeros.
 
 use std::io::{BufRead, Read};
 
 use sordino_nn::Shape;
 
-use crate::dataset::{Dataset, MOST_VALUES, check_size};
+use crate::dataset::{Dataset, MAX_VALUES, check_size};
 use crate::encoding::Encoding;
 use crate::error::{DataError, quoted};
 use crate::input::unreadable;
 use crate::labels::{LabelValues, check_classes, numbered};
-use crate::unlabelled::Unlabelled;
+use crate::unlabelled::UnlabelledRows;
 
-/// The longest line that is read.
-const LONGEST: u64 = 1 << 28;
+/// The longest permitted line, in bytes.
+const MAX_LINE: u64 = 1 << 28;
 
 /// Reads records of `features` values with labels; two classes unless more are declared. The first field that does not fit
 /// is an error.
@@ -37,12 +37,12 @@ pub(crate) fn read(
     Dataset::new(file, Shape::Features(features), Encoding::Text, values, labels)
 }
 
-/// Reads records of `features` values, whether they have labels or not; a line that does not fit is set aside.
+/// Reads records of `features` values, with or without labels; a line that does not fit is kept apart.
 pub(crate) fn read_unlabelled(
     file: &str,
     source: impl BufRead,
     features: Option<usize>,
-) -> Result<Unlabelled, DataError> {
+) -> Result<UnlabelledRows, DataError> {
     let features = check_features(features)?;
     let mut values: Vec<f32> = Vec::new();
     let mut refused = Vec::new();
@@ -56,10 +56,10 @@ pub(crate) fn read_unlabelled(
         Ok(())
     })?;
     let records = Dataset::new(file, Shape::Features(features), Encoding::Text, values, LabelValues::Absent)?;
-    Ok(Unlabelled::new(records, refused, None))
+    Ok(UnlabelledRows::new(records, refused, None))
 }
 
-/// Calls `take` with the place and the text of every line that has more than a comment.
+/// Calls `take` with the position and the text of every line that is not empty or a comment.
 fn lines(
     file: &str,
     mut source: impl BufRead,
@@ -68,12 +68,16 @@ fn lines(
     let mut line = Vec::new();
     for number in 1_u64.. {
         line.clear();
-        let read = (&mut source).take(LONGEST).read_until(b'\n', &mut line);
+        let read = (&mut source).take(MAX_LINE).read_until(b'\n', &mut line);
         let place = format!("{file}, line {number}");
         match read.map_err(|error| unreadable(file, &error))? as u64 {
             0 => break,
-            LONGEST => {
-                return Err(DataError::file(place, "the line is too long", "is this the right file?"));
+            MAX_LINE => {
+                return Err(DataError::file(
+                    place,
+                    "the line is too long",
+                    "check that this is an SVMLight file",
+                ));
             }
             _ => {}
         }
@@ -85,12 +89,12 @@ fn lines(
     Ok(())
 }
 
-/// The fields of a line, with their places from 0.
+/// The fields of a line, with their numbers from 0.
 fn fields(text: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     text.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty()).enumerate()
 }
 
-/// Appends a record. After an error, the values up to that point remain.
+/// Appends a record. After an error, the values before it remain.
 fn record<'a>(
     place: &str,
     fields: impl Iterator<Item = (usize, &'a [u8])>,
@@ -113,12 +117,12 @@ fn record<'a>(
 
 fn check_features(features: Option<usize>) -> Result<usize, DataError> {
     match features {
-        Some(features) if (1..=MOST_VALUES).contains(&features) => Ok(features),
+        Some(features) if (1..=MAX_VALUES).contains(&features) => Ok(features),
         _ => Err(DataError::Setting {
             what: "number of features",
-            permitted: format!("declared for SVMLight, as 1 to {MOST_VALUES}"),
+            permitted: format!("declared for SVMLight, as 1 to {MAX_VALUES}"),
             got: features.map_or_else(|| "none".to_owned(), |features| features.to_string()),
-            hint: "it is public: the largest index that a record may have, not the largest that one has"
+            hint: "set {features} to the largest index that a record may have; it is public and never derived from the records"
                 .to_owned(),
         }),
     }
@@ -128,31 +132,35 @@ fn check_features(features: Option<usize>) -> Result<usize, DataError> {
 fn pair(field: &[u8], last: usize, features: usize) -> Result<(usize, f32), (String, &'static str)> {
     let text = std::str::from_utf8(field).unwrap_or_default();
     let Some((index, value)) = text.split_once(':') else {
-        return Err(("index:value".to_owned(), "a label comes first, pairs are separated by spaces"));
+        return Err(("index:value".to_owned(), "the label comes first; pairs are separated by spaces"));
     };
     match index.parse() {
         Ok(index) if index > last && index <= features => match value.parse::<f32>() {
             Ok(value) if value.is_finite() => Ok((index, value)),
-            _ => Err(("index:value with a finite number".to_owned(), "leave out what is 0 or missing")),
+            _ => {
+                Err(("index:value with a finite number".to_owned(), "leave out values that are 0 or missing"))
+            }
         },
         Ok(0) => Err(("index:value with an index from 1".to_owned(), "add 1 to every index")),
-        Ok(index) if index <= last => {
-            Err((format!("index:value with an index above {last}"), "indexes ascend; an index is given once"))
-        }
+        Ok(index) if index <= last => Err((
+            format!("index:value with an index above {last}"),
+            "indices must ascend, and each may occur once",
+        )),
         Ok(_) => Err((
             format!("index:value with an index of 1 to {features}"),
-            "the number of features is declared; it is public and never derived from the records",
+            "the number of features, {features}, is public and never derived from the records",
         )),
-        Err(_) => {
-            Err(("index:value with a whole number as index".to_owned(), "qid and the like are not read"))
-        }
+        Err(_) => Err((
+            "index:value with an integer as index".to_owned(),
+            "other keys, such as qid, are not supported",
+        )),
     }
 }
 
 /// Turns labels into classes: -1 and 1, or 0 and 1, or 0 to k - 1.
 struct LabelReader {
     classes: usize,
-    /// The label of class 0 as this file writes it, once it is known.
+    /// The label of class 0 in this file (-1 or 0), once it has occurred.
     smallest: Option<i64>,
 }
 
@@ -166,18 +174,18 @@ impl LabelReader {
                 let label = label as i64;
                 if *self.smallest.get_or_insert(label) != label {
                     let permitted = format!("{} or 1, as in the lines before", -1 - label);
-                    return refuse(permitted, "a file has labels of -1 and 1 or of 0 and 1, not of both");
+                    return refuse(permitted, "labels must be -1 and 1, or 0 and 1, throughout a file");
                 }
                 Ok(0)
             }
             Some(label) if label >= 0.0 && label < self.classes as f64 => Ok(label as u32),
             _ if self.classes == 2 => refuse(
                 "-1 or 1, or 0 or 1".to_owned(),
-                "declare the number of classes if there are more than 2; it is never derived from the labels",
+                "declare {classes} if there are more than 2; it is public and never derived from the labels",
             ),
             _ => refuse(
                 format!("a class of 0 to {}", self.classes - 1),
-                "the number of classes is declared, and never derived from the labels",
+                "the number of classes, {classes}, is public and never derived from the labels",
             ),
         }
     }

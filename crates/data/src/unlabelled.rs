@@ -1,12 +1,12 @@
-//! Records to predict: rows that can be read, and rows that cannot.
+//! Records for prediction: rows that can be read, and rows that cannot.
 
 use crate::dataset::Dataset;
 use crate::encoding::Encoding;
 use crate::error::DataError;
 
-/// How records are read for prediction.
+/// Options for reading records for prediction.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Reading {
+pub struct PredictionOptions {
     /// The column of a table that identifies its rows: its name, or its number from 1. The schema need not describe it.
     pub id: Option<String>,
     /// Whether a category that the schema does not list is read as all zeros.
@@ -15,47 +15,47 @@ pub struct Reading {
     pub encoding: Option<Encoding>,
 }
 
-impl Reading {
+impl PredictionOptions {
     /// Refuses options that would have no effect on a file without a schema.
     pub(crate) fn check_plain(&self, file: &str) -> Result<(), DataError> {
         let given =
-            [("--id", self.id.clone()), ("--ignore-unknown", self.ignore_unknown.then(|| "true".to_owned()))];
+            [("id", self.id.clone()), ("ignore_unknown", self.ignore_unknown.then(|| "true".to_owned()))];
         match given.into_iter().find_map(|(what, got)| got.map(|got| (what, got))) {
             Some((what, got)) => Err(DataError::Setting {
                 what,
                 permitted: format!("left out for {file}"),
                 got,
-                hint: "--id and --ignore-unknown are for tables with a schema".to_owned(),
+                hint: "{id} and {ignore_unknown} are for tables with a schema".to_owned(),
             }),
             None => Ok(()),
         }
     }
 }
 
-/// Records without labels, as they were read.
+/// Records for prediction, read from a file.
 #[derive(Debug)]
-pub struct Unlabelled {
+pub struct UnlabelledRows {
     /// The records of the rows that could be read, in their order; `None` if there is no such row.
     pub records: Option<Dataset>,
-    /// All rows.
+    /// All rows of the file.
     pub rows: Vec<Row>,
     /// Which part of the source was read, if it has several parts.
     pub part: Option<String>,
-    /// How often each column had a category that the schema does not list and that was ignored.
+    /// Columns with categories that the schema does not list and that were ignored, with the number of such fields.
     pub unknown: Vec<(String, u64)>,
 }
 
 /// A row of a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// The value in the id's column (empty if the row ends before it), or the row's number from 1.
+    /// The value in the id column (empty if the row ends before it), or the row's number from 1.
     pub id: String,
     /// Why the row cannot be read.
     pub refused: Option<DataError>,
 }
 
-impl Unlabelled {
-    /// Takes one record for every row, and leaves out the rows that were refused.
+impl UnlabelledRows {
+    /// Removes the records of rows that were refused; `all` has one record for every row.
     pub(crate) fn new(all: Dataset, refused: Vec<(usize, DataError)>, ids: Option<Vec<String>>) -> Self {
         let ids = ids.unwrap_or_else(|| (1..=all.len()).map(|number| number.to_string()).collect());
         let mut rows: Vec<Row> = ids.into_iter().map(|id| Row { id, refused: None }).collect();

@@ -1,4 +1,4 @@
-//! Data sets made from arrays: what is accepted, and what is refused with which words.
+//! Data sets from arrays: what is accepted, and the errors for what is refused.
 #![expect(clippy::unwrap_used, reason = "the functions that tests share may fail as the tests may")]
 
 use sordino_data::{DataError, Dataset, Labels};

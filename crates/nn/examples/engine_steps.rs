@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use sordino_nn::{Engine, Inputs, Loss, Network, Query, RecordNorms, RecordWeights, Shape, Targets, models};
+use sordino_nn::{Engine, Inputs, Loss, Network, Pass, Shape, Targets, models};
 
 fn model(name: &str) -> (Network, Loss, usize) {
     let (network, batch) = match name {
@@ -85,12 +85,13 @@ fn main() {
     let classes: Vec<u32> = (0..pool as u32).map(|record| record * 7 % outputs.max(2) as u32).collect();
     let records = engine.records(inputs, Targets::Classes(&classes)).unwrap();
     let chosen: Vec<usize> = (0..batch).map(|record| record * pool / batch).collect();
-    let clip = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| {
-        weights.set(0, (1.0 / norms.total()).min(1.0) as f32);
+    let clip = |norms: &[f64], weights: &mut [f32]| {
+        let norm = norms.iter().map(|norm| norm * norm).sum::<f64>().sqrt();
+        weights.fill((1.0 / norm).min(1.0) as f32);
     };
     let mut sums = [vec![0.0; params.values().len()]];
     let mut step = || {
-        let query = Query::new(&params, &records, &chosen);
+        let query = Pass::new(&params, &records, &chosen);
         let query = if mode == "private" { query.weighed_by(&clip) } else { query };
         std::hint::black_box(engine.pass(&query, &mut sums).unwrap());
     };

@@ -9,9 +9,9 @@ use crate::cut;
 use crate::error::NetworkError;
 use crate::kernels::{Packed, vector};
 use crate::loss::Loss;
-use crate::network::{Network, Node, Step};
+use crate::network::{Action, Network, Node};
 use crate::params::Params;
-use crate::query::{Outcome, Query};
+use crate::pass::{Outcome, Pass};
 use crate::tape::{Point, Tape};
 use crate::worker::{Job, Worker};
 
@@ -26,10 +26,10 @@ use crate::worker::{Job, Worker};
 /// nothing to any sum (a pass without weights computes no norms and looks at losses only). What a record adds does not depend, not even
 /// in its last bit, on which other records are chosen. Choosing one record more moves a sum by what that record adds and by at most
 /// [`rounding`](Self::rounding) times the bound on that. The same batch gives the same sums, bit by bit; with
-/// [`Query::rounded_to`], for any number of workers.
+/// [`Pass::rounded_to`], for any number of workers.
 ///
 /// ```
-/// use sordino_nn::{Engine, Inputs, Loss, Query, Targets, models};
+/// use sordino_nn::{Engine, Inputs, Loss, Pass, Targets, models};
 ///
 /// let mut engine = Engine::new(models::mlp(2, &[8], 2)?, Loss::cross_entropy())?;
 /// let params = engine.network().init(1);
@@ -37,12 +37,13 @@ use crate::worker::{Job, Worker};
 /// let records = engine.records(Inputs::Dense(&inputs), Targets::Classes(&[0, 1, 1]))?;
 ///
 /// // The sum of gradients, each clipped to norm 1.
-/// let clip = |norms: sordino_nn::RecordNorms<'_>, weights: &mut sordino_nn::RecordWeights<'_>| {
-///     weights.set(0, (1.0 / norms.total()).min(1.0) as f32);
+/// let clip = |norms: &[f64], weights: &mut [f32]| {
+///     let norm = norms.iter().map(|norm| norm * norm).sum::<f64>().sqrt();
+///     weights.fill((1.0 / norm).min(1.0) as f32);
 /// };
 /// let mut sums = [vec![0.0; params.values().len()]];
-/// let query = Query::new(&params, &records, &[0, 1, 2]).weighed_by(&clip);
-/// let outcome = engine.pass(&query, &mut sums)?;
+/// let pass = Pass::new(&params, &records, &[0, 1, 2]).weighed_by(&clip);
+/// let outcome = engine.pass(&pass, &mut sums)?;
 /// assert_eq!(outcome.norms.len(), 3);
 /// let norm = sums[0].iter().map(|g| g * g).sum::<f64>().sqrt();
 /// assert!(norm <= 3.0);
@@ -111,15 +112,13 @@ impl Engine {
     }
 
     /// How far the sums of two batches that differ in one record can be apart beyond what that record adds, because sums are rounded;
-    /// relative to the greatest norm that a record has after weighting. (With [`Query::rounded_to`], up to six roundings to the lattice
+    /// relative to the greatest norm that a record has after weighting. (With [`Pass::rounded_to`], up to six roundings to the lattice
     /// are added.)
     ///
-    /// Below a thousandth for most networks. `differences` is true for sums of [differences](Query::minus).
+    /// Below a thousandth for most networks. `differences` is true for sums of [differences](Pass::minus).
     pub fn rounding(&self, differences: bool) -> f64 {
-        let in_groups = |node: &Node| match &node.step {
-            Step::Operation { operation, .. } => node.layer.is_none() || operation.sums_in_groups(),
-            _ => true,
-        };
+        let in_groups =
+            |node: &Node| node.trained().is_none_or(|(_, parameters)| parameters.sums_in_groups());
         cut::rounding(self.piece, self.chunk, !differences && self.network.nodes.iter().all(in_groups))
     }
 
@@ -149,31 +148,31 @@ impl Engine {
     /// # Errors
     /// If parameters or records belong to another network, chosen records do not exist or are not in ascending order, or sums have a
     /// wrong size.
-    pub fn pass(&mut self, query: &Query<'_>, sums: &mut [Vec<f64>]) -> Result<Outcome, NetworkError> {
-        self.check(query, sums)?;
+    pub fn pass(&mut self, pass: &Pass<'_>, sums: &mut [Vec<f64>]) -> Result<Outcome, NetworkError> {
+        self.check(pass, sums)?;
         let network = &self.network;
         let [packs, anchor_packs] = &mut self.packs;
-        pack(network, query.at, packs);
-        if let Some(anchor) = query.anchor {
+        pack(network, pass.at, packs);
+        if let Some(anchor) = pass.anchor {
             pack(network, anchor, anchor_packs);
         }
-        let here = Point { params: query.at.values(), packs };
-        let there = query.anchor.map(|anchor| Point { params: anchor.values(), packs: anchor_packs });
-        let job = Job { network, loss: self.loss, chunk: self.chunk, query, here, there, sums: sums.len() };
-        let pieces = cut::pieces(query.chosen, query.records.len(), self.piece);
-        let active = worth_waking(query.chosen.len(), self.workers.len(), network.operations());
+        let here = Point { params: pass.at.values(), packs };
+        let there = pass.anchor.map(|anchor| Point { params: anchor.values(), packs: anchor_packs });
+        let job = Job { network, loss: self.loss, chunk: self.chunk, pass, here, there, sums: sums.len() };
+        let pieces = cut::pieces(pass.chosen, pass.records.len(), self.piece);
+        let active = worth_waking(pass.chosen.len(), self.workers.len(), network.operations());
         let workers = &mut self.workers[..active];
         let shares = cut::assign(pieces, active);
         workers.par_iter_mut().zip(shares).for_each(|(worker, pieces)| worker.pass(&job, &pieces));
         for (index, sum) in sums.iter_mut().enumerate() {
-            reduce(workers, index, query.step(index), sum);
+            reduce(workers, index, pass.step(index), sum);
             for node in &network.nodes {
-                if let (Step::Operation { operation, .. }, Some(_)) = (&node.step, node.layer) {
-                    operation.finish(&mut sum[node.params.clone()]);
+                if let Some((_, parameters)) = node.trained() {
+                    parameters.reorder(&mut sum[node.params.clone()]);
                 }
             }
         }
-        Ok(gather(workers, query))
+        Ok(gather(workers, pass))
     }
 
     /// The network's outputs for the chosen records, one record after another, without dropout.
@@ -214,21 +213,21 @@ impl Engine {
         Ok(outputs)
     }
 
-    fn check(&self, query: &Query<'_>, sums: &[Vec<f64>]) -> Result<(), NetworkError> {
-        self.check_inputs(query.at, &query.records.inputs, query.chosen)?;
-        if !query.records.fits(self.network.outputs(), &self.loss) {
+    fn check(&self, pass: &Pass<'_>, sums: &[Vec<f64>]) -> Result<(), NetworkError> {
+        self.check_inputs(pass.at, &pass.records.inputs, pass.chosen)?;
+        if !pass.records.fits(self.network.outputs(), &self.loss) {
             return Err(NetworkError::Records(
                 "these records were checked for another network or loss".to_owned(),
             ));
         }
-        if let Some(anchor) = query.anchor {
-            self.check_inputs(anchor, &query.records.inputs, &[])?;
+        if let Some(anchor) = pass.anchor {
+            self.check_inputs(anchor, &pass.records.inputs, &[])?;
         }
-        if !query.chosen.is_sorted() {
+        if !pass.chosen.is_sorted() {
             return Err(NetworkError::Records("chosen records must be in ascending order".to_owned()));
         }
         let refuse = |problem: String| Err(NetworkError::Parameters(problem));
-        if query.weigh.is_none() && sums.len() != 1 {
+        if pass.weigh.is_none() && sums.len() != 1 {
             return refuse(format!("without weights there is one sum, got room for {}", sums.len()));
         }
         match sums.iter().find(|sum| sum.len() != self.network.layout().len()) {
@@ -272,8 +271,8 @@ const MOST_MEMORY: f64 = 64.0 * (1 << 30) as f64;
 /// Packs the weights of every node.
 fn pack(network: &Network, params: &Params, packs: &mut [Vec<Packed>]) {
     let one = |(node, packs): (&Node, &mut Vec<Packed>)| {
-        if let Step::Operation { operation, x, .. } = &node.step {
-            operation.pack(&params.values()[node.params.clone()], network.wanted[*x], packs);
+        if let Action::Operation { operation, x, .. } = &node.action {
+            operation.pack(&params.values()[node.params.clone()], network.needs_gradient[*x], packs);
         }
     };
     // Handing out small jobs costs more than they take.
@@ -289,14 +288,16 @@ fn worth_waking(records: usize, workers: usize, operations: f64) -> usize {
     if worth < workers as f64 { worth as usize } else { workers }
 }
 
-/// Floats of one record: values, gradients, what layers remember, and gradients that are written out.
+/// Floats of one record: values, gradients, buffers of layers, and gradients that are written out.
 fn record_size(network: &Network) -> usize {
-    let steps = network.input().steps();
-    let kept = |node: &Node| match &node.step {
-        Step::Operation { operation, .. } => operation.kept().iter().sum(),
+    let written = |node: &Node| match &node.action {
+        Action::Operation { operation, .. } => {
+            operation.parameter_gradients().map_or(0, |parameters| parameters.written_sizes().iter().sum())
+        }
         _ => 0,
     };
-    Tape::size(network, steps) + network.nodes.iter().map(kept).sum::<usize>()
+    let steps = network.input().steps();
+    Tape::size(network, steps) + network.nodes.iter().map(written).sum::<usize>()
 }
 
 /// How many records fit into twice the second-level cache, or into twice as much room as the parameters take, since every
@@ -343,22 +344,22 @@ fn reduce(workers: &[Worker], index: usize, step: f64, sum: &mut [f64]) {
     }
 }
 
-/// Brings the workers' findings into the order of the batch.
-fn gather(workers: &[Worker], query: &Query<'_>) -> Outcome {
-    let count = query.chosen.len();
-    let weighed = query.weigh.is_some();
+/// Puts the workers' results into the order of the batch.
+fn gather(workers: &[Worker], pass: &Pass<'_>) -> Outcome {
+    let count = pass.chosen.len();
+    let weighed = pass.weigh.is_some();
     let mut outcome = Outcome {
         losses: vec![0.0; count],
         norms: vec![0.0; if weighed { count } else { 0 }],
         non_finite: Vec::new(),
     };
-    for finding in workers.iter().flat_map(|worker| &worker.results) {
-        outcome.losses[finding.place] = finding.loss;
+    for result in workers.iter().flat_map(|worker| &worker.results) {
+        outcome.losses[result.place] = result.loss;
         if weighed {
-            outcome.norms[finding.place] = finding.norm;
+            outcome.norms[result.place] = result.norm;
         }
-        if !finding.finite {
-            outcome.non_finite.push(finding.place);
+        if !result.finite {
+            outcome.non_finite.push(result.place);
         }
     }
     outcome.non_finite.sort_unstable();

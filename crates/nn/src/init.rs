@@ -1,28 +1,46 @@
-//! How parameters begin.
+//! Parameters of layers and their initial values.
 
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-/// How a parameter begins.
+/// A parameter of a layer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parameter {
+    /// The last part of its name: `weight` in `conv1.weight`.
+    pub name: String,
+    /// Its shape, in PyTorch's order.
+    pub shape: Vec<usize>,
+    /// Its initial values.
+    pub init: Init,
+}
+
+impl Parameter {
+    /// A parameter with this name, shape and initial values.
+    pub fn new(name: &str, shape: &[usize], init: Init) -> Parameter {
+        Parameter { name: name.to_owned(), shape: shape.to_vec(), init }
+    }
+}
+
+/// The initial values of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Init {
-    /// Every value the same.
+pub enum Init {
+    /// The same value everywhere.
     Constant(f32),
     /// Uniform in `(-bound, bound)`.
     Uniform(f32),
-    /// Normal with mean 0.
+    /// Normal with mean 0 and this standard deviation.
     Normal(f32),
 }
 
 impl Init {
-    /// Uniform in `(-1, 1) / sqrt(fan_in)`: Kaiming's rule as PyTorch sets it for linear layers, convolutions and,
-    /// with the hidden size, recurrent layers.
-    pub(crate) fn uniform_fan_in(fan_in: usize) -> Init {
+    /// Uniform in `(-1, 1) / sqrt(fan_in)`: PyTorch's default for linear layers, convolutions and (with the hidden size as
+    /// `fan_in`) recurrent layers.
+    pub fn uniform_fan_in(fan_in: usize) -> Init {
         Init::Uniform(1.0 / (fan_in as f32).sqrt())
     }
 
     /// Xavier's uniform rule: `sqrt(6 / (fan_in + fan_out))`.
-    pub(crate) fn xavier(fan_in: usize, fan_out: usize) -> Init {
+    pub fn xavier(fan_in: usize, fan_out: usize) -> Init {
         Init::Uniform((6.0 / (fan_in + fan_out) as f32).sqrt())
     }
 

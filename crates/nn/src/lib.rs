@@ -7,36 +7,39 @@
 //! This crate is arithmetic. It adds no noise and gives no guarantee; what it returns is as private as the records.
 //! `docs/engine.md` explains how it works.
 //!
-//! No layer mixes records. There is no BatchNorm: use [`Layer::GroupNorm`] for images and [`Layer::LayerNorm`] for vectors
+//! No layer mixes records. There is no BatchNorm: use [`GroupNorm`](layers::GroupNorm) for images and [`LayerNorm`](layers::LayerNorm) for vectors
 //! and sequences.
 
 mod batch;
 mod cut;
 mod description;
-mod draft;
 mod engine;
 mod error;
 mod gradients;
-mod inference;
+mod graph_builder;
 mod init;
 mod kernels;
-mod layers;
+pub mod layers;
 mod loss;
 pub mod models;
 mod network;
 mod params;
-mod query;
+mod pass;
 mod safetensors;
 mod shape;
+mod shapes;
 mod tape;
 mod worker;
 
 pub use batch::{Inputs, Records, Targets, Unlabelled};
-pub use description::{Description, Layer, LayerDescription};
+pub use description::{Description, LayerDescription};
 pub use engine::Engine;
 pub use error::NetworkError;
+pub use init::{Init, Parameter};
+pub use layers::{Layer, RecordLayer};
 pub use loss::Loss;
 pub use network::{LayerParameters, Network};
 pub use params::{Layout, Params, Slice};
-pub use query::{Outcome, Query, RecordNorms, RecordWeights, Weigh};
+pub use pass::{Outcome, Pass, WeightRule};
+
 pub use shape::Shape;

@@ -3,27 +3,24 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::description::{Description, Layer};
-use crate::draft::{Action, Draft, DraftStep, Prefixes, Source};
+use crate::description::Description;
 use crate::error::NetworkError;
-use crate::inference::check_input;
+use crate::graph_builder::GraphBuilder;
 use crate::init::{Init, Random};
-use crate::layers::{
-    Attention, AveragePool, Conv2d, Dropout, Embedding, Filter, Flatten, Gelu, GroupNorm, Gru, LastStep,
-    LayerNorm, Linear, Lstm, MaxPool, MeanOverSteps, Operation, Pointwise, Positions, Relu, Tanh,
-    TemperedSigmoid,
-};
+use crate::layers::{Operation, ParameterGradients, Pointwise};
 use crate::params::{Layout, Params};
-use crate::shape::{Place, Shape};
+use crate::shape::{Shape, Storage};
 
 /// A network that has been checked: every layer fits the one before it.
 pub struct Network {
     pub(crate) description: Description,
     pub(crate) nodes: Vec<Node>,
-    pub(crate) places: Vec<Place>,
-    /// Which values need a gradient: those that trained parameters come before.
-    pub(crate) wanted: Vec<bool>,
+    /// How each value is stored.
+    pub(crate) storage: Vec<Storage>,
+    /// Which values need a gradient: those that depend on trained parameters.
+    pub(crate) needs_gradient: Vec<bool>,
     pub(crate) layers: Vec<LayerParameters>,
+    /// The index of the output among the values.
     pub(crate) output: usize,
     pub(crate) inits: Vec<Init>,
     pub(crate) layout: Arc<Layout>,
@@ -38,19 +35,19 @@ pub struct LayerParameters {
     pub range: Range<usize>,
 }
 
-/// One thing to do on the way through a network.
+/// One node of the graph.
 pub(crate) struct Node {
-    pub(crate) step: Step,
+    pub(crate) action: Action,
     /// This layer's parameters in the flat vector.
     pub(crate) params: Range<usize>,
-    /// Its place among the layers that are trained.
+    /// Its index among the layers that are trained.
     pub(crate) layer: Option<usize>,
-    /// Whether the gradient of its input was begun by a later node and is added to.
+    /// Whether its backward pass adds to the gradient of its input, which a later node has written.
     pub(crate) accumulate: bool,
 }
 
 /// What a node does with values.
-pub(crate) enum Step {
+pub(crate) enum Action {
     /// `y = f(x)`.
     Operation { operation: Box<dyn Operation>, x: usize, y: usize },
     /// `value = f(value)`.
@@ -61,6 +58,23 @@ pub(crate) enum Step {
     Add { other: usize, into: usize },
 }
 
+impl Node {
+    /// A node whose parameters lie at `params`; `layer` is its index among the layers that are trained.
+    pub(crate) fn new(action: Action, params: Range<usize>, layer: Option<usize>) -> Node {
+        let node = Node { action, params, layer, accumulate: false };
+        assert_eq!(layer.is_some(), node.trained().is_some(), "a layer with parameters has gradients");
+        node
+    }
+
+    /// The index among the layers that are trained, and the gradients of its parameters; none if the node is not trained.
+    pub(crate) fn trained(&self) -> Option<(usize, &dyn ParameterGradients)> {
+        match &self.action {
+            Action::Operation { operation, .. } => Some((self.layer?, operation.parameter_gradients()?)),
+            Action::Pointwise { .. } | Action::Copy { .. } | Action::Add { .. } => None,
+        }
+    }
+}
+
 impl Network {
     /// Checks a description and builds the network.
     ///
@@ -68,12 +82,13 @@ impl Network {
     /// If a layer does not fit what comes before it; the message names the layer:
     ///
     /// ```
-    /// use sordino_nn::{Description, Layer, Network, Shape};
+    /// use sordino_nn::layers::{Flatten, Linear, Relu};
+    /// use sordino_nn::{Description, Network, Shape};
     ///
     /// let description = Description::new(Shape::Image { channels: 32, height: 5, width: 5 })
-    ///     .then(Layer::Relu)
-    ///     .then(Layer::Flatten)
-    ///     .then(Layer::Linear { outputs: 10, inputs: Some(512), bias: true });
+    ///     .then(Relu)
+    ///     .then(Flatten)
+    ///     .then(Linear { inputs: Some(512), ..Linear::new(10) });
     /// let error = Network::new(&description).err().map(|error| error.to_string());
     /// assert_eq!(
     ///     error.as_deref(),
@@ -81,26 +96,7 @@ impl Network {
     /// );
     /// ```
     pub fn new(description: &Description) -> Result<Network, NetworkError> {
-        check_input(description.input).map_err(NetworkError::Description)?;
-        let mut draft = Draft { shapes: vec![description.input], ..Draft::default() };
-        let source =
-            Source { value: 0, what: "the input".to_owned(), shape: description.input, fresh: false };
-        let end = draft.sequence(&description.layers, &Prefixes::default(), source)?;
-        if draft.steps.is_empty() {
-            return Err(NetworkError::Description("a network needs at least one layer".to_owned()));
-        }
-        let Shape::Features(_) = end.shape else {
-            return Err(NetworkError::Description(format!(
-                "a network must end in a vector, but {} gives {}; end with {}",
-                end.what,
-                end.shape,
-                match end.shape {
-                    Shape::Image { .. } => "flatten or global_average_pool, then linear",
-                    _ => "last_step or mean_over_steps, then linear",
-                }
-            )));
-        };
-        let network = draft.build(description, end.value);
+        let network = GraphBuilder::build(description)?;
         if network.layout.len() > MOST_PARAMETERS {
             return Err(NetworkError::Description(format!(
                 "the network would have {} parameters, more than the {MOST_PARAMETERS} permitted",
@@ -130,7 +126,7 @@ impl Network {
 
     /// The number of outputs.
     pub fn outputs(&self) -> usize {
-        self.places[self.output].width()
+        self.storage[self.output].width()
     }
 
     /// The names and places of the parameters.
@@ -158,11 +154,11 @@ impl Network {
     /// multiply-add): forward, backward to inputs where needed, weight gradients.
     pub fn operations(&self) -> f64 {
         let steps = self.input().steps();
-        let count = |node: &Node| match &node.step {
-            Step::Operation { operation, x, y } => {
+        let count = |node: &Node| match &node.action {
+            Action::Operation { operation, x, y } => {
                 let [forward, input, weight] = operation.work(steps);
-                let input = if self.wanted[*x] { input } else { 0 };
-                let weight = if self.wanted[*y] && node.layer.is_some() { weight } else { 0 };
+                let input = if self.needs_gradient[*x] { input } else { 0 };
+                let weight = if self.needs_gradient[*y] && node.layer.is_some() { weight } else { 0 };
                 forward + input + weight
             }
             _ => 0,
@@ -172,103 +168,4 @@ impl Network {
 }
 
 /// Parameters that are surely a mistake: 16 GiB of them.
-const MOST_PARAMETERS: usize = 1 << 32;
-
-impl Network {
-    /// Adds a step and its parameters.
-    pub(crate) fn add(&mut self, step: &DraftStep, layout: &mut Layout) {
-        let (x, y) = (step.x, step.y);
-        let start = layout.len();
-        let (taken, trained) = match &step.action {
-            Action::Add => (Step::Add { other: x, into: y }, false),
-            Action::Copy => (Step::Copy { from: x, to: y }, false),
-            Action::Layer(layer) => match pointwise(layer) {
-                Some(operation) => (Step::Pointwise { operation, value: y }, false),
-                None => {
-                    let operation = self.operation(layer, x, y, step.projection);
-                    for parameter in operation.parameters() {
-                        let part = if step.projection { "in_proj_" } else { "" };
-                        let name = format!("{}.{part}{}", step.name, parameter.name);
-                        layout.push(name, parameter.shape, step.frozen);
-                        self.inits.push(parameter.init);
-                    }
-                    (Step::Operation { operation, x, y }, !step.frozen)
-                }
-            },
-        };
-        let params = start..layout.len();
-        let layer = (trained && !params.is_empty()).then(|| {
-            self.layers.push(LayerParameters { name: step.name.clone(), range: params.clone() });
-            self.layers.len() - 1
-        });
-        self.nodes.push(Node { step: taken, params, layer, accumulate: false });
-    }
-
-    fn operation(&self, layer: &Layer, x: usize, y: usize, projection: bool) -> Box<dyn Operation> {
-        let (from, to) = (self.places[x], self.places[y]);
-        match (layer.clone(), from.shape) {
-            (Layer::Linear { outputs, bias, .. }, shape) => {
-                let linear = Linear::new(shape, outputs, bias);
-                Box::new(if projection { linear.for_attention() } else { linear })
-            }
-            (Layer::Conv2d { kernel, stride, padding, groups, bias, .. }, _) => {
-                let filter = Filter { kernel, stride, padding, groups, bias };
-                Box::new(Conv2d::new(from.image(), to.image(), filter, self.wanted[x]))
-            }
-            (Layer::Embedding { width }, Shape::Tokens { vocabulary, .. }) => {
-                Box::new(Embedding { vocabulary, width })
-            }
-            (Layer::Positions, Shape::Sequence { steps, width }) => Box::new(Positions { steps, width }),
-            (Layer::LayerNorm, shape) => Box::new(LayerNorm::new(shape)),
-            (Layer::GroupNorm { groups }, _) => {
-                Box::new(GroupNorm { input: from.image(), output: to.image(), groups })
-            }
-            (Layer::Lstm { hidden }, _) => Box::new(Lstm::new(from.width(), hidden, from.shape.steps())),
-            (Layer::Gru { hidden }, _) => Box::new(Gru::new(from.width(), hidden, from.shape.steps())),
-            (Layer::Attention { heads }, _) => Box::new(Attention { width: to.width(), heads }),
-            (Layer::MaxPool { kernel, stride, padding }, _) => {
-                Box::new(MaxPool { input: from.image(), output: to.image(), kernel, stride, padding })
-            }
-            (Layer::AveragePool { kernel, stride }, _) => {
-                let kernel = (kernel, kernel);
-                Box::new(AveragePool { input: from.image(), output: Some(to.image()), kernel, stride })
-            }
-            (Layer::GlobalAveragePool, _) => {
-                let input = from.image();
-                let kernel = (input.height, input.width);
-                Box::new(AveragePool { input, output: None, kernel, stride: 1 })
-            }
-            (Layer::Flatten, _) => Box::new(Flatten { input: from.image() }),
-            (Layer::LastStep, _) => Box::new(LastStep { width: from.width() }),
-            (Layer::MeanOverSteps, _) => Box::new(MeanOverSteps { width: from.width() }),
-            (layer, shape) => unreachable!("{} of {shape} was checked", layer.kind()),
-        }
-    }
-}
-
-pub(crate) fn has_parameters(layer: &Layer) -> bool {
-    matches!(
-        layer,
-        Layer::Linear { .. }
-            | Layer::Conv2d { .. }
-            | Layer::Embedding { .. }
-            | Layer::Positions
-            | Layer::LayerNorm
-            | Layer::GroupNorm { .. }
-            | Layer::Lstm { .. }
-            | Layer::Gru { .. }
-    )
-}
-
-pub(crate) fn pointwise(layer: &Layer) -> Option<Box<dyn Pointwise>> {
-    match *layer {
-        Layer::Relu => Some(Box::new(Relu)),
-        Layer::Gelu => Some(Box::new(Gelu)),
-        Layer::Tanh => Some(Box::new(Tanh)),
-        Layer::TemperedSigmoid { scale, temperature, offset } => {
-            Some(Box::new(TemperedSigmoid { scale, temperature, offset }))
-        }
-        Layer::Dropout { rate } => Some(Box::new(Dropout { rate })),
-        _ => None,
-    }
-}
+pub(crate) const MOST_PARAMETERS: usize = 1 << 32;

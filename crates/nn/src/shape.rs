@@ -1,4 +1,4 @@
-//! The shape of one record on its way through a network.
+//! The shape of one record in a network, and how it is stored in a chunk.
 
 use std::fmt;
 
@@ -90,6 +90,17 @@ impl Shape {
             _ => 1,
         }
     }
+
+    /// The length of a vector, or of each step of a sequence.
+    pub(crate) fn width(&self) -> usize {
+        match *self {
+            Shape::Features(n) => n,
+            Shape::Sequence { width, .. } => width,
+            Shape::Image { .. } | Shape::Tokens { .. } => {
+                unreachable!("only vectors and sequences have a width, not {self}")
+            }
+        }
+    }
 }
 
 impl fmt::Display for Shape {
@@ -103,15 +114,15 @@ impl fmt::Display for Shape {
     }
 }
 
-/// Where the values of a record lie in a chunk.
+/// How the values of a record are stored in a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Storage {
     pub(crate) shape: Shape,
     /// Zero pixels around an image, so that convolutions may reach beyond its edge.
     pub(crate) border: usize,
 }
 
-impl Place {
+impl Storage {
     /// Floats from one row to the next: an odd number of cache lines, so that rows spread over all sets of the cache.
     pub(crate) fn stride(width: usize) -> usize {
         (width.div_ceil(16) | 1) * 16
@@ -120,23 +131,67 @@ impl Place {
     /// Floats of one record with `steps` steps.
     pub(crate) fn record(&self, steps: usize) -> usize {
         match self.shape {
-            Shape::Features(n) => Place::stride(n),
+            Shape::Features(n) => Storage::stride(n),
             Shape::Image { .. } => {
                 let image = self.image();
                 (image.row() * (image.height + 2 * image.border)).next_multiple_of(16)
             }
-            Shape::Sequence { width, .. } => steps * Place::stride(width),
+            Shape::Sequence { width, .. } => steps * Storage::stride(width),
             Shape::Tokens { .. } => 0,
         }
     }
 
-    /// The row of a vector or of a step.
-    pub(crate) fn width(&self) -> usize {
+    /// Stores a record whose values lie one after another, images channel by channel. Steps beyond its length become zeros.
+    pub(crate) fn write(&self, values: &[f32], stored: &mut [f32]) {
         match self.shape {
-            Shape::Features(n) => n,
-            Shape::Sequence { width, .. } => width,
-            _ => unreachable!("rows belong to features and sequences"),
+            Shape::Features(n) => stored[..n].copy_from_slice(values),
+            Shape::Sequence { width, .. } => {
+                let stride = Storage::stride(width);
+                let (rows, rest) = stored.split_at_mut(values.len() / width * stride);
+                for (row, values) in rows.chunks_exact_mut(stride).zip(values.chunks_exact(width)) {
+                    row[..width].copy_from_slice(values);
+                }
+                rest.fill(0.0);
+            }
+            Shape::Image { channels, height, width } => {
+                let image = self.image();
+                for (channel, plane) in values.chunks_exact(height * width).enumerate() {
+                    for (y, row) in plane.chunks_exact(width).enumerate() {
+                        let pixels = stored[image.at(y, 0) + channel..].iter_mut().step_by(channels);
+                        pixels.zip(row).for_each(|(pixel, value)| *pixel = *value);
+                    }
+                }
+            }
+            Shape::Tokens { .. } => {}
         }
+    }
+
+    /// The inverse of [`write`](Self::write): reads as many values as there is space for.
+    pub(crate) fn read(&self, stored: &[f32], values: &mut [f32]) {
+        match self.shape {
+            Shape::Features(n) => values.copy_from_slice(&stored[..n]),
+            Shape::Sequence { width, .. } => {
+                let rows = stored.chunks_exact(Storage::stride(width));
+                for (row, values) in rows.zip(values.chunks_exact_mut(width)) {
+                    values.copy_from_slice(&row[..width]);
+                }
+            }
+            Shape::Image { channels, height, width } => {
+                let image = self.image();
+                for (channel, plane) in values.chunks_exact_mut(height * width).enumerate() {
+                    for (y, row) in plane.chunks_exact_mut(width).enumerate() {
+                        let pixels = stored[image.at(y, 0) + channel..].iter().step_by(channels);
+                        row.iter_mut().zip(pixels).for_each(|(value, pixel)| *value = *pixel);
+                    }
+                }
+            }
+            Shape::Tokens { .. } => {}
+        }
+    }
+
+    /// The length of a vector, or of each step of a sequence.
+    pub(crate) fn width(&self) -> usize {
+        self.shape.width()
     }
 
     /// The image's geometry.
@@ -145,7 +200,7 @@ impl Place {
             Shape::Image { channels, height, width } => {
                 Image { channels, height, width, border: self.border }
             }
-            _ => unreachable!("an image's geometry is asked of images"),
+            _ => unreachable!("not an image: {}", self.shape),
         }
     }
 }

@@ -3,69 +3,77 @@
 use std::ops::Range;
 
 use crate::kernels::{Aligned, vector};
-use crate::layers::{Room, Scratch, Term};
+use crate::layers::{Scratch, Term, Workspace};
 use crate::loss::Loss;
-use crate::network::{Network, Step};
-use crate::query::{Query, RecordNorms, RecordWeights};
+use crate::network::Network;
+use crate::pass::{Pass, WeightRule};
 use crate::tape::{Chunk, Point, Tape};
 
 /// One record's part of an [`Outcome`](crate::Outcome).
-pub(crate) struct Finding {
+pub(crate) struct RecordResult {
+    /// The record's place in the batch.
     pub(crate) place: usize,
     pub(crate) loss: f64,
     pub(crate) norm: f64,
     pub(crate) finite: bool,
 }
 
-/// Everything a worker owns.
+/// The buffers and results of one worker.
 pub(crate) struct Worker {
     pub(crate) tape: Tape,
     anchor: Option<Tape>,
     pub(crate) chunk: Chunk,
-    bench: Bench,
+    gradients: ChunkGradients,
+    /// Buffer for an input gradient that is added to another one.
     spare: Aligned,
     /// The sums over the last piece, in single precision.
     pub(crate) sums: Vec<Aligned>,
-    /// The sums over the pieces before it, each rounded to the query's lattice; empty if there was only one piece.
+    /// The sums over the pieces before it, each rounded to the pass's lattice; empty if there was only one piece.
     pub(crate) totals: Vec<Vec<f64>>,
-    pub(crate) results: Vec<Finding>,
+    pub(crate) results: Vec<RecordResult>,
 }
 
-/// Room for norms, weights and written-out gradients.
+/// Norms, weights and written-out gradients of the records of a chunk.
 #[derive(Default)]
-struct Bench {
-    kept: Vec<[Aligned; 2]>,
+struct ChunkGradients {
+    /// For each node, the gradients that its layer writes out.
+    written: Vec<[Aligned; 2]>,
     scratch: Scratch,
+    /// Layer by layer, the squared norms of all records of the chunk.
     squared: Vec<f64>,
+    /// Sum by sum and layer by layer, the weights of all records of the chunk.
     weights: Vec<f32>,
+    /// The norms and weights of one record, as a [rule](crate::WeightRule) sees them.
+    record_norms: Vec<f64>,
+    record_weights: Vec<f32>,
 }
 
 /// Above this norm a record counts as not finite: clipped to any sensible bound, its weight would be no normal float.
 const GREATEST_NORM: f64 = 1e18;
 
-/// What all workers know about a pass.
+/// What all workers know about a context.
 pub(crate) struct Job<'a> {
     pub(crate) network: &'a Network,
     pub(crate) loss: Loss,
     /// The greatest number of records in a chunk.
     pub(crate) chunk: usize,
-    pub(crate) query: &'a Query<'a>,
+    pub(crate) pass: &'a Pass<'a>,
     pub(crate) here: Point<'a>,
     pub(crate) there: Option<Point<'a>>,
-    /// How many sums are asked for.
+    /// The number of sums.
     pub(crate) sums: usize,
 }
 
 impl Worker {
-    /// Room for chunks of this many records.
+    /// Buffers for chunks of this many records.
     pub(crate) fn new(network: &Network, chunk: usize) -> Worker {
         Worker {
             tape: Tape::new(network, chunk, network.input().steps()),
             anchor: None,
             chunk: Chunk::default(),
-            bench: Bench {
-                kept: network.nodes.iter().map(|_| Default::default()).collect(),
-                ..Bench::default()
+            gradients: ChunkGradients {
+                written: network.nodes.iter().map(|_| Default::default()).collect(),
+                ..ChunkGradients::default()
             },
             spare: Aligned::default(),
             sums: Vec::new(),
@@ -85,15 +93,15 @@ impl Worker {
             let border = |chunk: usize| piece.start + piece.len() * chunk / chunks;
             for chunk in 0..chunks {
                 let places = border(chunk)..border(chunk + 1);
-                self.run(job, places.start, &job.query.chosen[places]);
+                self.run(job, places.start, &job.pass.chosen[places]);
             }
         }
     }
 
-    /// Makes ready for a pass.
+    /// Makes ready for a context.
     fn begin(&mut self, job: &Job<'_>) {
         self.results.clear();
-        self.chunk.dropout = job.query.dropout;
+        self.chunk.dropout = job.pass.dropout;
         self.totals.iter_mut().for_each(Vec::clear);
         self.sums.resize_with(job.sums.max(self.sums.len()), Aligned::default);
         for sum in &mut self.sums[..job.sums] {
@@ -107,33 +115,33 @@ impl Worker {
 
     /// Runs one chunk.
     fn run(&mut self, job: &Job<'_>, first: usize, chosen: &[usize]) {
-        let (network, inputs) = (job.network, &job.query.records.inputs);
+        let (network, inputs) = (job.network, &job.pass.records.inputs);
         self.chunk.load(inputs, chosen);
         let begun = self.results.len();
-        let finding = |place| Finding { place, loss: 0.0, norm: 0.0, finite: true };
-        self.results.extend((first..first + chosen.len()).map(finding));
+        let result = |place| RecordResult { place, loss: 0.0, norm: 0.0, finite: true };
+        self.results.extend((first..first + chosen.len()).map(result));
         self.evaluate(job, job.here, chosen, begun);
         let layers = network.layers.len();
-        self.bench.squared.clear();
-        self.bench.squared.resize(layers * chosen.len(), 0.0);
-        let weighed = job.query.weigh.is_some();
+        self.gradients.squared.clear();
+        self.gradients.squared.resize(layers * chosen.len(), 0.0);
+        let weighed = job.pass.weigh.is_some();
         let anchor = if job.there.is_some() { self.anchor.take() } else { None };
         if let (Some(there), Some(mut anchor)) = (job.there, anchor) {
-            self.tape.backward(network, job.here, &self.chunk, &mut self.spare, |_, _, _| {});
+            self.tape.backward(network, job.here, &self.chunk, &mut self.spare, |_, _| {});
             std::mem::swap(&mut self.tape, &mut anchor);
             self.evaluate(job, there, chosen, begun);
-            self.tape.backward(network, there, &self.chunk, &mut self.spare, |_, _, _| {});
+            self.tape.backward(network, there, &self.chunk, &mut self.spare, |_, _| {});
             std::mem::swap(&mut self.tape, &mut anchor);
             self.tape.subtract(&mut anchor);
             self.anchor = Some(anchor);
             if weighed {
-                self.each_layer(job, |bench, node, layer, terms| bench.norms(network, node, layer, terms));
+                self.each_layer(job, |gradients, node, terms| gradients.norms(network, node, terms));
             }
         } else {
-            let bench = &mut self.bench;
-            self.tape.backward(network, job.here, &self.chunk, &mut self.spare, |node, layer, term| {
+            let gradients = &mut self.gradients;
+            self.tape.backward(network, job.here, &self.chunk, &mut self.spare, |node, term| {
                 if weighed {
-                    bench.norms(network, node, layer, &[term]);
+                    gradients.norms(network, node, &[term]);
                 }
             });
         }
@@ -147,63 +155,64 @@ impl Worker {
         self.totals.resize_with(job.sums.max(self.totals.len()), Vec::new);
         for (index, (total, sum)) in self.totals.iter_mut().zip(&mut self.sums[..job.sums]).enumerate() {
             total.resize(length, 0.0);
-            vector::add_rounded(total, sum, job.query.step(index));
+            vector::add_rounded(total, sum, job.pass.step(index));
             sum.fill(0.0);
         }
     }
 
     /// Forward, and the gradients of the losses.
     fn evaluate(&mut self, job: &Job<'_>, point: Point<'_>, chosen: &[usize], begun: usize) {
-        let records = job.query.records;
+        let records = job.pass.records;
         self.tape.load(job.network, &self.chunk, &records.inputs, chosen);
         self.tape.forward(job.network, point, &self.chunk);
         for (index, &record) in chosen.iter().enumerate() {
             let (outputs, gradient) = self.tape.loss_gradient(job.network, index);
             let loss = job.loss.gradient(outputs, records.target(record), gradient);
-            let finding = &mut self.results[begun + index];
-            finding.finite &= loss.is_finite();
+            let result = &mut self.results[begun + index];
+            result.finite &= loss.is_finite();
             if std::ptr::eq(point.params, job.here.params) {
-                finding.loss = loss;
+                result.loss = loss;
             }
         }
     }
 
-    /// Calls `f` for each layer with trained parameters and the terms of its gradients.
-    fn each_layer(&mut self, job: &Job<'_>, mut f: impl FnMut(&mut Bench, usize, usize, &[Term<'_>])) {
+    /// Calls `f` for each trained node and the terms of its gradients.
+    fn each_layer(&mut self, job: &Job<'_>, mut f: impl FnMut(&mut ChunkGradients, usize, &[Term<'_>])) {
         for (index, node) in job.network.nodes.iter().enumerate() {
-            let Some(layer) = node.layer else { continue };
+            if node.layer.is_none() {
+                continue;
+            }
             let first = self.tape.term(job.network, job.here, &self.chunk, index);
             match (&self.anchor, job.there) {
                 (Some(anchor), Some(there)) => {
                     let second = anchor.term(job.network, there, &self.chunk, index);
-                    f(&mut self.bench, index, layer, &[first, second]);
+                    f(&mut self.gradients, index, &[first, second]);
                 }
-                _ => f(&mut self.bench, index, layer, &[first]),
+                _ => f(&mut self.gradients, index, &[first]),
             }
         }
     }
 
-    /// Finds records that are not finite, erases them, and asks for the weights of the others.
+    /// Erases records that are not finite, and sets the weights of the others by the rule.
     fn weigh(&mut self, job: &Job<'_>, begun: usize) {
         let (records, layers) = (self.chunk.records, job.network.layers.len());
-        self.bench.weights.clear();
-        self.bench.weights.resize(job.sums * layers * records, 0.0);
+        self.gradients.weights.clear();
+        self.gradients.weights.resize(job.sums * layers * records, 0.0);
         for index in 0..records {
             let result = &mut self.results[begun + index];
-            let norms = RecordNorms { place: result.place, squared: &self.bench.squared, records, index };
-            result.norm = norms.total();
+            let squared = (0..layers).map(|layer| self.gradients.squared[layer * records + index]);
+            result.norm = squared.sum::<f64>().sqrt();
             result.finite &= result.norm <= GREATEST_NORM;
             if !result.finite {
-                self.bench.erase(job.network, index);
+                self.gradients.erase(job.network, index);
                 self.tape.erase(job.network, &self.chunk, index);
                 if let Some(anchor) = &mut self.anchor {
                     anchor.erase(job.network, &self.chunk, index);
                 }
                 continue;
             }
-            if let Some(weigh) = job.query.weigh {
-                let weights = &mut self.bench.weights;
-                weigh.weigh(norms, &mut RecordWeights { weights, layers, records, index });
+            if let Some(rule) = job.pass.weigh {
+                self.gradients.weigh(rule, records, index);
             }
         }
     }
@@ -212,36 +221,52 @@ impl Worker {
     fn add(&mut self, job: &Job<'_>, weighed: bool) {
         let mut sums = std::mem::take(&mut self.sums);
         let (records, layers, network) = (self.chunk.records, job.network.layers.len(), job.network);
-        self.each_layer(job, |bench, index, layer, terms| {
+        self.each_layer(job, |gradients, index, terms| {
             let node = &network.nodes[index];
-            let Step::Operation { operation, .. } = &node.step else { return };
+            let Some((layer, parameters)) = node.trained() else { return };
             for (number, sum) in sums[..job.sums].iter_mut().enumerate() {
                 let first = (number * layers + layer) * records;
-                let weights = weighed.then(|| &bench.weights[first..first + records]);
-                let mut room = Room { kept: &mut bench.kept[index], scratch: &mut bench.scratch };
-                operation.weighted_sum(terms, weights, &mut room, &mut sum[node.params.clone()]);
+                let weights = weighed.then(|| &gradients.weights[first..first + records]);
+                let (written, scratch) = (&mut gradients.written[index], &mut gradients.scratch);
+                let mut workspace = Workspace { written, scratch };
+                parameters.weighted_sum(terms, weights, &mut workspace, &mut sum[node.params.clone()]);
             }
         });
         self.sums = sums;
     }
 }
 
-impl Bench {
+impl ChunkGradients {
+    /// Sets the weights of one record by a rule; a weight that is not finite becomes 0.
+    fn weigh(&mut self, rule: &WeightRule<'_>, records: usize, index: usize) {
+        let norms = self.squared[index..].iter().step_by(records).map(|squared| squared.sqrt());
+        self.record_norms.clear();
+        self.record_norms.extend(norms);
+        self.record_weights.clear();
+        self.record_weights.resize(self.weights.len() / records, 0.0);
+        rule(&self.record_norms, &mut self.record_weights);
+        let weights = self.weights.iter_mut().skip(index).step_by(records);
+        for (weight, chosen) in weights.zip(&self.record_weights) {
+            *weight = if chosen.is_finite() { *chosen } else { 0.0 };
+        }
+    }
+
     /// Sets a record's written-out gradients to zero.
     fn erase(&mut self, network: &Network, record: usize) {
-        for (kept, node) in self.kept.iter_mut().zip(&network.nodes) {
-            let (Step::Operation { operation, .. }, Some(_)) = (&node.step, node.layer) else { continue };
-            for (kept, size) in kept.iter_mut().zip(operation.kept()) {
-                let end = ((record + 1) * size).min(kept.len());
-                kept[(record * size).min(end)..end].fill(0.0);
+        for (written, node) in self.written.iter_mut().zip(&network.nodes) {
+            let Some((_, parameters)) = node.trained() else { continue };
+            for (written, size) in written.iter_mut().zip(parameters.written_sizes()) {
+                let end = ((record + 1) * size).min(written.len());
+                written[(record * size).min(end)..end].fill(0.0);
             }
         }
     }
 
-    fn norms(&mut self, network: &Network, node: usize, layer: usize, terms: &[Term<'_>]) {
-        let Step::Operation { operation, .. } = &network.nodes[node].step else { return };
-        let records = terms[0].pass.records;
-        let mut room = Room { kept: &mut self.kept[node], scratch: &mut self.scratch };
-        operation.squared_norms(terms, &mut room, &mut self.squared[layer * records..][..records]);
+    /// Adds the squared gradient norms of all records for one node.
+    fn norms(&mut self, network: &Network, node: usize, terms: &[Term<'_>]) {
+        let Some((layer, parameters)) = network.nodes[node].trained() else { return };
+        let records = terms[0].context.records;
+        let mut workspace = Workspace { written: &mut self.written[node], scratch: &mut self.scratch };
+        parameters.squared_norms(terms, &mut workspace, &mut self.squared[layer * records..][..records]);
     }
 }

@@ -1,4 +1,5 @@
 //! Descriptions: what is inferred, what is refused and how, and what survives a file.
+use sordino_nn::layers::{Linear, Relu, Residual};
 use sordino_nn::{Description, Engine, Inputs, Layer, Loss, Network, Params, Shape, Targets, models};
 
 fn described(text: &str) -> Result<Network, String> {
@@ -88,9 +89,9 @@ fn absurd_sizes_are_refused_before_anything_is_allocated() {
             refusal(&text)
         );
     }
-    let mut deep = Layer::Relu;
+    let mut deep = Layer::from(Relu);
     for _ in 0..40 {
-        deep = Layer::Residual { body: vec![deep.into()], shortcut: Vec::new() };
+        deep = Residual::new(vec![deep.into()]).into();
     }
     let error =
         Network::new(&Description::new(Shape::Features(2)).then(deep)).err().map(|error| error.to_string());
@@ -101,10 +102,10 @@ fn absurd_sizes_are_refused_before_anything_is_allocated() {
 
 #[test]
 fn freezing_a_block_freezes_what_is_in_it() {
-    let body = vec![Layer::linear(3).into(), Layer::Relu.into()];
+    let body = vec![Linear::new(3).into(), Relu.into()];
     let mut description = Description::new(Shape::Features(3))
-        .then(Layer::Residual { body, shortcut: Vec::new() })
-        .then(Layer::linear(2));
+        .then(Residual { body, shortcut: Vec::new() })
+        .then(Linear::new(2));
     description.layers[0].frozen = true;
     let network = Network::new(&description).unwrap();
     assert_eq!(network.layers().iter().map(|layer| layer.name.as_str()).collect::<Vec<_>>(), ["1"]);
@@ -246,7 +247,7 @@ fn records_that_do_not_fit_are_refused() {
     assert!(Engine::new(models::linear(3).unwrap(), Loss::cross_entropy()).is_err());
     assert!(Engine::new(models::mlp(3, &[], 2).unwrap(), Loss::Logistic).is_err());
     assert!(Engine::new(models::linear(3).unwrap(), Loss::Huber { delta: f32::NAN }).is_err());
-    let mut frozen = Description::new(Shape::Features(3)).then(Layer::linear(2));
+    let mut frozen = Description::new(Shape::Features(3)).then(Linear::new(2));
     frozen.layers[0].frozen = true;
     assert!(Engine::new(Network::new(&frozen).unwrap(), Loss::cross_entropy()).is_err());
 }

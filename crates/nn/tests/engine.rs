@@ -1,16 +1,16 @@
 //! Guarantees of the engine for whole batches: records that are not finite, norms that are not too small, learning.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod basics;
 mod networks;
 
-use networks::{networks, numbers};
-use sordino_nn::{
-    Description, Engine, Inputs, Layer, Loss, Network, Params, Query, RecordNorms, RecordWeights, Shape,
-    Targets, models,
-};
+use basics::{in_order, numbers, total};
+use networks::networks;
+use sordino_nn::layers::{Conv2d, Embedding, GlobalAveragePool, Linear, MeanOverSteps, Tanh};
+use sordino_nn::{Description, Engine, Inputs, Loss, Network, Params, Pass, Shape, Targets, models};
 
-fn clip(norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>) {
-    weights.set(0, (0.5 / norms.total()).min(1.0) as f32);
+fn clip(norms: &[f64], weights: &mut [f32]) {
+    weights.fill((0.5 / total(norms)).min(1.0) as f32);
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn a_record_that_is_not_finite_adds_exactly_nothing() {
             let all: Vec<usize> = (0..count).collect();
             for anchor in [None, Some(&other)] {
                 let mut pass = |chosen: &[usize], weighed: bool| {
-                    let query = Query::new(&params, &records, chosen);
+                    let query = Pass::new(&params, &records, chosen);
                     let query = anchor.map_or(query, |anchor| query.minus(anchor));
                     let query = if weighed { query.weighed_by(&clip) } else { query };
                     let mut sums = [vec![f64::NAN; params.values().len()]];
@@ -68,7 +68,7 @@ fn records_must_be_chosen_in_ascending_order() {
     let mut engine = Engine::new(models::linear(2).unwrap(), Loss::Logistic).unwrap();
     let params = engine.network().init(1);
     let records = engine.records(Inputs::Dense(&[0.0; 4]), Targets::Classes(&[0, 1])).unwrap();
-    let refused = engine.pass(&Query::new(&params, &records, &[1, 0]), &mut [vec![0.0; 3]]).unwrap_err();
+    let refused = engine.pass(&Pass::new(&params, &records, &[1, 0]), &mut [vec![0.0; 3]]).unwrap_err();
     assert_eq!(refused.to_string(), "chosen records must be in ascending order");
 }
 
@@ -77,10 +77,10 @@ fn records_must_be_chosen_in_ascending_order() {
 fn a_norm_is_not_too_small_when_positions_cancel() {
     let (steps, width, outputs) = (8, 48, 40);
     let description = Description::new(Shape::Sequence { steps, width })
-        .then(Layer::Linear { outputs, inputs: None, bias: false })
-        .then(Layer::Tanh)
-        .then(Layer::MeanOverSteps)
-        .then(Layer::linear(1));
+        .then(Linear { outputs, inputs: None, bias: false })
+        .then(Tanh)
+        .then(MeanOverSteps)
+        .then(Linear::new(1));
     let mut engine =
         Engine::with_workers(Network::new(&description).unwrap(), Loss::SquaredError, 1).unwrap();
     let params = engine.network().init(1);
@@ -97,13 +97,12 @@ fn a_norm_is_not_too_small_when_positions_cancel() {
         let targets = Targets::Values { values: &[1e4], width: 1 };
         let records = engine.records(Inputs::Dense(&values), targets).unwrap();
         let mut sums = [vec![0.0; params.values().len()]];
-        let one = |_: RecordNorms<'_>, weights: &mut RecordWeights<'_>| weights.set(0, 1.0);
         let reported = std::sync::Mutex::new(0.0);
-        let look = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| {
-            *reported.lock().unwrap() = norms.layer(0);
-            one(norms, weights);
+        let look = |norms: &[f64], weights: &mut [f32]| {
+            *reported.lock().unwrap() = norms[0];
+            weights.fill(1.0);
         };
-        engine.pass(&Query::new(&params, &records, &[0]).weighed_by(&look), &mut sums).unwrap();
+        engine.pass(&Pass::new(&params, &records, &[0]).weighed_by(&look), &mut sums).unwrap();
         let range = engine.network().layers()[0].range.clone();
         let added = sums[0][range].iter().map(|g| g.powi(2)).sum::<f64>().sqrt();
         let reported = *reported.lock().unwrap();
@@ -127,11 +126,11 @@ fn contribution(
     let mut sums = [vec![0.0; at.values().len()]];
     let mut greatest = 0.0;
     for regulariser in [None, Some(0.0), Some(0.01)] {
-        let rule = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| match regulariser {
+        let rule = |norms: &[f64], weights: &mut [f32]| match regulariser {
             None => clip(norms, weights),
-            Some(regulariser) => weights.set(0, (0.5 / (regulariser + norms.total())).min(1e12) as f32),
+            Some(regulariser) => weights.fill((0.5 / (regulariser + total(norms))).min(1e12) as f32),
         };
-        engine.pass(&Query::new(&at, &records, &[0]).weighed_by(&rule), &mut sums).unwrap();
+        engine.pass(&Pass::new(&at, &records, &[0]).weighed_by(&rule), &mut sums).unwrap();
         let added = sums[0].iter().map(|g| g.powi(2)).sum::<f64>().sqrt();
         greatest = if added <= greatest { greatest } else { added };
     }
@@ -142,12 +141,11 @@ fn contribution(
 #[test]
 fn an_adversarial_record_stays_within_its_bound() {
     let (steps, width) = (8, 32);
-    let bare = |outputs| Layer::Linear { outputs, inputs: None, bias: false };
-    let sequence =
-        Description::new(Shape::Sequence { steps, width }).then(bare(32)).then(Layer::MeanOverSteps);
+    let bare = |outputs| Linear { outputs, inputs: None, bias: false };
+    let sequence = Description::new(Shape::Sequence { steps, width }).then(bare(32)).then(MeanOverSteps);
     let image = Description::new(Shape::Image { channels: 16, height: 1, width: 2 })
-        .then(Layer::Conv2d { channels: 64, kernel: 1, stride: 1, padding: 0, groups: 1, bias: false })
-        .then(Layer::GlobalAveragePool);
+        .then(Conv2d { channels: 64, kernel: 1, stride: 1, padding: 0, groups: 1, bias: false })
+        .then(GlobalAveragePool);
     for seed in 0..30 {
         for size in [1e2f32, 1e3, 1e4, 1e5] {
             let (noise, start) = (numbers(steps * width, seed), numbers(width, seed + 99));
@@ -188,12 +186,11 @@ fn an_adversarial_record_stays_within_its_bound() {
 /// Positions whose Gram terms overflow to minus infinity: the norm must not be reported as small.
 #[test]
 fn a_record_whose_gram_terms_overflow_adds_nothing() {
-    let sequence = Description::new(Shape::Sequence { steps: 16, width: 20 })
-        .then(Layer::linear(24))
-        .then(Layer::MeanOverSteps);
+    let sequence =
+        Description::new(Shape::Sequence { steps: 16, width: 20 }).then(Linear::new(24)).then(MeanOverSteps);
     let image = Description::new(Shape::Image { channels: 80, height: 4, width: 4 })
-        .then(Layer::conv2d(80, 1, 1, 0))
-        .then(Layer::GlobalAveragePool);
+        .then(Conv2d::new(80, 1, 1, 0))
+        .then(GlobalAveragePool);
     for (description, width, by_channel) in [(sequence, 20, false), (image, 80, true)] {
         let slope = 1e9;
         let value = |step: usize| {
@@ -217,8 +214,8 @@ fn a_record_whose_gram_terms_overflow_adds_nothing() {
 #[test]
 fn tiny_gradients_that_underflow_stay_within_their_bound() {
     let description = Description::new(Shape::Sequence { steps: 64, width: 256 })
-        .then(Layer::Linear { outputs: 256, inputs: None, bias: false })
-        .then(Layer::MeanOverSteps);
+        .then(Linear { outputs: 256, inputs: None, bias: false })
+        .then(MeanOverSteps);
     let mut engine =
         Engine::with_workers(Network::new(&description).unwrap(), Loss::SquaredError, 1).unwrap();
     let params = Params::zeros(engine.network().layout().clone());
@@ -226,11 +223,11 @@ fn tiny_gradients_that_underflow_stay_within_their_bound() {
     let targets = Targets::Values { values: &targets, width: 256 };
     let records = engine.records(Inputs::Dense(&values), targets).unwrap();
     for bound in [1e-11, 1e-10, 1e-9] {
-        let rule = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| {
-            weights.set(0, (bound / norms.total()).min(1e12) as f32);
+        let rule = |norms: &[f64], weights: &mut [f32]| {
+            weights.fill((bound / total(norms)).min(1e12) as f32);
         };
         let mut sums = [vec![0.0; params.values().len()]];
-        engine.pass(&Query::new(&params, &records, &[0]).weighed_by(&rule), &mut sums).unwrap();
+        engine.pass(&Pass::new(&params, &records, &[0]).weighed_by(&rule), &mut sums).unwrap();
         let added = sums[0].iter().map(|g| g.powi(2)).sum::<f64>().sqrt();
         assert!(added <= 1.001 * bound, "{added} beyond {bound}");
     }
@@ -240,9 +237,9 @@ fn tiny_gradients_that_underflow_stay_within_their_bound() {
 fn a_token_repeated_very_often_has_an_exact_norm() {
     let steps = 20_000;
     let description = Description::new(Shape::Tokens { steps, vocabulary: 2 })
-        .then(Layer::Embedding { width: 3 })
-        .then(Layer::MeanOverSteps)
-        .then(Layer::Linear { outputs: 1, inputs: None, bias: false });
+        .then(Embedding { width: 3 })
+        .then(MeanOverSteps)
+        .then(Linear { outputs: 1, inputs: None, bias: false });
     let mut engine =
         Engine::with_workers(Network::new(&description).unwrap(), Loss::SquaredError, 1).unwrap();
     let mut params = engine.network().init(1);
@@ -251,8 +248,8 @@ fn a_token_repeated_very_often_has_an_exact_norm() {
     let inputs = Inputs::Tokens { tokens: &tokens, starts: &[0, steps] };
     let records = engine.records(inputs, Targets::Values { values: &[0.0], width: 1 }).unwrap();
     let found = std::sync::Mutex::new(0.0);
-    let look = |norms: RecordNorms<'_>, _: &mut RecordWeights<'_>| *found.lock().unwrap() = norms.layer(0);
-    engine.pass(&Query::new(&params, &records, &[0]).weighed_by(&look), &mut []).unwrap();
+    let look = |norms: &[f64], _: &mut [f32]| *found.lock().unwrap() = norms[0];
+    engine.pass(&Pass::new(&params, &records, &[0]).weighed_by(&look), &mut []).unwrap();
     // d/d(row) (w . row)^2 = 2 (w . row) w, at the output that single precision gives.
     let inputs = engine.unlabelled(inputs).unwrap();
     let output = f64::from(engine.outputs(&params, &inputs, &[0]).unwrap()[0]);
@@ -271,7 +268,7 @@ fn batches_of_growing_size_may_follow_each_other() {
     let all: Vec<usize> = (0..300).collect();
     let mut sums = [vec![0.0; here.values().len()]];
     for count in [3, 4, 0, 300, 1, 64] {
-        let query = Query::new(&here, &records, &all[..count]).weighed_by(&clip);
+        let query = Pass::new(&here, &records, &all[..count]).weighed_by(&clip);
         engine.pass(&query.minus(&there), &mut sums).unwrap();
         engine.pass(&query, &mut sums).unwrap();
     }
@@ -284,7 +281,7 @@ fn records_belong_to_the_engine_that_checked_them() {
     let targets = Targets::Values { values: &[0.0; 2], width: 2 };
     let records = two.records(Inputs::Dense(&[1.0; 3]), targets).unwrap();
     let params = one.network().init(1);
-    assert!(one.pass(&Query::new(&params, &records, &[0]), &mut [vec![0.0; 4]]).is_err());
+    assert!(one.pass(&Pass::new(&params, &records, &[0]), &mut [vec![0.0; 4]]).is_err());
 }
 
 #[test]
@@ -293,14 +290,11 @@ fn a_weight_that_is_not_finite_counts_as_zero() {
         Engine::with_workers(models::mlp(3, &[4], 2).unwrap(), Loss::cross_entropy(), 1).unwrap();
     let params = engine.network().init(1);
     let records = engine.records(Inputs::Dense(&[1.0; 6]), Targets::Classes(&[0, 1])).unwrap();
-    let rule = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| {
-        weights.set(0, if norms.place() == 0 { f32::NAN } else { 1.0 });
-        weights.set(5, 1.0);
-    };
+    let rule = in_order(|place, _, weights| weights.fill(if place == 0 { f32::NAN } else { 1.0 }));
     let mut both = [vec![0.0; params.values().len()]];
-    engine.pass(&Query::new(&params, &records, &[0, 1]).weighed_by(&rule), &mut both).unwrap();
+    engine.pass(&Pass::new(&params, &records, &[0, 1]).weighed_by(&rule), &mut both).unwrap();
     let mut plain = [vec![0.0; params.values().len()]];
-    engine.pass(&Query::new(&params, &records, &[1]), &mut plain).unwrap();
+    engine.pass(&Pass::new(&params, &records, &[1]), &mut plain).unwrap();
     assert!(both[0].iter().zip(&plain[0]).all(|(a, b)| (a - b).abs() < 1e-6));
 }
 
@@ -312,7 +306,7 @@ fn zero_gradients_have_norm_zero() {
     let values = [1.0, 0.0, 0.0, 0.0, -1.0, 0.0, 0.0, 0.0];
     let records = engine.records(Inputs::Dense(&values), Targets::Classes(&[1, 1])).unwrap();
     let mut sums = [vec![0.0; 5]];
-    let outcome = engine.pass(&Query::new(&params, &records, &[0, 1]).weighed_by(&clip), &mut sums).unwrap();
+    let outcome = engine.pass(&Pass::new(&params, &records, &[0, 1]).weighed_by(&clip), &mut sums).unwrap();
     assert_eq!(outcome.norms[0], 0.0);
     assert!((outcome.norms[1] - 2f64.sqrt()).abs() < 1e-6);
     assert_eq!(outcome.losses, [0.0, 11.0]);
@@ -334,12 +328,12 @@ fn frozen_layers_have_no_gradient_and_no_norm() {
         let params = engine.network().init(4);
         let records = engine.records(Inputs::Dense(&values), Targets::Classes(&classes)).unwrap();
         let layers = engine.network().layers().len();
-        let last_two = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| {
-            (layers - 2..layers).for_each(|layer| weights.set_layer(0, layer, norms.layer(layer) as f32));
+        let last_two = |norms: &[f64], weights: &mut [f32]| {
+            (layers - 2..layers).for_each(|layer| weights[layer] = norms[layer] as f32);
         };
         let mut sums = [vec![0.0; params.values().len()]];
         let all: Vec<usize> = (0..10).collect();
-        engine.pass(&Query::new(&params, &records, &all).weighed_by(&last_two), &mut sums).unwrap();
+        engine.pass(&Pass::new(&params, &records, &all).weighed_by(&last_two), &mut sums).unwrap();
         sums[0].clone()
     };
     let (with, without) = (run(frozen), run(models::mlp(6, &[5, 4], 3).unwrap()));
@@ -372,10 +366,10 @@ fn learns(name: &str, network: Network, loss: Loss, rate: f32) {
     for _ in 0..60 {
         let mut sums = [vec![0.0; params.values().len()]];
         // Normalised per record, as private training would.
-        let rule = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| {
-            weights.set(0, (1.0 / (norms.total() + 0.01)) as f32);
+        let rule = |norms: &[f64], weights: &mut [f32]| {
+            weights.fill((1.0 / (total(norms) + 0.01)) as f32);
         };
-        let outcome = engine.pass(&Query::new(&params, &records, &all).weighed_by(&rule), &mut sums).unwrap();
+        let outcome = engine.pass(&Pass::new(&params, &records, &all).weighed_by(&rule), &mut sums).unwrap();
         losses.push(outcome.losses.iter().sum::<f64>());
         for (value, step) in params.values_mut().iter_mut().zip(&sums[0]) {
             *value -= rate * *step as f32 / count as f32;
@@ -407,10 +401,10 @@ fn parameters_of_another_network_are_refused() {
     let foreign: Params = models::mlp(3, &[2], 2).unwrap().init(1);
     let records = engine.records(Inputs::Dense(&[0.0; 6]), Targets::Classes(&[0, 1])).unwrap();
     let mut sums = [vec![0.0; 8]];
-    assert!(engine.pass(&Query::new(&foreign, &records, &[0]), &mut sums).is_err());
-    assert!(engine.pass(&Query::new(&own, &records, &[0]).minus(&foreign), &mut sums).is_err());
-    let message = engine.pass(&Query::new(&own, &records, &[2]), &mut sums).unwrap_err().to_string();
+    assert!(engine.pass(&Pass::new(&foreign, &records, &[0]), &mut sums).is_err());
+    assert!(engine.pass(&Pass::new(&own, &records, &[0]).minus(&foreign), &mut sums).is_err());
+    let message = engine.pass(&Pass::new(&own, &records, &[2]), &mut sums).unwrap_err().to_string();
     assert_eq!(message, "record 2 was chosen, but there are only 2");
-    assert!(engine.pass(&Query::new(&own, &records, &[0]), &mut [vec![0.0; 7]]).is_err());
-    assert!(engine.pass(&Query::new(&own, &records, &[0]), &mut []).is_err());
+    assert!(engine.pass(&Pass::new(&own, &records, &[0]), &mut [vec![0.0; 7]]).is_err());
+    assert!(engine.pass(&Pass::new(&own, &records, &[0]), &mut []).is_err());
 }

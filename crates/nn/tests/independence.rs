@@ -1,26 +1,31 @@
 //! What a record adds to a sum does not depend on other records, on how a batch is cut, or on the number of workers.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod basics;
 mod networks;
 
-use networks::{networks, numbers};
+use std::sync::Mutex;
+
+use basics::{in_order, numbers, total};
+use networks::networks;
+use sordino_nn::layers::{
+    Attention, AveragePool, Conv2d, Dropout, Embedding, Flatten, Gelu, GlobalAveragePool, Gru, LastStep,
+    LayerNorm, Linear, Lstm, MeanOverSteps, Positions, Residual, Tanh, TemperedSigmoid,
+};
 use sordino_nn::{
-    Description, Engine, Inputs, Layer, Loss, Network, Params, Query, RecordNorms, RecordWeights, Records,
-    Shape, Targets, models,
+    Description, Engine, Inputs, Layer, Loss, Network, Params, Pass, Records, Shape, Targets, WeightRule,
+    models,
 };
 
-fn clip(norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>) {
-    weights.set(0, (0.5 / norms.total()).min(1.0) as f32);
+fn clip(norms: &[f64], weights: &mut [f32]) {
+    weights.fill((0.5 / total(norms)).min(1.0) as f32);
 }
 
 /// Each record's norm and what it adds to a sum are the same bit by bit, alone and among all others. If one record changed what
 /// others add, leaving it out would move a sum by more than its bound.
 fn alone_and_together(engine: &mut Engine, records: &Records<'_>, at: &Params, anchor: Option<&Params>) {
-    let mut pass = |chosen: &[usize], place: usize| {
-        let rule = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| {
-            weights.set(0, if norms.place() == place { 0.7 } else { 0.0 });
-        };
-        let query = Query::new(at, records, chosen).weighed_by(&rule).with_dropout([9; 32]);
+    let mut pass = |chosen: &[usize], place: usize, rule: &WeightRule<'_>| {
+        let query = Pass::new(at, records, chosen).weighed_by(rule).with_dropout([9; 32]);
         let query = anchor.map_or(query, |anchor| query.minus(anchor));
         let mut sums = [vec![0.0; at.values().len()]];
         let outcome = engine.pass(&query, &mut sums).unwrap();
@@ -29,29 +34,40 @@ fn alone_and_together(engine: &mut Engine, records: &Records<'_>, at: &Params, a
     };
     let all: Vec<usize> = (0..records.len()).collect();
     for record in 0..records.len() {
-        assert_eq!(pass(&all, record), pass(&[record], 0), "record {record}");
+        // None if the record is not finite.
+        let own_norms = Mutex::new(None);
+        let alone = pass(&[record], 0, &|norms, weights| {
+            *own_norms.lock().unwrap() = Some(norms.to_vec());
+            weights.fill(0.7);
+        });
+        // Among all others the record is found by its norms. Equal norms belong to equal records; one of them is taken.
+        let together = pass(&all, record, &|norms, weights| {
+            let mut wanted = own_norms.lock().unwrap();
+            if wanted.as_deref() == Some(norms) {
+                *wanted = None;
+                weights.fill(0.7);
+            }
+        });
+        assert_eq!(together, alone, "record {record}");
     }
 }
 
 #[test]
 fn what_a_record_adds_does_not_depend_on_others_of_equal_size() {
-    let image = |description: Description| Network::new(&description.then(Layer::linear(3))).unwrap();
+    let image = |description: Description| Network::new(&description.then(Linear::new(3))).unwrap();
     let gram = Description::new(Shape::Image { channels: 16, height: 2, width: 2 })
-        .then(Layer::conv2d(64, 1, 1, 0))
-        .then(Layer::GlobalAveragePool);
+        .then(Conv2d::new(64, 1, 1, 0))
+        .then(GlobalAveragePool);
     let odd = Description::new(Shape::Image { channels: 3, height: 7, width: 5 })
-        .then(Layer::conv2d(5, 3, 1, 1))
-        .then(Layer::Tanh)
-        .then(Layer::AveragePool { kernel: 2, stride: 1 })
-        .then(Layer::Residual {
-            body: vec![Layer::conv2d(5, 3, 1, 1).into(), Layer::Gelu.into()],
-            shortcut: Vec::new(),
-        })
-        .then(Layer::TemperedSigmoid { scale: 2.0, temperature: 1.5, offset: 0.5 })
-        .then(Layer::Dropout { rate: 0.3 })
-        .then(Layer::Flatten)
-        .then(Layer::linear(7))
-        .then(Layer::Tanh);
+        .then(Conv2d::new(5, 3, 1, 1))
+        .then(Tanh)
+        .then(AveragePool { kernel: 2, stride: 1 })
+        .then(Residual { body: vec![Conv2d::new(5, 3, 1, 1).into(), Gelu.into()], shortcut: Vec::new() })
+        .then(TemperedSigmoid { scale: 2.0, temperature: 1.5, offset: 0.5 })
+        .then(Dropout { rate: 0.3 })
+        .then(Flatten)
+        .then(Linear::new(7))
+        .then(Tanh);
     let mut all = networks();
     all.extend([image(gram), image(odd)]);
     for network in all {
@@ -77,15 +93,15 @@ fn what_a_record_adds_does_not_depend_on_others_of_other_lengths() {
     let width = 32;
     let sequence = |steps: usize, layer: Layer| {
         let description =
-            Description::new(Shape::Sequence { steps, width }).then(Layer::linear(width)).then(layer);
-        Network::new(&description.then(Layer::MeanOverSteps).then(Layer::linear(3))).unwrap()
+            Description::new(Shape::Sequence { steps, width }).then(Linear::new(width)).then(layer);
+        Network::new(&description.then(MeanOverSteps).then(Linear::new(3))).unwrap()
     };
-    let layers = [
-        Layer::Tanh,
-        Layer::Lstm { hidden: 16 },
-        Layer::Gru { hidden: 16 },
-        Layer::Attention { heads: 2 },
-        Layer::LayerNorm,
+    let layers: [Layer; 5] = [
+        Tanh.into(),
+        Lstm { hidden: 16 }.into(),
+        Gru { hidden: 16 }.into(),
+        Attention { heads: 2 }.into(),
+        LayerNorm.into(),
     ];
     for (steps, layer) in [60, 20].into_iter().flat_map(|steps| layers.clone().map(|layer| (steps, layer))) {
         let network = sequence(steps, layer);
@@ -123,17 +139,17 @@ fn what_a_record_adds_does_not_depend_on_others_of_other_lengths() {
 fn what_a_record_of_tokens_adds_does_not_depend_on_others() {
     let sequence = |layer: Layer, last: Layer| {
         Description::new(Shape::Tokens { steps: 50, vocabulary: 9 })
-            .then(Layer::Embedding { width: 5 })
-            .then(Layer::Positions)
-            .then(Layer::Dropout { rate: 0.2 })
+            .then(Embedding { width: 5 })
+            .then(Positions)
+            .then(Dropout { rate: 0.2 })
             .then(layer)
             .then(last)
-            .then(Layer::linear(3))
+            .then(Linear::new(3))
     };
     for description in [
-        sequence(Layer::Lstm { hidden: 6 }, Layer::LastStep),
-        sequence(Layer::Gru { hidden: 6 }, Layer::LastStep),
-        sequence(Layer::linear(7), Layer::MeanOverSteps),
+        sequence(Lstm { hidden: 6 }.into(), LastStep.into()),
+        sequence(Gru { hidden: 6 }.into(), LastStep.into()),
+        sequence(Linear::new(7).into(), MeanOverSteps.into()),
     ] {
         let mut engine =
             Engine::with_workers(Network::new(&description).unwrap(), Loss::cross_entropy(), 2).unwrap();
@@ -154,11 +170,11 @@ fn what_a_record_of_tokens_adds_does_not_depend_on_others() {
 #[test]
 fn a_longer_neighbour_does_not_matter() {
     let description = Description::new(Shape::Tokens { steps: 3, vocabulary: 4 })
-        .then(Layer::Embedding { width: 4 })
-        .then(Layer::Positions)
-        .then(Layer::linear(6))
-        .then(Layer::MeanOverSteps)
-        .then(Layer::linear(2));
+        .then(Embedding { width: 4 })
+        .then(Positions)
+        .then(Linear::new(6))
+        .then(MeanOverSteps)
+        .then(Linear::new(2));
     let mut engine =
         Engine::with_workers(Network::new(&description).unwrap(), Loss::cross_entropy(), 1).unwrap();
     let mut params = engine.network().init(1);
@@ -166,7 +182,7 @@ fn a_longer_neighbour_does_not_matter() {
     let inputs = Inputs::Tokens { tokens: &[1, 2, 1, 2, 3], starts: &[0, 2, 5] };
     let records = engine.records(inputs, Targets::Classes(&[0, 1])).unwrap();
     let mut sums = [vec![0.0; params.values().len()]];
-    let outcome = engine.pass(&Query::new(&params, &records, &[0, 1]).weighed_by(&clip), &mut sums).unwrap();
+    let outcome = engine.pass(&Pass::new(&params, &records, &[0, 1]).weighed_by(&clip), &mut sums).unwrap();
     assert_eq!(outcome.non_finite, [1]);
 }
 
@@ -174,13 +190,13 @@ fn a_longer_neighbour_does_not_matter() {
 /// the record.
 #[test]
 fn what_overflows_beyond_the_end_of_a_record_does_not_reach_it() {
-    for layer in [Layer::Gru { hidden: 2 }, Layer::Lstm { hidden: 2 }] {
-        let recurrent = matches!(layer, Layer::Gru { .. });
+    for layer in [Layer::from(Gru { hidden: 2 }), Lstm { hidden: 2 }.into()] {
+        let recurrent = matches!(layer, Layer::Gru(_));
         let description = Description::new(Shape::Sequence { steps: 3, width: 1 })
-            .named("first", Layer::linear(1))
+            .named("first", Linear::new(1))
             .named("second", layer)
-            .then(Layer::LastStep)
-            .then(Layer::linear(1));
+            .then(LastStep)
+            .then(Linear::new(1));
         let mut engine =
             Engine::with_workers(Network::new(&description).unwrap(), Loss::SquaredError, 1).unwrap();
         let mut params = engine.network().init(1);
@@ -221,7 +237,7 @@ fn sums_on_a_lattice_do_not_depend_on_the_number_of_workers() {
         let records = engine.records(Inputs::Dense(&values), Targets::Classes(&classes)).unwrap();
         let mut pass = |chosen: &[usize]| {
             let mut sums = [vec![0.0; params.values().len()]];
-            let query = Query::new(&params, &records, chosen).weighed_by(&clip).rounded_to(&step);
+            let query = Pass::new(&params, &records, chosen).weighed_by(&clip).rounded_to(&step);
             let outcome = engine.pass(&query, &mut sums).unwrap();
             (outcome, sums[0].clone())
         };
@@ -245,9 +261,9 @@ fn sums_on_a_lattice_do_not_depend_on_the_number_of_workers() {
 #[test]
 fn dropout_masks_belong_to_records_and_scale_up_the_rest() {
     let description =
-        Description::new(Shape::Features(400)).then(Layer::Dropout { rate: 0.25 }).then(Layer::linear(1));
+        Description::new(Shape::Features(400)).then(Dropout { rate: 0.25 }).then(Linear::new(1));
     let mut engine =
-        Engine::with_workers(Network::new(&description).unwrap(), Loss::SquaredError, 2).unwrap();
+        Engine::with_workers(Network::new(&description).unwrap(), Loss::SquaredError, 1).unwrap();
     let mut params = engine.network().init(1);
     params.values_mut().fill(0.0);
     let values = vec![1.0; 50 * 400];
@@ -255,10 +271,10 @@ fn dropout_masks_belong_to_records_and_scale_up_the_rest() {
     let records =
         engine.records(Inputs::Dense(&values), Targets::Values { values: &targets, width: 1 }).unwrap();
     // The gradient of a record is its masked input: one sum for each record shows its mask.
-    let alone = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| weights.set(norms.place(), 1.0);
     let mut masks = |seed: Option<u8>, chosen: &[usize]| {
         let mut sums = vec![vec![0.0; 401]; chosen.len()];
-        let query = Query::new(&params, &records, chosen).weighed_by(&alone);
+        let alone = in_order(|place, _, weights| weights[place] = 1.0);
+        let query = Pass::new(&params, &records, chosen).weighed_by(&alone);
         engine.pass(&seed.map_or(query, |seed| query.with_dropout([seed; 32])), &mut sums).unwrap();
         sums
     };

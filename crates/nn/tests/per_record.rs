@@ -6,9 +6,12 @@ mod reference;
 
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use reference::{Target, Value, gradient};
+use sordino_nn::layers::{
+    Attention, AveragePool, Conv2d, Embedding, Flatten, Gelu, GlobalAveragePool, GroupNorm, Gru, LastStep,
+    LayerNorm, Linear, Lstm, MaxPool, MeanOverSteps, Positions, Relu, Residual, Tanh, TemperedSigmoid,
+};
 use sordino_nn::{
-    Description, Engine, Inputs, Layer, LayerDescription, Loss, Network, Params, Query, RecordNorms,
-    RecordWeights, Shape, Targets,
+    Description, Engine, Inputs, Layer, LayerDescription, Loss, Network, Params, Pass, Shape, Targets,
 };
 
 /// Small reproducible choices.
@@ -35,16 +38,16 @@ impl Dice {
 
     fn activation(&mut self) -> Layer {
         match self.below(4) {
-            0 => Layer::Relu,
-            1 => Layer::Gelu,
-            2 => Layer::Tanh,
-            _ => Layer::TemperedSigmoid { scale: 2.0, temperature: 1.5, offset: 0.5 },
+            0 => Relu.into(),
+            1 => Gelu.into(),
+            2 => Tanh.into(),
+            _ => TemperedSigmoid { scale: 2.0, temperature: 1.5, offset: 0.5 }.into(),
         }
     }
 
-    fn convolution(&mut self, channels: usize) -> Layer {
+    fn convolution(&mut self, channels: usize) -> Conv2d {
         let kernel = self.one_to(4);
-        Layer::Conv2d {
+        Conv2d {
             channels,
             kernel,
             stride: self.one_to(3),
@@ -57,9 +60,9 @@ impl Dice {
     fn vectors(&mut self) -> Description {
         let mut description = Description::new(Shape::Features(self.one_to(20)));
         for _ in 0..self.below(3) {
-            description = description.then(Layer::linear(self.one_to(20)));
+            description = description.then(Linear::new(self.one_to(20)));
             description = match self.below(3) {
-                0 => description.then(Layer::LayerNorm),
+                0 => description.then(LayerNorm),
                 1 => description.then(self.activation()).then(self.activation()),
                 _ => description.then(self.activation()),
             };
@@ -72,8 +75,8 @@ impl Dice {
         let mut description = Description::new(Shape::Image { channels, height, width });
         let filters = 2 * if self.below(4) == 0 { 9 } else { self.one_to(3) };
         description = description.then(match self.below(3) {
-            0 => Layer::Conv2d { channels: filters, kernel: 3, stride: 1, padding: 1, groups: 2, bias: true },
-            _ => Layer::Conv2d {
+            0 => Conv2d { channels: filters, kernel: 3, stride: 1, padding: 1, groups: 2, bias: true },
+            _ => Conv2d {
                 channels: filters,
                 kernel: 1 + 2 * self.below(2),
                 stride: 1,
@@ -83,46 +86,33 @@ impl Dice {
             },
         });
         if self.below(2) == 0 {
-            description = description.then(Layer::GroupNorm { groups: 2 });
+            description = description.then(GroupNorm { groups: 2 });
         }
         description = description.then(self.activation());
         description = match self.below(4) {
-            0 => description.then(Layer::MaxPool { kernel: 2, stride: 1, padding: 0 }),
-            1 => description.then(Layer::MaxPool { kernel: 3, stride: 2, padding: 1 }),
-            2 => description.then(Layer::AveragePool { kernel: 2, stride: 2 }),
+            0 => description.then(MaxPool { kernel: 2, stride: 1, padding: 0 }),
+            1 => description.then(MaxPool { kernel: 3, stride: 2, padding: 1 }),
+            2 => description.then(AveragePool { kernel: 2, stride: 2 }),
             _ => {
-                let same = |bias| Layer::Conv2d {
-                    channels: filters,
-                    kernel: 3,
-                    stride: 2,
-                    padding: 1,
-                    groups: 1,
-                    bias,
-                };
+                let same =
+                    |bias| Conv2d { channels: filters, kernel: 3, stride: 2, padding: 1, groups: 1, bias };
                 let body: Vec<LayerDescription> =
-                    vec![self.activation().into(), same(true).into(), Layer::GroupNorm { groups: 2 }.into()];
+                    vec![self.activation().into(), same(true).into(), GroupNorm { groups: 2 }.into()];
                 let shortcut = vec![
-                    Layer::Conv2d {
-                        channels: filters,
-                        kernel: 1,
-                        stride: 2,
-                        padding: 0,
-                        groups: 1,
-                        bias: false,
-                    }
-                    .into(),
+                    Conv2d { channels: filters, kernel: 1, stride: 2, padding: 0, groups: 1, bias: false }
+                        .into(),
                 ];
-                description.then(Layer::Residual { body, shortcut })
+                description.then(Residual { body, shortcut })
             }
         };
         let convolution = self.convolution(3);
         let longer = description.clone().then(convolution).then(self.activation());
-        if Network::new(&longer.clone().then(Layer::Flatten)).is_ok() {
+        if Network::new(&longer.clone().then(Flatten)).is_ok() {
             description = longer;
         }
         match self.below(2) {
-            0 => description.then(Layer::Flatten),
-            _ => description.then(Layer::GlobalAveragePool),
+            0 => description.then(Flatten),
+            _ => description.then(GlobalAveragePool),
         }
     }
 
@@ -130,25 +120,22 @@ impl Dice {
         let (steps, width) = (self.one_to(7), 2 * self.one_to(4));
         let mut description = match self.below(2) {
             0 => Description::new(Shape::Sequence { steps, width }),
-            _ => Description::new(Shape::Tokens { steps, vocabulary: 5 }).then(Layer::Embedding { width }),
+            _ => Description::new(Shape::Tokens { steps, vocabulary: 5 }).then(Embedding { width }),
         };
         if self.below(3) == 0 {
-            description = description.then(Layer::Positions);
+            description = description.then(Positions);
         }
         description = match self.below(4) {
-            0 => description.then(Layer::Lstm { hidden: self.one_to(5) }),
-            1 => description.then(Layer::Gru { hidden: self.one_to(5) }),
+            0 => description.then(Lstm { hidden: self.one_to(5) }),
+            1 => description.then(Gru { hidden: self.one_to(5) }),
             2 => description
-                .then(Layer::Residual {
-                    body: vec![Layer::Attention { heads: 2 }.into()],
-                    shortcut: Vec::new(),
-                })
-                .then(Layer::LayerNorm),
-            _ => description.then(Layer::linear(self.one_to(18))).then(self.activation()),
+                .then(Residual { body: vec![Attention { heads: 2 }.into()], shortcut: Vec::new() })
+                .then(LayerNorm),
+            _ => description.then(Linear::new(self.one_to(18))).then(self.activation()),
         };
         match self.below(2) {
-            0 => description.then(Layer::LastStep),
-            _ => description.then(Layer::MeanOverSteps),
+            0 => description.then(LastStep),
+            _ => description.then(MeanOverSteps),
         }
     }
 }
@@ -181,7 +168,7 @@ impl Case {
             3 => (Loss::SquaredError, 2),
             _ => (Loss::Huber { delta: 0.5 }, 2),
         };
-        let mut description = description.then(Layer::linear(outputs));
+        let mut description = description.then(Linear::new(outputs));
         if description.layers.len() > 1 && dice.below(3) == 0 {
             let frozen = dice.below(description.layers.len() - 1);
             description.layers[frozen].frozen = true;
@@ -287,23 +274,32 @@ fn compare(
     let chosen: Vec<usize> = std::iter::once(0).chain(0..case.records).collect();
     let layers = engine.network().layers().to_vec();
     let expected: Vec<Vec<f64>> = chosen.iter().map(|&record| truth[record].clone()).collect();
-    let weight = |place: usize, sum: usize| (place as f32 - 1.5) * (sum as f32 + 0.5);
-    let by_layer = std::sync::Mutex::new(vec![Vec::new(); chosen.len()]);
-    let rule = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| {
-        by_layer.lock().unwrap()[norms.place()] =
-            (0..norms.layers()).map(|layer| norms.layer(layer)).collect();
-        for sum in 0..2 {
-            weights.set(sum, weight(norms.place(), sum));
-        }
-        // The third sum has a weight of its own for each layer.
-        for layer in 0..norms.layers() {
-            weights.set_layer(2, layer, layer as f32);
+    let query = |chosen| {
+        let query = Pass::new(params, &records, chosen);
+        anchor.map_or(query, |anchor| query.minus(anchor))
+    };
+    // The norms of each record, in a pass of its own.
+    let by_layer: Vec<Vec<f64>> = chosen
+        .iter()
+        .map(|record| {
+            let seen = std::sync::Mutex::new(Vec::new());
+            let look = |norms: &[f64], _: &mut [f32]| *seen.lock().unwrap() = norms.to_vec();
+            engine.pass(&query(std::slice::from_ref(record)).weighed_by(&look), &mut []).unwrap();
+            seen.into_inner().unwrap()
+        })
+        .collect();
+    // The first two sums have a weight for each record, the third one for each layer.
+    let weight = |norms: &[f64], sum: usize, layer: usize| match sum {
+        2 => layer as f32,
+        _ => (9.0 * norms[0]).sin() as f32 * (sum as f32 + 0.5),
+    };
+    let rule = |norms: &[f64], weights: &mut [f32]| {
+        for (index, chosen) in weights.iter_mut().enumerate() {
+            *chosen = weight(norms, index / norms.len(), index % norms.len());
         }
     };
     let mut sums = vec![vec![f64::NAN; params.values().len()]; 3];
-    let query = Query::new(params, &records, &chosen).weighed_by(&rule);
-    let query = anchor.map_or(query, |anchor| query.minus(anchor));
-    let outcome = engine.pass(&query, &mut sums).unwrap();
+    let outcome = engine.pass(&query(&chosen[..]).weighed_by(&rule), &mut sums).unwrap();
     assert!(outcome.non_finite.is_empty());
     let scale = expected.iter().map(|gradient| norm(gradient)).fold(1e-9, f64::max);
     for (place, gradient) in expected.iter().enumerate() {
@@ -313,7 +309,7 @@ fn compare(
             "norm {place}: {found} {}",
             norm(gradient)
         );
-        for (layer, found) in layers.iter().zip(&by_layer.lock().unwrap()[place]) {
+        for (layer, found) in layers.iter().zip(&by_layer[place]) {
             let truth = norm(&gradient[layer.range.clone()]);
             assert!((found - truth).abs() <= tolerance * scale, "{} {place}: {found} {truth}", layer.name);
         }
@@ -321,11 +317,11 @@ fn compare(
     for (sum, found) in sums.iter().enumerate() {
         for (index, found) in found.iter().enumerate() {
             let of_layer = layers.iter().position(|layer| layer.range.contains(&index)).unwrap_or(0);
-            let weight = |place: usize| match sum {
-                2 => of_layer as f64,
-                _ => f64::from(weight(place, sum)),
-            };
-            let truth: f64 = expected.iter().enumerate().map(|(place, g)| weight(place) * g[index]).sum();
+            let truth: f64 = expected
+                .iter()
+                .zip(&by_layer)
+                .map(|(g, norms)| f64::from(weight(norms, sum, of_layer)) * g[index])
+                .sum();
             let room = 12.0 * tolerance * scale;
             assert!((found - truth).abs() <= room, "sum {sum} at {index}: {found} {truth}");
         }

@@ -2,11 +2,10 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde::Deserialize;
-use sordino_nn::{
-    Description, Engine, Inputs, Loss, Network, Params, Query, RecordNorms, RecordWeights, Targets,
-};
+use sordino_nn::{Description, Engine, Inputs, Loss, Network, Params, Pass, Targets};
 
 #[derive(Deserialize)]
 struct Case {
@@ -96,12 +95,18 @@ fn check(case: &Case) {
     let outputs = engine.outputs(&params, &unlabelled, &all).unwrap();
     close(&format!("{name}: outputs"), outputs, &case.outputs.concat());
 
-    // Each record alone in a sum of its own, all in one pass; then all of them, plainly.
-    let alone = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| weights.set(norms.place(), 1.0);
+    // Each record alone in a sum of its own, all in one pass of one worker; then all of them on two workers, plainly.
+    let mut one_worker = Engine::with_workers(Network::new(&case.network).unwrap(), case.loss, 1).unwrap();
+    let layers = one_worker.network().layers().len();
+    let calls = AtomicUsize::new(0);
+    let alone = |_: &[f64], weights: &mut [f32]| {
+        let place = calls.fetch_add(1, Ordering::Relaxed);
+        weights[place * layers..(place + 1) * layers].fill(1.0);
+    };
     let mut sums = vec![vec![f64::NAN; layout.len()]; count];
-    let outcome = engine.pass(&Query::new(&params, &records, &all).weighed_by(&alone), &mut sums).unwrap();
+    let outcome = one_worker.pass(&Pass::new(&params, &records, &all).weighed_by(&alone), &mut sums).unwrap();
     let mut plain = [vec![f64::NAN; layout.len()]];
-    engine.pass(&Query::new(&params, &records, &all), &mut plain).unwrap();
+    engine.pass(&Pass::new(&params, &records, &all), &mut plain).unwrap();
     assert!(outcome.non_finite.is_empty(), "{name}");
     for (record, sum) in sums.iter().enumerate() {
         let what = format!("{name}: record {record}");

@@ -11,9 +11,9 @@
 use std::{env, fs};
 
 use sordino_accounting::{Accountant, ClipNorm, Delta, NoiseMultiplier, Plan, SamplingRate, Steps};
+use sordino_nn::layers::{Linear, MeanOverSteps, Positions, Relu};
 use sordino_nn::{
-    Description, Engine, Inputs, Layer, LayerDescription, Loss, Network, Params, Query, RecordNorms,
-    RecordWeights, Shape, Targets,
+    Description, Engine, Inputs, Layer, LayerDescription, Loss, Network, Params, Pass, Shape, Targets,
 };
 use sordino_privacy::{ClipRule, Randomness, Terms, Vault};
 use sordino_train::NetworkGradients;
@@ -24,11 +24,11 @@ const TARGET: f32 = -1e3;
 /// The parameters that noise is measured on.
 const WIDE: usize = 20_000;
 
-fn linear(outputs: usize, bias: bool) -> Layer {
-    Layer::Linear { outputs, inputs: None, bias }
+fn linear(outputs: usize, bias: bool) -> Linear {
+    Linear { outputs, inputs: None, bias }
 }
 
-fn frozen(name: &str, layer: Layer) -> LayerDescription {
+fn frozen(name: &str, layer: impl Into<Layer>) -> LayerDescription {
     LayerDescription { frozen: true, ..LayerDescription::named(name, layer) }
 }
 
@@ -38,9 +38,9 @@ fn two_positions(width: usize) -> (Network, Params) {
         Description::new(Shape::Sequence { steps: 2, width }).named("trained", linear(1, false));
     description.layers.extend([
         frozen("signs", linear(2, false)),
-        frozen("choice", Layer::Positions),
-        Layer::Relu.into(),
-        Layer::MeanOverSteps.into(),
+        frozen("choice", Positions),
+        Relu.into(),
+        MeanOverSteps.into(),
         frozen("total", linear(1, false)),
     ]);
     let network = Network::new(&description).unwrap();
@@ -79,12 +79,12 @@ fn clipped(engine: &mut Engine, params: &Params, values: &[f32], chosen: &[usize
     let targets = vec![TARGET; values.len() / engine.network().input().len()];
     let records =
         engine.records(Inputs::Dense(values), Targets::Values { values: &targets, width: 1 }).unwrap();
-    let clip = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| {
-        #[expect(clippy::cast_possible_truncation, reason = "a weight")]
-        weights.set(0, (bound / norms.total()).min(1.0) as f32);
+    let clip = |norms: &[f64], weights: &mut [f32]| {
+        let norm = norms.iter().map(|norm| norm * norm).sum::<f64>().sqrt();
+        weights.fill((bound / norm).min(1.0) as f32);
     };
     let mut sums = [vec![0.0; params.values().len()]];
-    let outcome = engine.pass(&Query::new(params, &records, chosen).weighed_by(&clip), &mut sums).unwrap();
+    let outcome = engine.pass(&Pass::new(params, &records, chosen).weighed_by(&clip), &mut sums).unwrap();
     let [sum] = sums;
     Clipped { sum, norms: outcome.norms.clone(), non_finite: outcome.non_finite.len() }
 }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use sordino_accounting::{Accountant, ClipNorm, Delta, NoiseMultiplier, Plan, SamplingRate, Steps};
-use sordino_nn::{Engine, Inputs, Loss, Params, Query, RecordNorms, RecordWeights, Targets, models};
+use sordino_nn::{Engine, Inputs, Loss, Params, Pass, Targets, models};
 use sordino_optim::{Optimizer, OptimizerConfig};
 use sordino_privacy::{
     ClipRule, Gradients, PrivacyError, Randomness, Release, Round, Sum, Terms, Vault, WeightRule,
@@ -117,8 +117,9 @@ fn main() {
     let records = alone.records(Inputs::Dense(&pixels), Targets::Classes(&digits)).unwrap();
     let params: Params = alone.network().init(1);
     let mut sums = [vec![0.0; params.values().len()]];
-    let weigh = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| {
-        weights.set(0, (0.1 / norms.total()).min(1.0) as f32);
+    let weigh = |norms: &[f64], weights: &mut [f32]| {
+        let norm = norms.iter().map(|norm| norm * norm).sum::<f64>().sqrt();
+        weights.fill((0.1 / norm).min(1.0) as f32);
     };
     // Batches of the expected size from all over the data, as a sampler would choose them.
     let mut first = 0;
@@ -128,7 +129,7 @@ fn main() {
         batch.clear();
         batch.extend((0..BATCH).map(|i| (first + i * (RECORDS / BATCH)) % RECORDS));
         batch.sort_unstable();
-        alone.pass(&Query::new(&params, &records, &batch).weighed_by(&weigh), &mut sums).unwrap();
+        alone.pass(&Pass::new(&params, &records, &batch).weighed_by(&weigh), &mut sums).unwrap();
     };
 
     let rule = ClipRule::flat(ClipNorm::new(0.1).unwrap()).unwrap();

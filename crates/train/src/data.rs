@@ -7,7 +7,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use sordino_data::{Dataset, Encoding, Scale, Sets, Source};
+use sordino_data::{Dataset, Encoding, Scale, Splits, Source};
 use sordino_nn::Shape;
 
 use crate::{
@@ -127,7 +127,7 @@ impl RunData {
         check_paths([Some(&source.path), test_data.as_ref()].into_iter().flatten())?;
         let sets = sordino_data::read(&source)?;
         let separate = separate_test_set(test_data.as_deref(), &source, &sets)?;
-        let Sets { train, test, schema } = sets;
+        let Splits { train, test, schema } = sets;
         let mut values = SettingValues {
             data: Some(Value::given_or(
                 settings.data.as_ref().map(|_| source.path.clone()),
@@ -205,7 +205,7 @@ fn check_paths<'a>(mut paths: impl Iterator<Item = &'a PathBuf>) -> Result<(), T
 fn separate_test_set(
     path: Option<&Path>,
     source: &Source,
-    sets: &Sets,
+    sets: &Splits,
 ) -> Result<Option<Dataset>, TrainError> {
     let Some(path) = path else { return Ok(None) };
     if *path == source.path {

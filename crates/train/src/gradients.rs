@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use sordino_nn::{Engine, NetworkError, Params, Query, RecordNorms, RecordWeights, Records};
+use sordino_nn::{Engine, NetworkError, Params, Pass, Records};
 use sordino_privacy::{Gradients, Sum, WeightRule};
 
 /// Records, and the engine that computes their gradients.
@@ -53,25 +53,14 @@ impl Gradients for NetworkGradients<'_> {
     ) -> Result<(), NetworkError> {
         let steps: Vec<f64> = sums.iter().map(|sum| sum.step).collect();
         let mut values: Vec<Vec<f64>> = sums.iter_mut().map(|sum| std::mem::take(&mut sum.values)).collect();
-        let mut query = Query::new(at, &self.records, chosen).with_dropout(key).rounded_to(&steps);
+        let mut pass = Pass::new(at, &self.records, chosen).with_dropout(key).rounded_to(&steps);
         if let Some(anchor) = anchor {
-            query = query.minus(anchor);
+            pass = pass.minus(anchor);
         }
-        match rule {
-            None => self.engine.pass(&query, &mut values)?,
-            Some(rule) => {
-                let sums = sums.len();
-                let weigh = |norms: RecordNorms<'_>, weights: &mut RecordWeights<'_>| {
-                    let norms: Vec<f64> = (0..norms.layers()).map(|layer| norms.layer(layer)).collect();
-                    let mut chosen = vec![0.0; sums * norms.len()];
-                    rule(&norms, &mut chosen);
-                    for (place, weight) in chosen.into_iter().enumerate() {
-                        weights.set_layer(place / norms.len(), place % norms.len(), weight);
-                    }
-                };
-                self.engine.pass(&query.weighed_by(&weigh), &mut values)?
-            }
-        };
+        if let Some(rule) = rule {
+            pass = pass.weighed_by(rule);
+        }
+        self.engine.pass(&pass, &mut values)?;
         sums.iter_mut().zip(values).for_each(|(sum, values)| sum.values = values);
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use sordino_nn::{Description, Layer, Loss, Network, NetworkError, Shape, models};
+use sordino_nn::{Description, Loss, Network, NetworkError, Shape, models};
 
 use crate::{DataFacts, TrainError};
 
@@ -143,17 +143,17 @@ impl ResolvedModel {
         match &self.architecture {
             // Pixels are features like any other.
             Architecture::Linear | Architecture::Mlp(_) if matches!(self.input, Shape::Image { .. }) => {
-                let mut description = Description::new(self.input).then(Layer::Flatten);
+                let mut description = Description::new(self.input).then(sordino_nn::layers::Flatten);
                 let hidden =
                     if let Architecture::Mlp(hidden) = &self.architecture { &hidden[..] } else { &[] };
                 for (index, &width) in hidden.iter().enumerate() {
                     description = description
-                        .named(&format!("fc{}", index + 1), Layer::linear(width))
-                        .then(Layer::Relu);
+                        .named(&format!("fc{}", index + 1), sordino_nn::layers::Linear::new(width))
+                        .then(sordino_nn::layers::Relu);
                 }
                 let last =
                     if hidden.is_empty() { "linear".to_owned() } else { format!("fc{}", hidden.len() + 1) };
-                Network::new(&description.named(&last, Layer::linear(self.outputs)))
+                Network::new(&description.named(&last, sordino_nn::layers::Linear::new(self.outputs)))
             }
             Architecture::Linear => models::softmax_regression(features, self.outputs),
             Architecture::Mlp(hidden) => models::mlp(features, hidden, self.outputs),

@@ -12,9 +12,11 @@ use rand_chacha::{
 use sordino_accounting::{
     Accountant, ClipNorm, Delta, Entry, NoiseMultiplier, Plan, Sampling, SamplingRate, Steps,
 };
-use sordino_nn::{
-    Description, Engine, Inputs, Layer, Loss, Network, NetworkError, Params, Records, Shape, Targets,
+use sordino_nn::layers::{
+    Attention, Conv2d, Dropout, Flatten, GroupNorm, LastStep, LayerNorm, Linear, Lstm, MeanOverSteps, Relu,
+    Tanh,
 };
+use sordino_nn::{Description, Engine, Inputs, Loss, Network, NetworkError, Params, Records, Shape, Targets};
 use sordino_privacy::{ClipRule, Gradients, PrivacyError, Randomness, Sum, Terms, Vault, WeightRule};
 use sordino_train::NetworkGradients;
 
@@ -50,24 +52,22 @@ impl Roll {
         let image = Shape::Image { channels: 1 + self.below(2), height: 8, width: 8 };
         let description = match self.below(5) {
             0 => Description::new(Shape::Features(1 + self.below(40))),
-            1 => Description::new(Shape::Features(12))
-                .then(Layer::linear(1 + self.below(30)))
-                .then(Layer::Tanh),
+            1 => Description::new(Shape::Features(12)).then(Linear::new(1 + self.below(30))).then(Tanh),
             2 => Description::new(image)
-                .then(Layer::conv2d(4, 3, 1 + self.below(2), 1))
-                .then(Layer::Relu)
-                .then(Layer::GroupNorm { groups: 2 })
-                .then(Layer::Flatten),
+                .then(Conv2d::new(4, 3, 1 + self.below(2), 1))
+                .then(Relu)
+                .then(GroupNorm { groups: 2 })
+                .then(Flatten),
             3 => Description::new(Shape::Sequence { steps: 30, width: 5 })
-                .then(Layer::Lstm { hidden: 7 })
-                .then(Layer::LastStep),
+                .then(Lstm { hidden: 7 })
+                .then(LastStep),
             _ => Description::new(Shape::Sequence { steps: 30, width: 4 })
-                .then(Layer::Attention { heads: 2 })
-                .then(Layer::LayerNorm)
-                .then(Layer::Dropout { rate: 0.3 })
-                .then(Layer::MeanOverSteps),
+                .then(Attention { heads: 2 })
+                .then(LayerNorm)
+                .then(Dropout { rate: 0.3 })
+                .then(MeanOverSteps),
         };
-        description.then(Layer::Linear { outputs: 3, inputs: None, bias: self.below(3) > 0 })
+        description.then(Linear { outputs: 3, inputs: None, bias: self.below(3) > 0 })
     }
 
     fn rule(&mut self, layers: usize) -> ClipRule {
@@ -259,7 +259,7 @@ fn one_record_moves_a_sum_by_at_most_the_declared_sensitivity() {
 /// Many records whose gradients are these numbers: how far the first, a middle and the last record of a batch move the sum, relative to
 /// the sensitivity.
 fn moved_by_one_of_many(gradients: &[f32], bound: f64, sampling: Sampling, ledger: &Path) -> f64 {
-    let description = Description::new(Shape::Features(1)).then(Layer::linear(1));
+    let description = Description::new(Shape::Features(1)).then(Linear::new(1));
     // With weights and inputs of zero, the gradient of the bias is -2 y.
     let targets: Vec<f32> = gradients.iter().map(|gradient| -gradient / 2.0).collect();
     let inputs = vec![0.0; targets.len()];

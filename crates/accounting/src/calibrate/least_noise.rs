@@ -48,6 +48,23 @@ impl SearchInterval {
             (None, None) => 0.0,
         }
     }
+
+    /// The result of a search that has left the range of noise, or whose accountant has refused all remaining noise.
+    fn at_the_end_of_the_range(
+        self,
+        refusal: Option<AccountingError>,
+        target: f64,
+    ) -> Result<Calibrated<f64>, AccountingError> {
+        match (refusal, self.too_little, self.enough) {
+            (Some(refusal), ..) => Err(refusal),
+            // Even the least noise of the range is within the budget.
+            (None, None, Some((enough, guarantee))) => Ok(Calibrated { value: enough.exp(), guarantee }),
+            _ => Err(no_noise(&format!(
+                "none between {:e} and {:e} gives epsilon = {target}",
+                RANGE.0, RANGE.1
+            ))),
+        }
+    }
 }
 
 /// The smallest factor of all multipliers with which the price of the plan is within the budget.
@@ -115,14 +132,7 @@ pub(super) fn least_noise(
             }
         }
     }
-    if let Some(refusal) = refusal {
-        return Err(refusal);
-    }
-    // Even the least noise of the range is within the budget.
-    if let (None, Some((enough, guarantee))) = (interval.too_little, interval.enough) {
-        return Ok(Calibrated { value: enough.exp(), guarantee });
-    }
-    Err(no_noise(&format!("none between {:e} and {:e} gives epsilon = {target}", RANGE.0, RANGE.1)))
+    interval.at_the_end_of_the_range(refusal, target)
 }
 
 /// `price = constant * guide^exponent`, fitted to the last two pairs.

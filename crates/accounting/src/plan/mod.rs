@@ -2,13 +2,17 @@
 //!
 //! The same entry determines the sampling, the noise and the accounting, so they cannot disagree.
 
+mod cap;
+mod sampling;
 mod text;
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AccountingError, Delta, Epsilon, NoiseMultiplier, SamplingRate, Steps, binomial, number::real};
+use crate::{AccountingError, NoiseMultiplier, SamplingRate, Steps};
+
+pub use sampling::{Cap, Sampling};
 
 /// The neighbouring relation: which pairs of data sets a guarantee is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,81 +29,6 @@ impl fmt::Display for Relation {
             Self::ZeroOut => "add/remove with public N (zero-out)",
             Self::ReplaceOne => "replace-one",
         })
-    }
-}
-
-/// A limit on the size of Poisson batches. Records beyond it are dropped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cap {
-    /// The largest number of records in a batch.
-    pub max_batch_size: u64,
-    /// The public number of records.
-    pub population: u64,
-}
-
-/// How the batch of a step is sampled.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Sampling {
-    /// Every record joins the batch independently with this probability, and all steps are independent.
-    Poisson {
-        /// The probability.
-        rate: SamplingRate,
-        /// The limit on the batch size, if there is one.
-        cap: Option<Cap>,
-    },
-    /// A uniformly random set of exactly `batch_size` of `population` records. All steps are independent.
-    FixedSize {
-        /// The number of records in every batch.
-        batch_size: u64,
-        /// The public number of records.
-        population: u64,
-    },
-    /// Every batch contains all records.
-    FullBatch,
-    /// Records are divided into `groups` groups by their position. Step `t` of the entry samples only the records of group
-    /// `t mod groups`, each with this probability.
-    ///
-    /// The contribution of a record may be spread over `groups` steps, from the step that samples it to the one before its group's
-    /// next turn. The sensitivity is then that of these steps together. A record is exposed `ceil(steps / groups)` times.
-    Rotating {
-        /// The probability.
-        rate: SamplingRate,
-        /// The number of groups, at least 2.
-        groups: u64,
-    },
-    /// Poisson sampling by an algorithm with a state to which no noise is added: a release may depend on all records that were sampled so
-    /// far. A record shifts the release of the step that samples it first by one sensitivity, and every later release by up to
-    /// `later_shift` sensitivities.
-    Stateful {
-        /// The probability.
-        rate: SamplingRate,
-        /// How far a record can shift later releases, in sensitivities; at least 1.
-        later_shift: f64,
-    },
-}
-
-impl fmt::Display for Sampling {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Poisson { rate, cap: None } => write!(f, "Poisson sampling at rate {rate}"),
-            Self::Poisson { rate, cap: Some(cap) } => {
-                write!(f, "Poisson sampling at rate {rate}, capped at {} records", cap.max_batch_size)
-            }
-            Self::FixedSize { batch_size, population } => {
-                write!(f, "fixed-size sampling of {batch_size} of {population} records")
-            }
-            Self::FullBatch => f.write_str("the full batch"),
-            Self::Rotating { rate, groups } => {
-                write!(f, "Poisson sampling at rate {rate} of {groups} groups in rotation")
-            }
-            Self::Stateful { rate, later_shift } => {
-                write!(
-                    f,
-                    "Poisson sampling at rate {rate}, with a state that depends on all earlier batches (a record shifts later releases \
-                     up to {later_shift} times as far)"
-                )
-            }
-        }
     }
 }
 
@@ -309,61 +238,6 @@ impl Plan {
             what: "noise multiplier",
             reason: format!("multiplying by {factor} gives a noise multiplier that is out of range"),
         })
-    }
-
-    /// `sum_t tau_t` over capped steps, with `tau = Pr[Bin(N + 1, q) > cap]`: a bound on the probability that any batch exceeds its cap.
-    fn cap_excess(&self) -> f64 {
-        self.entries
-            .iter()
-            .filter_map(|e| match e.sampling {
-                Sampling::Poisson { rate, cap: Some(cap) } => {
-                    let exceeded = binomial::upper_tail(cap.population + 1, rate.get(), cap.max_batch_size);
-                    Some(real(e.steps.get()) * exceeded)
-                }
-                _ => None,
-            })
-            .sum()
-    }
-
-    /// The cost of capped batches, which is added to delta at `epsilon`: `sum_t tau_t (1 + e^epsilon)`.
-    pub fn cap_cost(&self, epsilon: Epsilon) -> f64 {
-        self.cap_excess() * (1.0 + epsilon.get().exp())
-    }
-
-    /// Solves `delta_uncapped(epsilon) + cap_cost(epsilon) <= delta`, given the epsilon without caps as a function of delta.
-    ///
-    /// Both summands are public numbers, so every way to split delta that satisfies the inequality is valid. The loop approaches the
-    /// split with the smallest epsilon.
-    ///
-    /// # Errors
-    /// The cost of the caps alone exceeds delta at every epsilon that the loop tries.
-    pub(crate) fn with_cap<T>(
-        &self,
-        delta: Delta,
-        upper: impl Fn(&T) -> Epsilon,
-        uncapped: impl Fn(Delta) -> Result<T, AccountingError>,
-    ) -> Result<T, AccountingError> {
-        if self.cap_excess() <= 0.0 {
-            return uncapped(delta);
-        }
-        let too_tight = || AccountingError::NoSolution {
-            what: "epsilon",
-            reason: format!(
-                "batches exceed max_batch_size too often, which alone costs more than delta = {delta}"
-            ),
-        };
-        let mut rest = delta;
-        for _ in 0..8 {
-            let answer = uncapped(rest)?;
-            let cap_cost = self.cap_cost(upper(&answer));
-            if rest.get() + cap_cost <= delta.get() {
-                return Ok(answer);
-            }
-            // Slightly more than the cost is reserved, because epsilon and the cost grow as `rest` falls.
-            rest = Delta::new((delta.get() - 1.01 * cap_cost).min(rest.get() * 0.999_999))
-                .map_err(|_| too_tight())?;
-        }
-        Err(too_tight())
     }
 }
 

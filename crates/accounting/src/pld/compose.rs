@@ -1,16 +1,16 @@
 //! Composition of many steps by one Fourier transform per rung.
 //!
-//! The privacy losses of the steps add up, so their masses convolve and their spectra multiply. Before that, every
-//! mass is tilted by `e^(lambda l)` and normalised (Esscher's transform), with `lambda` such that the tilted sum is
-//! centred near the epsilon in question. All numerical errors are errors of the tilted sum. A unit of tilted mass at or
-//! above epsilon is weight at most `e^(Lambda - lambda epsilon)` times the overshoot of `moments.rs`, which is the Renyi
-//! bound on delta. So errors are *relative* to delta, however small delta is.
+//! The privacy losses of the steps add up, so their distributions convolve and their spectra multiply. Before that, every
+//! distribution is tilted by `e^(lambda l)` and normalised (the Esscher transform), with `lambda` such that the tilted sum is
+//! centred near the epsilon in question. All numerical errors are errors of the tilted sum. A unit of tilted mass at or above
+//! epsilon counts at most `e^(Lambda - lambda epsilon)` times the overshoot of `moments.rs`, which is the Renyi bound on delta.
+//! The errors are therefore *relative* to delta, however small delta is.
 //!
-//! The transform is cyclic: it sees losses modulo the window's length `W`, and the window begins at or just below the
-//! epsilon in question. What can go wrong is bounded and with_errors, upwards or downwards as needed:
-//! - tilted mass above the window, at most `OUTSIDE` by Chernoff's bound, comes back inside of it;
-//! - mass below the window comes back at least `W` higher, where it is weight at most `e^(-lambda W)` in all;
-//! - round-off is, in the sum of absolute values, at most the Euclidean norm of the spectrum's error;
+//! The transform is cyclic: it represents losses modulo the length `W` of a window that begins at or just below the epsilon in
+//! question. The following errors are bounded; they are added to delta for the upper bound and subtracted from it for the lower bound:
+//! - tilted mass above the window, which is at most `OUTSIDE` by Chernoff's bound, wraps around into the window;
+//! - mass below the window wraps around by at least `W` upwards, where it counts at most `e^(-lambda W)` in total;
+//! - the sum of the absolute round-off errors is at most the Euclidean norm of the error of the spectrum;
 //! - mass beyond the ends of a step's own grid is `lost`: it counts as delta.
 //!
 //! With very many steps only the lowest frequencies matter, and these are computed one by one (`low_frequencies.rs`).
@@ -31,20 +31,20 @@ use crate::{
     number::{real_index, real_length, signed},
 };
 
-/// The tilted mass that may lie above the window.
+/// The largest permitted tilted mass above the window.
 pub(super) const OUTSIDE: f64 = 1e-9;
-/// What mass from below the window may add to delta, relative to delta, as a logarithm.
+/// How much mass from below the window may add to delta, relative to delta, as a logarithm.
 const LN_WRAPPED: f64 = -18.0;
-/// Longer transforms, over all rungs together, are avoided where low_frequencies are sufficient.
+/// Transforms that are longer than this, over all rungs together, are replaced by `low_frequencies` where possible.
 const LONG: f64 = 1024.0 * 1024.0;
-/// Longer transforms, over all rungs together, are refused.
+/// Transforms that are longer than this, over all rungs together, are refused.
 const MAX_LENGTH: f64 = 16.0 * 1024.0 * 1024.0;
-/// A generous constant in front of the textbook bound on a transform's relative error, `c u log2(n)`.
+/// The constant `c u`, generously chosen, of the textbook bound `c u log2(n)` on the relative error of a transform.
 const FFT_ERROR: f64 = 4.0 * f64::EPSILON;
-/// Spectral values below this are zero for all purposes.
+/// Spectral values with a squared absolute value below this count as zero.
 pub(super) const NEGLIGIBLE: f64 = 1e-60;
 
-/// Both sides' answers in one direction.
+/// The lower and the upper bound in one direction.
 pub(super) fn bracket(
     ladder: &Ladder,
     upper: &Polygons,
@@ -55,38 +55,38 @@ pub(super) fn bracket(
     let steps = |polygons, side| StepLosses::new(polygons, &ladder.step_groups, direction, side);
     let (upper, lower) = (steps(upper, Side::Upper), steps(lower, Side::Lower));
     let tilt = upper.coarsened().tilt(target, LN_WRAPPED, OUTSIDE);
-    let (lower, upper) = rayon::join(|| answer(&lower, tilt, target), || answer(&upper, tilt, target));
+    let (lower, upper) = rayon::join(|| bound(&lower, tilt, target), || bound(&upper, tilt, target));
     Ok(Bracket { lower: lower?, upper: upper? })
 }
 
-fn answer(steps: &StepLosses<'_>, tilt: Tilt, target: Target) -> Result<f64, AccountingError> {
+fn bound(steps: &StepLosses<'_>, tilt: Tilt, target: Target) -> Result<f64, AccountingError> {
     match target {
         Target::Epsilon(epsilon) => Ok(compose(steps, tilt, epsilon)?.delta(epsilon)),
         Target::Delta(delta) => {
-            // The answer lies below Renyi's bound, mostly by a few over lambda: the window begins a little lower.
+            // Epsilon is below the Renyi bound, usually by a few units of 1 / lambda. The window begins below it by a margin.
             for margin in [6.0, 20.0, 100.0, f64::INFINITY] {
                 let floor = (tilt.renyi_bound - margin / tilt.lambda).max(0.0);
                 if let Some(epsilon) = compose(steps, tilt, floor)?.epsilon(delta) {
                     return Ok(epsilon);
                 }
             }
-            Err(out_of_reach(format!("delta = {delta} is below what its grid leaves out")))
+            Err(out_of_reach(format!("delta = {delta} is smaller than the mass outside of its grid")))
         }
     }
 }
 
-/// Where the composed loss is evaluated, and with which tilt.
+/// The window in which the composed loss is evaluated, and its tilt.
 pub(super) struct Window {
     pub lambda: f64,
-    /// The logarithms of all rungs' moments, rung by rung, near and far.
+    /// The logarithms of the moments of every rung, near and far.
     pub ln_moments: Vec<(f64, f64)>,
     pub ln_scale: f64,
     pub floor: f64,
-    /// The loss that the tilted sum hardly ever exceeds.
+    /// A loss that the tilted sum exceeds with probability at most `OUTSIDE`.
     pub high: f64,
-    /// The least number of marks.
+    /// The smallest permitted number of grid points.
     pub points: f64,
-    /// The sum of all steps' offsets, from which marks count.
+    /// The sum of the offsets of all steps: the loss of the grid point with index 0.
     pub offset: f64,
 }
 
@@ -100,14 +100,14 @@ impl Window {
         let points = (high - floor).max(tilt.fall / lambda) / steps.width + 3.0;
         let offset =
             steps.step_groups.iter().map(|group| group.steps() * steps.rungs[group.rung].near.offset).sum();
-        // The number of marks must be exact in floating point.
+        // The number of grid points must be exact in floating point.
         if !(high.is_finite() && points <= 2_f64.powi(50) && ln_scale.is_finite()) {
             return Err(out_of_reach(format!("it would need {points:.1e} grid points")));
         }
         Ok(Self { lambda, ln_moments, ln_scale, floor, high, points, offset })
     }
 
-    /// What is with_errors for a transform of this length.
+    /// The numerical errors of a transform of this length.
     pub(super) fn errors(
         &self,
         steps: &StepLosses<'_>,
@@ -145,7 +145,7 @@ impl Window {
 
     fn factors(&self, steps: &StepLosses<'_>) -> Vec<Factor> {
         let factor = |group: &StepGroup| {
-            // Tilting changes the weights of a mixture: each part weighs its share of the moment.
+            // Tilting changes the weights of a mixture: the weight of each part is its share of the moment.
             let (near, far) = self.ln_moments[group.rung];
             let whole = steps.ln_blended(group, &self.ln_moments);
             let s = group.blend(steps.side);
@@ -181,7 +181,7 @@ fn transform(
     let rung_count = real_length(rungs.len());
     if !(points * rung_count <= MAX_LENGTH) {
         return Err(out_of_reach(format!(
-            "it would need to compose {:.1e} grid points, and has at most {MAX_LENGTH:.1e}",
+            "it would need to compose {:.1e} grid points; the limit is {MAX_LENGTH:.1e}",
             points * rung_count
         )));
     }
@@ -205,11 +205,11 @@ fn transform(
         rungs.par_iter().map(|(near, far)| (spectrum(near), far.as_ref().map(spectrum))).collect();
     let mut product = multiply(&spectra, factors, length / 2 + 1);
     let norms = spectra.iter().flat_map(|(near, far)| std::iter::once(near).chain(far)).map(|s| s.norm);
-    // Each step's moment is a sum of rounded masses: its relative error is at most their number times the unit round-off.
+    // The moment of a step is a sum of rounded masses. Its relative error is at most their number times the unit round-off.
     let rounding = 1e-7 + steps.count() * (real_index(steps.longest()) + 1000.0) * f64::EPSILON;
     let slack = round_off(length, steps.count(), norms.fold(0.0, f64::max), &product) + OUTSIDE;
 
-    // The spectrum of a real signal is real at its two ends; rounding must not say otherwise.
+    // The spectrum of a real signal is real at its two ends. Rounding errors there are removed.
     product[0].im = 0.0;
     product[length / 2].im = 0.0;
     let inverse = RealFftPlanner::<f64>::new().plan_fft_inverse(length);
@@ -219,7 +219,7 @@ fn transform(
     let float_length = real_length(length);
     let total = tilted.iter().sum::<f64>() / float_length;
     tilted.iter_mut().for_each(|p| *p = (*p / float_length).max(0.0));
-    // A tilted mass is 1 in all. Anything else, NaN above all, is a failure and must not be mistaken for an answer.
+    // The total tilted mass must be 1. Anything else, such as NaN, is a numerical failure.
     if !((total - 1.0).abs() <= 1e-6 + slack) {
         return Err(out_of_reach(format!("its composed mass is {total} instead of 1")));
     }
@@ -227,18 +227,18 @@ fn transform(
     Ok(Composed { errors, floor, width, offset, first, tilted })
 }
 
-/// A index's place in a cyclic transform.
+/// The position of a grid point in a cyclic transform.
 #[expect(clippy::cast_possible_truncation, reason = "a remainder is below the length")]
 fn cyclic(index: i64, length: usize) -> usize {
     index.rem_euclid(signed(length)) as usize
 }
 
-/// A bound on the sum of absolute errors of the composed tilted masses. By Cauchy and Parseval it is at most the
-/// Euclidean norm of the spectrum's error: each of `steps` factors is off by its transform's error and multiplied by
-/// numbers of at most 1, and the way back adds its own.
+/// A bound on the sum of the absolute errors of the composed tilted masses. By the Cauchy-Schwarz inequality and Parseval's theorem it
+/// is at most the Euclidean norm of the error of the spectrum. Each of `steps` factors has the error of its transform and is multiplied
+/// by numbers of at most 1; the inverse transform adds an error of its own.
 fn round_off(length: usize, steps: f64, largest_input_norm: f64, product: &[Complex64]) -> f64 {
     let log_length = real_length(length).log2();
-    // Half of the spectrum stands for its mirror image too.
+    // The other half of the spectrum is its mirror image.
     let product_norm = (2.0 * product.iter().map(Complex64::norm_sqr).sum::<f64>()).sqrt();
     let forward = FFT_ERROR * log_length * real_length(length).sqrt() * largest_input_norm * steps;
     let multiplication = 2.0 * FFT_ERROR * steps * product_norm;
@@ -251,7 +251,7 @@ struct Spectrum {
     norm: f64,
 }
 
-/// `(near A + far B)^count` for a rung's two spectra `A` and `B`.
+/// The factor `(near A + far B)^count`, where `A` and `B` are the two spectra of a rung.
 pub(super) struct Factor {
     pub rung: usize,
     pub near: f64,
@@ -259,8 +259,8 @@ pub(super) struct Factor {
     pub count: u64,
 }
 
-/// The product of all factors, frequency by frequency, in blocks that stay in cache. No factor exceeds 1, so a block
-/// whose values have become negligible stays so.
+/// The product of all factors at every frequency, computed in blocks that fit in the cache. No factor exceeds 1 in absolute value, so
+/// a block whose values have become negligible remains negligible.
 fn multiply(spectra: &[(Spectrum, Option<Spectrum>)], factors: &[Factor], length: usize) -> Vec<Complex64> {
     const BLOCK: usize = 256;
     let mut product = vec![Complex64::new(1.0, 0.0); length];
@@ -287,7 +287,7 @@ fn multiply(spectra: &[(Spectrum, Option<Spectrum>)], factors: &[Factor], length
     product
 }
 
-/// `base^exponent` by squaring; bases are at most 1, so a negligible one stays so.
+/// `base^exponent` by squaring. Bases are at most 1 in absolute value, so a negligible one remains negligible.
 pub(super) fn power(mut base: Complex64, mut exponent: u64) -> Complex64 {
     if exponent == 1 {
         return base;
@@ -319,7 +319,7 @@ fn fast_length(n: usize) -> usize {
     (n.max(2)..).find(|&m| m % 2 == 0 && smooth(m)).expect("powers of two are smooth")
 }
 
-/// The same composition by low_frequencies and by a whole transform.
+/// The same composition by low frequencies and by a whole transform.
 #[cfg(test)]
 pub(super) fn compose_both(
     steps: &StepLosses<'_>,

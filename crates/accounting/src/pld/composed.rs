@@ -1,4 +1,4 @@
-//! Reading epsilon and delta off a composed privacy loss, with every error with_errors to the safe side.
+//! Computes epsilon and delta from a composed privacy loss. All numerical errors are counted on the safe side.
 
 use super::moments::Side;
 use crate::{
@@ -6,48 +6,48 @@ use crate::{
     number::{real_index, signed},
 };
 
-/// What is computed from a composed privacy loss.
+/// A bound on the privacy profile of a composed privacy loss, from above or from below.
 pub(super) trait PrivacyBounds {
-    /// This side's bound on the delta at an epsilon of at least the window's floor.
+    /// The bound on delta at an epsilon that is not below the floor of the window.
     fn delta(&self, epsilon: f64) -> f64;
-    /// This side's bound on the epsilon at `delta`. None if it lies outside of the window.
+    /// The bound on epsilon at `delta`, or `None` if it is outside of the window.
     fn epsilon(&self, delta: f64) -> Option<f64>;
 }
 
-/// All errors of a composition, with_errors to the safe side.
+/// The bounds on all numerical errors of a composition.
 pub(super) struct NumericalErrors {
     pub lambda: f64,
     pub ln_scale: f64,
-    /// The most that a unit of weight counts.
+    /// The largest contribution to delta of tilted mass, relative to its weight.
     pub overshoot: f64,
-    /// The relative rounding of the masses and of their moments.
+    /// The relative error of the masses and of their moments.
     pub rounding: f64,
-    /// Mass at infinity.
+    /// The mass at infinity, which counts as delta.
     pub lost: f64,
-    /// Mass from below the window, as a part of delta.
+    /// The contribution to delta of mass that wraps around from below the window.
     pub wrapped: f64,
-    /// The bound on all other errors of the tilted masses together.
+    /// The sum of all other errors of the tilted masses.
     pub slack: f64,
     pub side: Side,
 }
 
 impl NumericalErrors {
-    /// What one unit of tilted mass at this loss weighs.
+    /// The mass that one unit of tilted mass at this loss stands for.
     pub(super) fn weight(&self, loss: f64) -> f64 {
         (self.ln_scale - self.lambda * loss).exp()
     }
 
-    /// This delta with every error with_errors; `weight` is that at the epsilon it belongs to.
+    /// The bound on delta: the computed value plus or minus all errors. `weight` is the weight at its epsilon.
     pub(super) fn with_errors(&self, delta: f64, weight: f64) -> f64 {
         let errors = weight * self.overshoot * self.slack + self.wrapped;
         match self.side {
             Side::Upper => (delta + errors) * (1.0 + self.rounding) + self.lost,
-            // Two negative factors would give a bound that is not proved.
+            // The product of two negative factors would be positive, which is not a lower bound.
             Side::Lower => positive_part(delta - errors) * positive_part(1.0 - self.rounding),
         }
     }
 
-    /// The epsilon in `[low, high]` at which `bound` falls to `delta`, to the safe side.
+    /// The epsilon in `[low, high]` at which `bound` falls to `delta`, rounded to the safe side.
     pub(super) fn crossing(
         &self,
         mut low: f64,
@@ -66,7 +66,7 @@ impl NumericalErrors {
     }
 }
 
-/// A composed privacy loss from `floor` on: `tilted[i]` belongs to loss `offset + (first + i) width`.
+/// A composed privacy loss at and above `floor`. `tilted[i]` is the tilted mass at loss `offset + (first + i) width`.
 pub(super) struct Composed {
     pub errors: NumericalErrors,
     pub floor: f64,
@@ -81,10 +81,10 @@ impl Composed {
         self.offset + real_index(self.first + signed(index)) * self.width
     }
 
-    /// All losses of the window from the largest to the smallest, each with its weight and its mass.
+    /// All losses of the window in descending order, each with its weight and its mass.
     fn descending(&self) -> impl Iterator<Item = (f64, f64, f64)> {
-        // The weight grows by the same factor from index to index; now and then, and where it might have underflowed, it is
-        // computed afresh.
+        // The weight grows by a constant factor from one grid point to the next. It is recomputed at regular intervals and where it
+        // might have underflowed.
         let factor = (self.errors.lambda * self.width).exp();
         let mut weight = 0.0;
         self.tilted.iter().enumerate().rev().map(move |(i, tilted)| {
@@ -113,20 +113,20 @@ impl PrivacyBounds for Composed {
             let (epsilon, weight) =
                 if loss >= self.floor { (loss, weight) } else { (self.floor, errors.weight(self.floor)) };
             if errors.with_errors(tail.delta(epsilon), weight) > delta {
-                // Even at the top of the window it may be exceeded; otherwise it is crossed just above this loss.
+                // The bound crosses `delta` just above this loss, unless it already exceeds it at the top of the window.
                 let bound = |epsilon| errors.with_errors(tail.delta(epsilon), errors.weight(epsilon));
                 return above.map(|high| errors.crossing(epsilon, high, delta, bound));
             }
             above = Some(epsilon);
             tail.include(loss, mass);
         }
-        // Not exceeded anywhere: the answer is 0 if the window reaches down to it.
+        // The bound exceeds `delta` nowhere, so epsilon is 0 if the window contains 0.
         (self.floor <= 0.0).then_some(0.0)
     }
 }
 
-/// All mass from some loss on upwards, index by index, and the delta it makes. Only positive numbers are added, so that
-/// nothing cancels however narrow the marks are.
+/// All mass at and above some loss, accumulated in descending order, and its contribution to delta. Only positive numbers are added,
+/// so there is no cancellation, however narrow the grid is.
 struct Tail {
     width: f64,
     lowest: f64,
@@ -140,7 +140,7 @@ impl Tail {
         Self { width, lowest: 0.0, mass: 0.0, delta_at_lowest: 0.0 }
     }
 
-    /// Adds the mass one index below all others.
+    /// Adds the mass of the grid point just below all others.
     fn include(&mut self, loss: f64, mass: f64) {
         self.delta_at_lowest = self.delta_below(self.width);
         self.lowest = loss;
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_beyond_all_measure_leave_no_lower_bound() {
+    fn huge_errors_leave_no_lower_bound() {
         let errors = |slack, rounding| NumericalErrors {
             lambda: 1.0,
             ln_scale: 0.0,
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn tails_of_huge_losses_neither_over_nor_underflow() {
+    fn tails_of_huge_losses_do_not_overflow_or_underflow() {
         let (losses, masses) = ([5000.3, 5000.2, 5000.1], [0.1, 0.2, 0.3]);
         let mut tail = Tail::new(0.1);
         for (loss, mass) in losses.iter().zip(masses) {

@@ -1,6 +1,9 @@
-//! Thousands of different noise multipliers on a ladder of a few dozen.
+//! A ladder of a few dozen noise multipliers, the rungs, that enclose thousands of different ones.
 //!
-//! Write `u(mu)` for the total variation distance of N(0, 1) and N(mu, 1). Along `u`, the hockey-stick curve of the
+//! Discretising and transforming thousands of multipliers would be slow. Only the rungs are discretised; a step between two rungs is
+//! enclosed by mixtures of their curves.
+//!
+//! Let `u(mu)` be the total variation distance of N(0, 1) and N(mu, 1). As a function of `u`, the hockey-stick curve of the
 //! sampled Gaussian is convex at every loss: with `dh/dmu = q phi(e/mu - mu/2)` and `du/dmu = phi(mu/2)`,
 //!
 //! ```text
@@ -8,43 +11,42 @@
 //! ```
 //!
 //! So between two rungs `mu_a < mu < mu_b`, with `s = (u(mu) - u(mu_a)) / (u(mu_b) - u(mu_a))`, a step is enclosed by
-//! two mixtures whose coin is revealed:
+//! two mixtures, in which the adversary sees which part was drawn:
 //!
 //! - from above by the chord, `(1-s) h_a + s h_b`;
 //! - from below by the tangent, `(1-s) h_a + s (h_a + (u(mu_b) - u(mu_a)) dh_a/du)`.
 //!
-//! The tangent is itself the curve of a pair: the density of the loss changes with `mu` by a factor of
+//! The end of the tangent is itself the curve of a pair: the density of the loss changes with `mu` by a factor of
 //! `1 - (1/mu + t - t^2/mu) stretch` at `t` standard deviations, which is positive everywhere as long as
-//! `stretch < mu / (1 + mu^2/4)`; rungs are far closer than that.
+//! `stretch < mu / (1 + mu^2/4)`. Rungs are far closer than that.
 //!
-//! The error is of the second order in the distance of the rungs. Only the rungs are discretised and transformed; a
-//! step costs one weighted sum of two spectra.
+//! The error is of second order in the distance of the rungs. A step costs one weighted sum of two spectra.
 
 use std::collections::BTreeMap;
 
 use super::pair::Pair;
 use crate::{gaussian, number::real_length};
 
-/// Up to this many different multipliers per sampling rate get a rung each, and no mixture.
+/// Up to this many different multipliers per sampling rate have a rung each, without mixtures.
 const MAX_SEPARATE: usize = 24;
-/// Positions between two rungs are rounded outwards to this many levels once there are more steps than that.
+/// If there are more positions between two rungs than this, they are rounded outwards to this many levels.
 const BLEND_LEVELS: usize = 128;
 
-/// One rung: a pair, and the far end of its interval if steps lie inside of it.
+/// One rung: a pair, and the far end of its interval if there are steps inside the interval.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rung {
     pub pair: Pair,
     pub far: Option<FarEnd>,
 }
 
-/// The far end of an interval, and how far the tangent reaches towards it in `mu`.
+/// The far end of an interval, and the length of the tangent towards it in `mu`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FarEnd {
     pub pair: Pair,
     pub stretch: f64,
 }
 
-/// Identical steps: their rung, and their position on the way to its far end, rounded down and up.
+/// A group of identical steps: their rung, and their position `s` between the rung and its far end, rounded down and up.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StepGroup {
     pub rung: usize,
@@ -53,24 +55,24 @@ pub(super) struct StepGroup {
     pub count: u64,
 }
 
-/// All steps of a plan on rungs.
+/// All steps of a plan, assigned to rungs.
 #[derive(Debug, Clone)]
 pub(super) struct Ladder {
     pub rungs: Vec<Rung>,
     pub step_groups: Vec<StepGroup>,
 }
 
-/// Puts pairs, with their counts, on a ladder whose rungs are `spacing` apart relative to their `mu`.
+/// Assigns pairs, with their counts, to a ladder whose rungs have a relative distance of `spacing` in `mu`.
 pub(super) fn ladder(pairs: &[(Pair, u64)], spacing: f64) -> Ladder {
     let mut by_rate: BTreeMap<(u64, u32), Vec<(Pair, u64)>> = BTreeMap::new();
     for &(pair, count) in pairs {
-        // Rates are positive, and positive floats sort like their bits.
+        // Rates are positive, and positive floating-point numbers have the same order as their bits.
         by_rate.entry((pair.rate.to_bits(), pair.group)).or_default().push((pair, count));
     }
     let mut ladder = Ladder { rungs: Vec::new(), step_groups: Vec::new() };
     for mut family in by_rate.into_values() {
         family.sort_by(|(a, _), (b, _)| a.mu.total_cmp(&b.mu));
-        // The lemma is about one record; groups get a rung for every multiplier.
+        // Convexity is proved for one record. For groups of records every multiplier has a rung.
         if family.len() <= MAX_SEPARATE || family[0].0.group > 1 {
             ladder.add_separately(&family);
         } else {
@@ -93,7 +95,7 @@ impl Ladder {
     fn add_between_rungs(&mut self, family: &[(Pair, u64)], spacing: f64) {
         let mut steps = family.iter().peekable();
         while let Some(&&(base, _)) = steps.peek() {
-            // Each rung stands on the first step that the last one does not reach.
+            // Each rung is at the first step beyond the previous interval.
             let next = base.mu * (1.0 + spacing / (1.0 + base.mu * base.mu));
             let distance = |mu: f64| Pair::total_variation_between(base.mu, mu);
             let whole = distance(next);
@@ -112,10 +114,10 @@ impl Ladder {
     }
 }
 
-/// Climbs at these positions; many are gathered on [`BLEND_LEVELS`] levels, rounded outwards.
+/// Groups of steps at these positions. Many positions are rounded outwards to [`BLEND_LEVELS`] levels.
 fn rounded(blends: BTreeMap<u64, (f64, u64)>, rung: usize) -> Vec<StepGroup> {
     if blends.len() <= BLEND_LEVELS {
-        // The last digits of a position are rounded outwards too.
+        // A margin for the rounding errors of the position.
         let step_group = |(blend, count): (f64, u64)| StepGroup {
             rung,
             blend_low: blend * (1.0 - 1e-9),
@@ -151,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn few_multipliers_get_a_rung_each() {
+    fn few_multipliers_have_a_rung_each() {
         let ladder = ladder(&family(20), 0.03);
         assert_eq!(ladder.rungs.len(), 20);
         assert!(ladder.step_groups.iter().all(|c| c.blend_high == 0.0));
@@ -164,7 +166,7 @@ mod tests {
             let ladder = ladder(&steps, 0.03);
             assert_eq!(ladder.step_groups.iter().map(|c| c.count).sum::<u64>(), u64::from(n));
             assert!(ladder.rungs.len() < 200);
-            // Tangents that are curves of pairs.
+            // The ends of all tangents are curves of pairs.
             let convex = |rung: &Rung| {
                 rung.far
                     .is_none_or(|far| far.stretch < 0.1 * rung.pair.mu / (1.0 + rung.pair.mu.powi(2) / 4.0))

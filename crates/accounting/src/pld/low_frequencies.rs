@@ -1,31 +1,33 @@
-//! Composition of very many steps from the few frequencies that are not negligible.
+//! Composition of very many steps from their lowest frequencies.
 //!
-//! A spectrum that is raised to a high power is negligible except at the lowest frequencies. The number of frequencies that matter does not
-//! depend on the number of steps, so a billion steps take as long as a million. Three arguments make this rigorous:
+//! A spectrum that is raised to a high power is negligible except at the lowest frequencies. The number of frequencies that are
+//! not negligible does not depend on the number of steps, so a billion steps take as long as a million. Three arguments make this
+//! rigorous:
 //!
-//! **The band.** Let `p` be a step's tilted masses and `r_d = sum_j p_j p_(j+d)`. The spectrum at angle `t` satisfies
+//! **The band.** Let `p` be the tilted masses of a step and `r_d = sum_j p_j p_(j+d)`. The spectrum at angle `t` satisfies
 //!
 //! ```text
 //! 1 - |phi(t)|^2 = 4 sum_(d >= 1) r_d sin^2(d t / 2).
 //! ```
 //!
-//! Keep the terms with `d <= D`. For `t <= pi/D`, `sin x >= 2x/pi` makes this at least `(4 t^2/pi^2) sum r_d d^2`. For `pi/D <= t <= pi`,
-//! `sum_(d <= D) sin^2(d t/2) = D/2 + 1/4 - sin((D + 1/2) t) / (4 sin(t/2)) >= D/4`, which makes it at least `D min r_d`. With
-//! `|phi|^count <= e^(-count (1 - |phi|^2) / 2)` this bounds all frequencies that are left out.
+//! Keep the terms with `d <= D`. For `t <= pi/D`, `sin x >= 2x/pi` makes this at least `(4 t^2/pi^2) sum r_d d^2`. For
+//! `pi/D <= t <= pi`, `sum_(d <= D) sin^2(d t/2) = D/2 + 1/4 - sin((D + 1/2) t) / (4 sin(t/2)) >= D/4`, which makes it at least
+//! `D min r_d`. With `|phi|^count <= e^(-count (1 - |phi|^2) / 2)` this bounds all frequencies that are left out.
 //!
-//! **Rounding.** `phi - 1` and the moment minus 1 are sums of small numbers and keep their relative accuracy. If each mass of a step has a
-//! relative error of at most `r`, then the normalised tilted rungs `p` and `p'` have likelihood ratios within `1 +- 2r`, so the
-//! divergence of `T` of them is at most `4 r^2 T`, and by Pinsker's inequality the composed masses differ by at most
-//! `sqrt(8 T) r` in all. Moments are off by `2 r T` times the [`drift`](super::polygon::LossDistribution::drift).
+//! **Rounding.** `phi - 1` and the moment minus 1 are sums of small numbers and have a high relative accuracy. If each mass of a
+//! step has a relative error of at most `r`, then the likelihood ratios of the normalised tilted distributions `p` and `p'` are
+//! within `1 +- 2r`. The divergence of `T` of them is at most `4 r^2 T`, and by Pinsker's inequality the sum of the absolute
+//! differences of the composed masses is at most `sqrt(8 T) r`. The error of the moments is at most `2 r T` times the
+//! [`drift`](super::polygon::LossDistribution::drift).
 //!
-//! **Reading off.** With `z = e^(i t)`, `a = z e^(-lambda w)`, `b = e^-w` and `s` the distance from epsilon to the next index,
+//! **Delta.** With `z = e^(i t)`, `a = z e^(-lambda w)`, `b = e^-w` and `s` the distance from epsilon to the next grid point,
 //!
 //! ```text
 //! sum_(m >= 0) a^m (1 - e^-s b^m) = ((1 - e^-s) + a (e^-s - b)) / ((1 - a) (1 - a b)),
 //! ```
 //!
-//! so delta is a sum over frequencies. The sum over `m` goes on beyond the window, where copies of the composed mass lie at multiples
-//! of the window's length: these add a geometric series to the charge for mass that wraps around, and nothing else.
+//! so delta is a sum over frequencies. The sum over `m` extends beyond the window, where copies of the composed mass are at
+//! multiples of the window's length. These copies add a geometric series to the error of mass that wraps around, and nothing else.
 
 use rayon::prelude::*;
 use realfft::num_complex::Complex64;
@@ -42,14 +44,14 @@ use crate::{
     number::{real, real_index, real_length},
 };
 
-/// The most products of one frequency and one index: about a second of work.
+/// The largest number of products of a frequency and a grid point: about a second of work.
 const MAX_WORK: f64 = 3e7;
-/// The most products for finding the band.
+/// The largest number of products for computing the band.
 const MAX_BAND_WORK: usize = 10_000_000;
-/// The relative rounding of what one frequency adds to delta.
-const READING: f64 = 1e-13;
+/// The relative rounding error of the contribution of one frequency to delta.
+const TERM_ROUNDING: f64 = 1e-13;
 
-/// A step's masses, tilted and normalised.
+/// The masses of a step, tilted and normalised.
 pub(super) struct Tilted {
     first: i64,
     mass: Vec<f64>,
@@ -72,7 +74,8 @@ impl Tilted {
         self.masses().map(|(index, mass)| mass * (real_index(index) - mean).powi(2)).sum::<f64>().sqrt()
     }
 
-    /// The angle from which on the `count`-th power of this losses's spectrum, times `weight`, is proved to be negligible.
+    /// The angle from which on the `count`-th power of a spectrum that contains this distribution with weight `weight` is proved to be
+    /// negligible. `None` if there is no proof, or if it takes too much work.
     fn band(&self, count: f64, weight: f64) -> Option<f64> {
         use std::f64::consts::PI;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
@@ -88,7 +91,7 @@ impl Tilted {
             least = least.min(product);
             curvature += product * real_length(d).powi(2);
         }
-        // Half of the power, with a margin for rounding; what is needed makes the spectrum itself negligible.
+        // The exponent is half of the count, with a margin for rounding. `NEGLIGIBLE` is about the squared absolute value.
         let power = 0.499 * count * weight * weight;
         let needed = -0.5 * NEGLIGIBLE.ln();
         let edge = PI / real_length(max_lag);
@@ -108,7 +111,7 @@ impl Tilted {
     }
 }
 
-/// `pi frequency index / period` within a quarter turn to either side, by exact integers.
+/// `pi frequency index / period`, reduced to `[-pi/2, pi/2]` by exact integer arithmetic.
 #[expect(clippy::cast_possible_truncation, reason = "a remainder")]
 fn half_angle(frequency: i64, index: i64, period: i64) -> f64 {
     let turns = (i128::from(frequency) * i128::from(index)).rem_euclid(i128::from(period)) as i64;
@@ -116,7 +119,7 @@ fn half_angle(frequency: i64, index: i64, period: i64) -> f64 {
     std::f64::consts::PI * real_index(turns) / real_index(period)
 }
 
-/// A composed privacy loss as a sum of low_frequencies on marks at `offset + j width`.
+/// A composed privacy loss on the grid `offset + j width`, represented by its lowest frequencies.
 struct LowFrequencies {
     errors: NumericalErrors,
     floor: f64,
@@ -127,14 +130,14 @@ struct LowFrequencies {
     values: Vec<Complex64>,
 }
 
-/// The composition by low_frequencies; none where a whole transform is faster.
+/// The composition by low frequencies, or `None` where a whole transform is faster.
 pub(super) fn compose(
     steps: &StepLosses<'_>,
     window: &Window,
     rungs: &[(Tilted, Option<Tilted>)],
     factors: &[Factor],
 ) -> Option<Result<impl PrivacyBounds + use<>, AccountingError>> {
-    // The rounding of the curves of groups was not measured.
+    // The rounding of the curves of groups of records has not been measured.
     if steps.has_record_groups {
         return None;
     }
@@ -170,7 +173,7 @@ pub(super) fn compose(
         + OUTSIDE;
     let rounding = 1e-7 + rounding_of_moments(steps, window.lambda, relative);
     let mut errors = window.errors(steps, real_index(period), rounding, slack);
-    // Copies of everything, one window's length after the other.
+    // The sum over all copies of the composed mass, which are a window's length apart.
     let copies = 1.0 / (1.0 - errors.wrapped);
     errors.wrapped *= copies;
     errors.slack *= copies;
@@ -204,7 +207,7 @@ fn product(
         })
         .collect();
     let mut logarithm = Complex64::ZERO;
-    // Of each factor: the absolute error of all its steps, and its own absolute value.
+    // For each factor: the absolute error of all its steps, and the absolute value of a single step.
     let mut errors = Vec::with_capacity(factors.len());
     for factor in factors {
         let ((near, near_size), far, points) = &spectra[factor.rung];
@@ -220,20 +223,20 @@ fn product(
         errors.push((2.0 * count * (points + 32.0) * f64::EPSILON * size, whole.norm()));
     }
     let value = Complex64::from_polar(logarithm.re.exp(), logarithm.im);
-    // An error of one factor is multiplied by all others, which are at most 1.
+    // The error of one factor is multiplied by all other factors, which are at most 1 in absolute value.
     let error = errors.iter().map(|(error, own)| error * if *own > 1e-3 { value.norm() / own } else { 1.0 });
     (value, error.sum::<f64>() + 16.0 * f64::EPSILON * value.norm())
 }
 
-/// The relative error of a step's masses. They are second differences of a curve: narrow cells make its rounding grow with the square
-/// of their number. For small `mu` the curve is itself a difference, down to 1e-3, below which it is a series (`gaussian.rs`). The constants
-/// are about twice the errors that were measured on chords, against a computation with 60 digits.
+/// The relative error of the masses of a step. Masses are second differences of a curve, so their rounding errors grow with the square
+/// of the number of cells. For small `mu` the curve is itself a difference; for `mu` below 1e-3 it is a series (`gaussian.rs`). The
+/// constants are about twice the errors that were measured for chords, against a computation with 60 digits.
 fn rounding_of_masses(steps: &StepLosses<'_>) -> f64 {
     let ill = 0.5 + 0.1 * (1.0 / steps.least_mu).min(1e3);
     1e-10 + real_index(steps.longest()).powi(2) * ill * f64::EPSILON
 }
 
-/// The relative error of all steps' moments together.
+/// The relative error of the product of the moments of all steps.
 fn rounding_of_moments(steps: &StepLosses<'_>, lambda: f64, relative: f64) -> f64 {
     let plain = (real_index(steps.longest()) + 1000.0) * f64::EPSILON;
     let drifts: Vec<Option<f64>> = steps
@@ -250,9 +253,9 @@ fn rounding_of_moments(steps: &StepLosses<'_>, lambda: f64, relative: f64) -> f6
 }
 
 impl LowFrequencies {
-    /// Delta at `epsilon`, and a bound on the rounding of its reading; both relative to the weight at `epsilon`.
+    /// Delta at `epsilon` and a bound on its rounding error, both relative to the weight at `epsilon`.
     #[expect(clippy::cast_possible_truncation, reason = "losses are limited, and so are grids")]
-    fn read(&self, epsilon: f64) -> (f64, f64) {
+    fn relative_delta(&self, epsilon: f64) -> (f64, f64) {
         let Self { width, offset, period, .. } = *self;
         let index = ((epsilon - offset) / width).ceil() as i64;
         let gap = (offset + real_index(index) * width - epsilon).clamp(0.0, width);
@@ -262,23 +265,23 @@ impl LowFrequencies {
             let (s, c) = half_angle(frequency, 1, period).sin_cos();
             let turn = Complex64::new(-2.0 * s * s, 2.0 * s * c);
             // e^(-x) z - 1, without cancellation.
-            let less = |x: f64| turn * (-x).exp() + (-x).exp_m1();
-            let a = less(lambda * width);
+            let decayed_minus_one = |x: f64| turn * (-x).exp() + (-x).exp_m1();
+            let a = decayed_minus_one(lambda * width);
             let numerator = (a + 1.0) * (-(-rest).exp_m1() * (-gap).exp()) - (-gap).exp_m1();
-            let kernel = numerator / (a * less((1.0 + lambda) * width));
+            let kernel = numerator / (a * decayed_minus_one((1.0 + lambda) * width));
             let phase = Complex64::from_polar(1.0, 2.0 * half_angle(frequency, index, period));
             let part = (value * phase * kernel).re * if frequency == 0 { 1.0 } else { 2.0 };
             sum += part;
             size += 2.0 * value.norm() * kernel.norm();
         }
         let scale = (-lambda * gap).exp() / real_index(period);
-        (sum * scale, READING * size * scale)
+        (sum * scale, TERM_ROUNDING * size * scale)
     }
 
-    /// This side's bound on delta. A NaN is replaced by the trivial bound.
+    /// The bound on delta. A NaN is replaced by the trivial bound.
     fn bound(&self, epsilon: f64) -> f64 {
         let weight = self.errors.weight(epsilon);
-        let (delta, error) = self.read(epsilon);
+        let (delta, error) = self.relative_delta(epsilon);
         let (error, trivial) = match self.errors.side {
             Side::Upper => (error, f64::INFINITY),
             Side::Lower => (-error, f64::NEG_INFINITY),
@@ -293,7 +296,7 @@ impl PrivacyBounds for LowFrequencies {
         self.bound(epsilon).clamp(0.0, 1.0)
     }
 
-    /// From above, the first epsilon at which the bound on delta exceeds `delta`.
+    /// The largest epsilon at which the bound on delta exceeds `delta`: found by strides from above, then by bisection.
     fn epsilon(&self, delta: f64) -> Option<f64> {
         const STRIDES: i64 = 64;
         let stride = (self.high - self.floor) / real_index(STRIDES);
@@ -316,8 +319,8 @@ impl PrivacyBounds for LowFrequencies {
 mod tests {
     use super::{
         super::{
-            Discretisation,
             compose::{compose_both, power},
+            discretisation::{Discretisation, first_width},
             moments::Target,
             pair::Pair,
             polygon::Direction,
@@ -327,11 +330,11 @@ mod tests {
 
     fn discretise(mu: f64, rate: f64, count: u64, target: Target) -> Discretisation {
         let pairs = [(Pair { rate, mu, group: 1 }, count)];
-        Discretisation::new(&pairs, super::super::first_width(&pairs), 0.02, target).unwrap()
+        Discretisation::new(&pairs, first_width(&pairs), 0.02, target).unwrap()
     }
 
     #[test]
-    fn low_frequencies_answer_as_a_whole_transform_does() {
+    fn low_frequencies_agree_with_a_whole_transform() {
         for (mu, rate, count) in [(0.01, 0.3, 1_000_000), (0.05, 0.02, 300_000), (0.2, 0.001, 10_000_000)] {
             let target = Target::Delta(1e-6);
             let discretised = discretise(mu, rate, count, target);
@@ -352,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_band_nothing_is_left() {
+    fn frequencies_outside_of_the_band_are_negligible() {
         let bell =
             |x: i64| (-0.5 * real_index(x).powi(2) / 300.0).exp() / (600.0 * std::f64::consts::PI).sqrt();
         let lopsided = |x: i64| if x < 0 { 0.0 } else { 0.05 * 0.95_f64.powf(real_index(x)) };
@@ -367,7 +370,7 @@ mod tests {
                     let phi = Complex64::ONE + tilted.spectrum_minus_one(frequency, period).0;
                     assert!(power(phi, count).norm_sqr() <= NEGLIGIBLE, "{count} {frequency}");
                 }
-                // And the band is no wider than a few times what a Gaussian needs.
+                // The band is only a few times as wide as that of a Gaussian.
                 assert!(angle * tilted.deviation() * real(count).sqrt() < 50.0, "{angle}");
             }
         }

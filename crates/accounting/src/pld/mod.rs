@@ -1,52 +1,38 @@
-//! Numerical privacy loss distributions: exact accounting, as a bracket around the truth.
+//! Numerical privacy loss distributions: a tight bracket around the exact epsilon.
 //!
-//! Each step is enclosed by two discrete privacy losses ([`polygon`](self)), thousands of different multipliers are put on
-//! a ladder of a few dozen, and all steps are composed by Fourier transform, both directions separately. The
-//! upper end of the bracket is a proved bound in real arithmetic, with truncation, wrap-around and an a-priori bound on
-//! round-off with_errors to delta; so is the lower end. The grid is refined until the bracket is at most 0.15 %
-//! wide.
+//! - Each step is enclosed between two discrete privacy losses, one easier and one harder to distinguish (`polygon.rs`,
+//!   `discretisation.rs`).
+//! - A schedule may have thousands of different noise multipliers. Only a few dozen of them, the rungs of a ladder, are discretised;
+//!   every other multiplier is enclosed between mixtures of its two neighbouring rungs (`ladder.rs`).
+//! - All steps are composed by Fourier transform, in both directions separately (`compose.rs`, `low_frequencies.rs`).
+//!
+//! Both ends of the bracket are proved bounds in real arithmetic. Truncation, wrap-around and an a-priori bound on round-off are counted
+//! on the safe side. The grid is refined until the bracket is at most 0.15 % wide.
 //!
 //! `docs/accounting.md` has the proofs.
 
 mod compose;
 mod composed;
+mod discretisation;
 mod ladder;
 mod low_frequencies;
 mod moments;
 mod pair;
 mod polygon;
 
-use rayon::prelude::*;
-
 use crate::{AccountingError, Bracket, Delta, Epsilon, Mu, Plan, Relation, Sampling, gaussian, number::real};
-use ladder::{FarEnd, Ladder, Rung, ladder};
-use moments::{Polygons, RungPolygons, Target};
+use discretisation::{Discretisation, FIRST_SPACING, first_width, least_width};
+use moments::Target;
 use pair::Pair;
-use polygon::{Direction, LossGrid};
 
 const NAME: &str = "pld";
-/// The bracket's relative width at which refinement stops.
+/// The relative width of the bracket at which refinement stops.
 const RELATIVE_WIDTH: f64 = 1.5e-3;
-/// An absolute width that is always narrow enough.
+/// The absolute width of the bracket at which refinement stops.
 const ABSOLUTE_WIDTH: f64 = 1e-6;
-/// How often the grid is refined before the bracket is returned as it is.
+/// The largest number of grids that are tried.
 const MAX_REFINEMENTS: usize = 5;
-/// The first grid's width, relative to the root mean square of a step's standard deviation.
-const FIRST_WIDTH: f64 = 0.055;
-/// How much wider the cells of the lower end are: its polygons lie closer, and it is not what is printed.
-const LOWER_WIDTH: f64 = 2.0;
-/// The first ladder's spacing.
-const FIRST_SPACING: f64 = 0.02;
-/// Mass at the ends of the steps' grids, relative to delta, over all steps together.
-const TRUNCATED: f64 = 1e-6;
-/// A step may not have a larger loss than this, lest its likelihood ratio overflow.
-const MAX_LOSS: f64 = 600.0;
-/// The most grid points of all rungs together: about a second of work.
-const MAX_CORNERS: f64 = 6e6;
-/// Narrower cells than this cannot be told apart from a loss of 0 in floating point.
-const MIN_WIDTH: f64 = 1e-12;
-
-/// How many records are protected together.
+/// The number of records that are protected together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupSize(u32);
 
@@ -57,7 +43,7 @@ impl GroupSize {
     /// Checks that the group has between 1 and 1000 records.
     ///
     /// # Errors
-    /// Anything else.
+    /// Any other number.
     pub fn new(records: u32) -> Result<Self, AccountingError> {
         if (1..=1000).contains(&records) {
             return Ok(Self(records));
@@ -66,11 +52,11 @@ impl GroupSize {
             what: "group size",
             range: "between 1 and 1000",
             got: records.to_string(),
-            hint: "the group size is how many records one person may have",
+            hint: "the group size is the largest number of records of one person",
         })
     }
 
-    /// The number itself.
+    /// The number.
     pub const fn get(self) -> u32 {
         self.0
     }
@@ -89,12 +75,11 @@ impl GroupSize {
 /// ```
 ///
 /// # Guarantees
-/// The plan satisfies (`upper`, delta)-DP, and no accountant can prove less than `lower` for the worst-case pairs of
-/// its steps. With capped batches and with groups that take turns, `lower` is 0: what the cap adds to delta, and how
-/// often a record is exposed, are upper bounds only.
+/// The plan satisfies (`upper`, delta)-DP, and no accountant can prove less than `lower` for the dominating pairs of its steps. For
+/// capped and rotating batches `lower` is 0, because the cost of a cap and the number of exposures of a record are upper bounds only.
 ///
 /// # Errors
-/// Fixed-size batches (use [`rdp`](crate::rdp)); settings whose grid would be too large, such as a noise
+/// The plan has fixed-size batches (use [`rdp`](crate::rdp)) or stateful entries; the grid would be too large, for example for a noise
 /// multiplier below 0.03.
 pub fn epsilon(plan: &Plan, delta: Delta) -> Result<Bracket<Epsilon>, AccountingError> {
     epsilon_for_group(plan, GroupSize::ONE, delta)
@@ -102,8 +87,8 @@ pub fn epsilon(plan: &Plan, delta: Delta) -> Result<Bracket<Epsilon>, Accounting
 
 /// The epsilon at delta of a group of records that are removed together.
 ///
-/// Tight for the sampled Gaussian: every record of the group is sampled on its own, so the sensitivity of a step is
-/// binomial, not `k` times that of one record.
+/// The bound is tight for the sampled Gaussian. Every record of the group is sampled independently, so the sensitivity of a step is
+/// binomially distributed, instead of `k` times that of one record.
 ///
 /// # Errors
 /// As [`epsilon`].
@@ -120,7 +105,7 @@ pub fn epsilon_for_group(
     Ok(if plan.is_tight() { bracket } else { Bracket { lower: zero, ..bracket } })
 }
 
-/// No other accountant bounds groups, so the message must not recommend one.
+/// Replaces the hint of an error about a group: no other accountant bounds groups, so the hint must not recommend one.
 fn about_group(error: AccountingError, group: GroupSize) -> AccountingError {
     match error {
         _ if group == GroupSize::ONE => error,
@@ -140,7 +125,7 @@ fn about_group(error: AccountingError, group: GroupSize) -> AccountingError {
 /// The delta of a plan at epsilon.
 ///
 /// # Guarantees
-/// As for [`epsilon`]. If no lower end is known, `lower` is 0.
+/// As for [`epsilon`]. If no lower bound is known, `lower` is 0.
 ///
 /// # Errors
 /// As [`epsilon`].
@@ -166,9 +151,9 @@ fn with_cap_cost(plan: &Plan, epsilon: Epsilon, delta: Bracket<f64>) -> Bracket<
     Bracket { lower, upper: (delta.upper + plan.cap_cost(epsilon)).min(1.0) }
 }
 
-/// A plan's steps as pairs: all full-batch releases merged into one Gaussian, equal steps counted.
+/// The dominating pairs of the steps of a plan. All full-batch releases are merged into one Gaussian, and equal pairs are counted.
 struct DominatingPairs {
-    /// `mu` of all full-batch releases together.
+    /// The `mu` of all full-batch releases together.
     gaussian: f64,
     sampled: Vec<(Pair, u64)>,
 }
@@ -185,8 +170,8 @@ impl DominatingPairs {
                     return Err(AccountingError::Unsupported {
                         accountant: NAME,
                         entry: entry.to_string(),
-                        reason: "records of different groups are exposed at different times".to_owned(),
-                        instead: "ask for a single record",
+                        reason: "rotating batches sample different records at different steps".to_owned(),
+                        instead: "use a group size of 1",
                     });
                 }
                 Sampling::Poisson { rate, .. } | Sampling::Rotating { rate, .. } if rate.get() < 1.0 => {
@@ -201,7 +186,7 @@ impl DominatingPairs {
                         accountant: NAME,
                         entry: entry.to_string(),
                         reason: format!("it is priced under {}", Relation::ReplaceOne),
-                        instead: "use --accountant rdp, which bounds fixed-size batches",
+                        instead: "use {accountant=rdp}, which bounds fixed-size batches",
                     });
                 }
             }
@@ -217,7 +202,7 @@ impl DominatingPairs {
         Ok(Self { gaussian: gaussian.sqrt(), sampled })
     }
 
-    /// All pairs, the merged Gaussian included.
+    /// All pairs, including the merged Gaussian.
     fn pairs(&self) -> Vec<(Pair, u64)> {
         let mut pairs = self.sampled.clone();
         if self.gaussian > 0.0 {
@@ -226,7 +211,7 @@ impl DominatingPairs {
         pairs
     }
 
-    /// Total variation adds up under composition.
+    /// The sum of the total variation distances of all steps, which bounds that of the composition.
     fn total_variation(&self) -> f64 {
         self.pairs().iter().map(|(pair, count)| real(*count) * pair.at(0.0).right).sum()
     }
@@ -241,7 +226,7 @@ impl DominatingPairs {
         if self.total_variation() * (1.0 + 1e-9) <= delta.get() {
             return Ok(Bracket { lower: zero, upper: zero });
         }
-        // A delta of this size is often more than what is ever spent, which is quicker to see at epsilon 0.
+        // So large a delta often exceeds the delta at epsilon 0, which is faster to compute.
         if delta.get() > 0.1 && self.delta(zero)?.upper <= delta.get() {
             return Ok(Bracket { lower: zero, upper: zero });
         }
@@ -270,23 +255,21 @@ impl DominatingPairs {
         if let Some(delta) = self.gaussian_delta(epsilon) {
             return Ok(delta);
         }
-        // A per cent of delta is a thousandth of epsilon or less.
+        // One per cent of delta corresponds to at most a thousandth of epsilon.
         self.refine(Target::Epsilon(epsilon.get()), 10.0 * RELATIVE_WIDTH, f64::MIN_POSITIVE)
     }
 
-    /// Composes on finer and finer grids until the answer's bracket is narrow enough.
+    /// Composes on finer and finer grids until the bracket is narrow enough.
     fn refine(&self, target: Target, relative: f64, absolute: f64) -> Result<Bracket<f64>, AccountingError> {
         let pairs = self.pairs();
-        let rungs = ladder(&pairs, FIRST_SPACING).rungs;
-        let narrowest = rungs.iter().map(|rung| rung.work(tail(&pairs, target))).sum::<f64>() / MAX_CORNERS;
-        let (mut width, mut spacing) = (first_width(&pairs).max(narrowest), FIRST_SPACING);
+        let (mut width, mut spacing) = (first_width(&pairs).max(least_width(&pairs, target)), FIRST_SPACING);
         let mut best: Option<Bracket<f64>> = None;
         for attempt in 0..MAX_REFINEMENTS {
             let bracket = match Discretisation::new(&pairs, width, spacing, target)
                 .and_then(|discretised| discretised.bracket(target))
             {
                 Ok(bracket) => bracket,
-                // A bracket that is wider than wished for is better than none: first, or as the last resort.
+                // A wide bracket is better than none: try a coarser grid.
                 Err(_) if best.is_none() && attempt + 1 < MAX_REFINEMENTS => {
                     width *= 2.0;
                     spacing *= 1.5;
@@ -294,12 +277,12 @@ impl DominatingPairs {
                 }
                 Err(error) => return best.ok_or(error),
             };
-            // Every bracket holds the truth, so their intersection does.
+            // Every bracket contains the exact value, so their intersection does too.
             let (lower, upper) = best.map_or((0.0, f64::INFINITY), |b| (b.lower, b.upper));
             let bracket = Bracket { lower: bracket.lower.max(lower), upper: bracket.upper.min(upper) };
             if bracket.lower > bracket.upper {
                 return Err(out_of_reach(format!(
-                    "its two ends {} and {} contradict",
+                    "its lower bound {} exceeds its upper bound {}",
                     bracket.lower, bracket.upper
                 )));
             }
@@ -308,7 +291,7 @@ impl DominatingPairs {
             if excess <= 1.0 {
                 break;
             }
-            // The bracket's width falls with the square of both.
+            // The width of the bracket falls with the square of both.
             let finer = (0.8 / excess.sqrt()).clamp(0.125, 0.7);
             width *= finer;
             spacing *= finer;
@@ -318,118 +301,6 @@ impl DominatingPairs {
 }
 
 fn out_of_reach(reason: String) -> AccountingError {
-    let instead = "use --accountant rdp, which answers here with a looser bound";
+    let instead = "use {accountant=rdp}, which gives a looser bound here";
     AccountingError::OutOfReach { accountant: NAME, reason, instead }
-}
-
-/// The mass that may be left out at each end of a step's grid.
-fn tail(pairs: &[(Pair, u64)], target: Target) -> f64 {
-    let steps: f64 = pairs.iter().map(|(_, count)| real(*count)).sum();
-    let delta = match target {
-        Target::Delta(delta) => delta,
-        // The answer is not known yet; this floor lies below every delta that matters.
-        Target::Epsilon(_) => 1e-20,
-    };
-    TRUNCATED * delta / steps
-}
-
-impl Rung {
-    /// The grid points of this rung times the width of their cells, weighted by their effort.
-    fn work(&self, tail: f64) -> f64 {
-        let (low, high) = self.far.map_or(self.pair, |far| far.pair).support(tail);
-        // Groups invert their loss numerically at every point.
-        let effort = if self.pair.group > 1 { 5.0 * f64::from(self.pair.group) } else { 1.0 };
-        (high - low) * effort * if self.far.is_some() { 3.0 } else { 1.5 }
-    }
-}
-
-/// A first guess of the grid's width: a fraction of the steps' root mean square standard deviation.
-fn first_width(pairs: &[(Pair, u64)]) -> f64 {
-    let steps: f64 = pairs.iter().map(|(_, count)| real(*count)).sum();
-    let variance = |pair: &Pair| {
-        let (low, high) = pair.support(1e-9);
-        let shift = f64::from(pair.group) * pair.mu;
-        (pair.rate.powi(2) * (shift * shift).exp_m1()).min(((high - low) / 8.0).powi(2))
-    };
-    // Fewer steps leave room for narrower cells at no noticeable cost.
-    let narrowing = (steps / 1e4).powf(0.2).clamp(0.5, 1.0);
-    narrowing
-        * FIRST_WIDTH
-        * (pairs.iter().map(|(pair, count)| real(*count) * variance(pair)).sum::<f64>() / steps).sqrt()
-}
-
-/// All rungs of a ladder, discretised from above and from below.
-struct Discretisation {
-    ladder: Ladder,
-    upper: Polygons,
-    lower: Polygons,
-}
-
-impl Discretisation {
-    fn new(pairs: &[(Pair, u64)], width: f64, spacing: f64, target: Target) -> Result<Self, AccountingError> {
-        let ladder = ladder(pairs, spacing);
-        let tail = tail(pairs, target);
-        for Rung { pair, .. } in &ladder.rungs {
-            let (_, high) = pair.support(tail);
-            if !(high <= MAX_LOSS) {
-                return Err(out_of_reach(format!(
-                    "a single step with noise multiplier {:.4} may lose up to {high:.1}, and {MAX_LOSS} is the limit",
-                    1.0 / pair.mu
-                )));
-            }
-        }
-        let corners = ladder.rungs.iter().map(|rung| rung.work(tail)).sum::<f64>() / width;
-        if !(corners <= 1.01 * MAX_CORNERS && width >= MIN_WIDTH) {
-            return Err(out_of_reach(format!(
-                "it would need {corners:.1e} grid points of width {width:.1e}, and has at most {MAX_CORNERS:.1e} of \
-                 at least {MIN_WIDTH:.1e}"
-            )));
-        }
-        let grid_around = |rung: &Rung, width: f64| {
-            let grid = LossGrid::fitted(|loss| rung.pair.at(loss), width);
-            // The far end loses most: its support covers both.
-            let (low, high) = rung.far.map_or(rung.pair, |far| far.pair).support(tail);
-            let (first, last) = grid.around(low.min(rung.pair.support(tail).0), high);
-            (grid, first, last)
-        };
-        let upper = |rung: &Rung| {
-            let (grid, first, last) = grid_around(rung, width);
-            let above =
-                |pair: Pair| polygon::above(grid.losses(first, last).map(|loss| pair.at(loss)), grid, first);
-            RungPolygons { near: above(rung.pair), far: rung.far.map(|far| above(far.pair)) }
-        };
-        let lower = |rung: &Rung| {
-            let near = rung.pair;
-            let (grid, first, last) = grid_around(rung, LOWER_WIDTH * width);
-            let points: Vec<_> = grid.cell_middles(first, last).map(|loss| (loss, near.at(loss))).collect();
-            let tangent = |far: FarEnd| {
-                let stretched = points.iter().map(|&(loss, point)| near.stretched(point, loss, far.stretch));
-                polygon::below(stretched, grid, first)
-            };
-            let below = polygon::below(points.iter().map(|&(_, point)| point), grid, first);
-            RungPolygons { near: below, far: rung.far.map(tangent) }.on_one_grid()
-        };
-        let (upper, lower) = rayon::join(
-            || ladder.rungs.par_iter().map(upper).collect::<Vec<_>>(),
-            || ladder.rungs.par_iter().map(lower).collect::<Vec<_>>(),
-        );
-        let polygons =
-            upper.iter().chain(&lower).flat_map(|rung| std::iter::once(&rung.near).chain(&rung.far));
-        if !polygons.into_iter().all(polygon::Polygon::is_whole) {
-            return Err(out_of_reach("a step's discretised mass is not 1".to_owned()));
-        }
-        let least_mu = ladder.rungs.iter().map(|rung| rung.pair.mu).fold(f64::INFINITY, f64::min);
-        let has_record_groups = ladder.rungs.iter().any(|rung| rung.pair.group > 1);
-        let polygons = |width, rungs| Polygons { width, least_mu, has_record_groups, rungs };
-        let (upper, lower) = (polygons(width, upper), polygons(LOWER_WIDTH * width, lower));
-        Ok(Self { ladder, upper, lower })
-    }
-
-    /// The larger answer of both directions, at both ends.
-    fn bracket(&self, target: Target) -> Result<Bracket<f64>, AccountingError> {
-        let one = |direction| compose::bracket(&self.ladder, &self.upper, &self.lower, direction, target);
-        let (remove, add) = rayon::join(|| one(Direction::Remove), || one(Direction::Add));
-        let (remove, add) = (remove?, add?);
-        Ok(Bracket { lower: remove.lower.max(add.lower), upper: remove.upper.max(add.upper) })
-    }
 }

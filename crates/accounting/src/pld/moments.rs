@@ -1,4 +1,4 @@
-//! Exponential moments of composed privacy losses: where to tilt, and how far the tilted loss reaches.
+//! Exponential moments of composed privacy losses, which determine the tilt and the length of the window.
 
 use super::{
     ladder::StepGroup,
@@ -9,14 +9,14 @@ use crate::{
     search::minimum,
 };
 
-/// Which end of the bracket a composition serves.
+/// Which bound a composition computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
     Upper,
     Lower,
 }
 
-/// What is asked of a composition.
+/// The question that a composition answers.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Target {
     /// The delta at this epsilon.
@@ -25,15 +25,15 @@ pub(super) enum Target {
     Delta(f64),
 }
 
-/// The polygons of one rung: at the rung itself, and at the far end of its interval.
+/// The polygons of one rung: at the rung itself and at the far end of its interval.
 pub(super) struct RungPolygons {
     pub near: Polygon,
     pub far: Option<Polygon>,
 }
 
 impl RungPolygons {
-    /// Blending needs both polygons on the same marks. One that has collapsed to loss 0 is not, and takes the other one with
-    /// it: from below, that is always permitted.
+    /// Puts both polygons on the same grid, which mixing them requires. If one of them is the polygon of two equal distributions, which
+    /// has a grid of its own, it replaces the other one. For lower bounds that is always valid.
     pub(super) fn on_one_grid(mut self) -> Self {
         if let Some(far) = &mut self.far {
             if self.near.is_indistinguishable() {
@@ -46,22 +46,23 @@ impl RungPolygons {
     }
 }
 
-/// All rungs' polygons on grids of one width.
+/// The polygons of all rungs, on grids of the same width.
 pub(super) struct Polygons {
     pub width: f64,
-    /// The least `mu` of all rungs, and whether any of them is of a group: how accurate masses are depends on both.
+    /// The smallest `mu` of all rungs, on which the accuracy of the masses depends.
     pub least_mu: f64,
+    /// Whether some rungs are about groups of records, whose masses are less accurate.
     pub has_record_groups: bool,
     pub rungs: Vec<RungPolygons>,
 }
 
-/// One rung's privacy losses in one direction.
+/// The privacy losses of one rung in one direction.
 pub(super) struct RungLosses {
     pub near: LossDistribution,
     pub far: Option<LossDistribution>,
 }
 
-/// All steps in one direction, at one side of the bracket.
+/// The privacy losses of all steps in one direction, for one of the two bounds.
 pub(super) struct StepLosses<'a> {
     pub rungs: Vec<RungLosses>,
     pub step_groups: &'a [StepGroup],
@@ -71,35 +72,34 @@ pub(super) struct StepLosses<'a> {
     pub has_record_groups: bool,
 }
 
-/// How to tilt all steps.
+/// The tilt of all steps.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tilt {
     pub lambda: f64,
-    /// The tilt on top of it with which Chernoff's bound reaches least far.
+    /// The additional tilt that minimises [`chernoff_quantile`](StepLosses::chernoff_quantile).
     pub chernoff_tilt: f64,
-    /// Renyi's bound on the target, for a first idea of the answer.
+    /// The Renyi bound on the target, as a first estimate.
     pub renyi_bound: f64,
-    /// How far tilted mass must fall, as a logarithm, before it may come back at the window's other end.
+    /// By how much tilted mass must decrease, as a logarithm, before it may wrap around to the other end of the window.
     pub fall: f64,
 }
 
-/// Exponentials of one tilt at all marks, shared by all rungs.
+/// The exponentials of one tilt at all grid points, shared by all rungs.
 enum Exponentials {
-    /// `e^(lambda k width) - 1` for `k = first, first + 1, ...`: moments are 1 plus a small number, and that number keeps its
-    /// relative accuracy. What the rounding of a step adds up to over many steps is then relative to its [`drift`](LossDistribution::drift).
+    /// `e^(lambda k width) - 1` for `k = first, first + 1, ...`. Moments are 1 plus a small number, which has a high relative accuracy in
+    /// this form. The rounding errors of many steps then add up to a multiple of their [`drift`](LossDistribution::drift).
     Growth { lambda: f64, first: i64, values: Vec<f64> },
-    /// `e^(-|lambda| k width)` for `k = 0, 1, ...`, where the others would overflow.
+    /// `e^(-|lambda| k width)` for `k = 0, 1, ...`, where the first form would overflow.
     Decay { lambda: f64, width: f64, values: Vec<f64> },
 }
 
-/// A tilt times a loss up to which exponentials are formed by growth.
+/// The largest product of a tilt and a loss for which the first form is used.
 const MAX_GROWTH: f64 = 30.0;
 
-/// The most that one unit of tilted mass can add to delta, `max_l e^(-lambda l) (1 - e^(-l))`, as a logarithm: a loss
-/// just above epsilon hardly counts.
+/// The largest contribution of one unit of tilted mass to delta, `max_l e^(-lambda l) (1 - e^(-l))`, as a logarithm. It is below 0
+/// because losses just above epsilon contribute little.
 ///
-/// With `lambda = alpha - 1` this is what separates the improved conversion of Renyi divergences from Chernoff's
-/// bound.
+/// With `lambda = alpha - 1` this is the difference between the improved conversion of Renyi divergences and Chernoff's bound.
 pub(super) fn ln_overshoot(lambda: f64) -> f64 {
     -lambda * (1.0 / lambda).ln_1p() - lambda.ln_1p()
 }
@@ -109,7 +109,7 @@ impl StepGroup {
         real(self.count)
     }
 
-    /// The position on the way to the rung's far end.
+    /// The position between the rung and its far end, rounded to the safe side.
     pub(super) fn blend(&self, side: Side) -> f64 {
         match side {
             Side::Upper => self.blend_high,
@@ -130,7 +130,7 @@ impl LossDistribution {
                 let shift = lambda * self.offset;
                 (shift.exp_m1() + shift.exp() * sum).ln_1p()
             }
-            // Relative to the outermost loss, so that nothing overflows.
+            // Relative to the outermost loss, to prevent overflow.
             Exponentials::Decay { lambda, width, values } => {
                 let (sum, outermost): (f64, i64) = if *lambda > 0.0 {
                     (
@@ -151,8 +151,8 @@ impl LossDistribution {
         loss(self.first).max(loss(self.first + signed(self.mass.len()) - 1))
     }
 
-    /// `E|e^(lambda l) - 1|`, and none where moments are not formed by growth. If every mass is off by a relative error of `r`, the
-    /// moment of the losses with total mass 1 is off by at most `2 r` times this.
+    /// `E|e^(lambda l) - 1|`, or `None` where moments are not computed by [`Exponentials::Growth`]. If every mass has a relative error of
+    /// at most `r`, the moment of the distribution, normalised to total mass 1, has an error of at most `2 r` times this.
     pub(super) fn drift(&self, lambda: f64, width: f64) -> Option<f64> {
         let growth = |(index, mass): (i64, &f64)| {
             mass * (lambda * (self.offset + real_index(index) * width)).exp_m1().abs()
@@ -188,13 +188,13 @@ impl<'a> StepLosses<'a> {
         self.step_groups.iter().map(StepGroup::steps).sum()
     }
 
-    /// The number of marks of the longest losses.
+    /// The number of grid points of the longest distribution.
     pub(super) fn longest(&self) -> i64 {
         let all = self.rungs.iter().flat_map(|rung| std::iter::once(&rung.near).chain(&rung.far));
         signed(all.map(|losses| losses.mass.len()).max().unwrap_or(0))
     }
 
-    /// The logarithms of all rungs' moments, rung by rung, near and far.
+    /// The logarithms of the moments of every rung, near and far.
     pub(super) fn ln_moments(&self, lambda: f64) -> Vec<(f64, f64)> {
         let exponentials = self.exponentials(lambda);
         let far = |rung: &RungLosses| {
@@ -217,14 +217,14 @@ impl<'a> StepLosses<'a> {
         Exponentials::Decay { lambda, width: self.width, values }
     }
 
-    /// The logarithm of one step's moment.
+    /// The logarithm of the moment of one step.
     pub(super) fn ln_blended(&self, group: &StepGroup, ln_moments: &[(f64, f64)]) -> f64 {
         let (near, far) = ln_moments[group.rung];
         let s = group.blend(self.side);
         if s <= 0.0 { near } else { near + (s * (far - near).exp_m1()).ln_1p() }
     }
 
-    /// `Lambda(lambda)`, the logarithm of the composed loss' moment.
+    /// `Lambda(lambda)`, the logarithm of the moment of the composed loss.
     pub(super) fn ln_moment(&self, lambda: f64) -> f64 {
         let ln_moments = self.ln_moments(lambda);
         self.step_groups.iter().map(|group| group.steps() * self.ln_blended(group, &ln_moments)).sum()
@@ -236,15 +236,15 @@ impl<'a> StepLosses<'a> {
         ((ends - 2.0 * self.ln_moment(lambda)) / (step * step)).max(1e-30)
     }
 
-    /// The same steps on a coarser grid, good enough to choose tilts with.
+    /// The same steps on a coarser grid, which is accurate enough for choosing tilts.
     pub(super) fn coarsened(&self) -> Self {
         const COARSENING: i64 = 8;
         let merge = |losses: &LossDistribution| {
             let first = losses.first.div_euclid(COARSENING);
             let mut mass = vec![0.0; losses.mass.len() / 8 + 3];
             for (index, p) in (losses.first..).zip(&losses.mass) {
-                // Split between the two neighbouring coarse marks, which keeps the mean.
-                let below = usize::try_from(index.div_euclid(COARSENING) - first).expect("marks ascend");
+                // Split between the two neighbouring coarse grid points, which preserves the mean.
+                let below = usize::try_from(index.div_euclid(COARSENING) - first).expect("indices ascend");
                 let part = real_index(index.rem_euclid(COARSENING)) / real_index(COARSENING);
                 mass[below] += p * (1.0 - part);
                 mass[below + 1] += p * part;
@@ -258,10 +258,9 @@ impl<'a> StepLosses<'a> {
         Self { rungs: rungs.collect(), width: self.width * real_index(COARSENING), ..*self }
     }
 
-    /// The tilt at which Renyi's bound on the target (on epsilon, or on the logarithm of delta) is lowest, and that
-    /// bound.
+    /// The tilt that minimises the Renyi bound on the target (epsilon, or the logarithm of delta), and that bound.
     fn renyi(&self, target: Target) -> (f64, f64) {
-        // A Gaussian with the same variance would want about this tilt.
+        // About the best tilt of a Gaussian with the same variance.
         let deviation = self.variance(0.0, 1e-4 / self.width).sqrt();
         let start = match target {
             Target::Delta(delta) => (1.0 - 2.0 * delta.ln()).sqrt() / deviation,
@@ -280,14 +279,14 @@ impl<'a> StepLosses<'a> {
         minimum(bound, start.min(self.steepest()), 0.1)
     }
 
-    /// A tilt beyond which only the largest loss on the grid would be left; bounded losses would ask for ever more.
+    /// The largest tilt. Beyond it nearly all tilted mass is at the largest loss of the grid, and the bound has no minimum.
     fn steepest(&self) -> f64 {
         10.0 / self.width
     }
 
-    /// The tilt with which the window can be shortest, among Renyi's and a few below it. A larger tilt makes more of rare
-    /// large losses, which need room without mattering to delta; a smaller one makes more of all errors, and may not make
-    /// too much of them.
+    /// The tilt with the shortest window, among that of the Renyi bound and a few smaller ones. A larger tilt emphasises rare large
+    /// losses, which lengthen the window but hardly contribute to delta. A smaller tilt amplifies all errors, so the amplification is
+    /// limited.
     pub(super) fn tilt(&self, target: Target, ln_wrapped: f64, outside: f64) -> Tilt {
         const LN_AMPLIFIED: f64 = 5.0;
         let (lambda, renyi_bound) = self.renyi(target);
@@ -303,15 +302,15 @@ impl<'a> StepLosses<'a> {
                 return None;
             }
             let chernoff_tilt = self.chernoff_tilt(lambda, outside);
-            let extent =
+            let window =
                 (self.chernoff_quantile(lambda, chernoff_tilt, outside) - epsilon).max(fall / lambda);
-            Some((extent, Tilt { lambda, chernoff_tilt, renyi_bound, fall }))
+            Some((window, Tilt { lambda, chernoff_tilt, renyi_bound, fall }))
         });
         let shortest = candidates.into_iter().flatten().min_by(|(a, _), (b, _)| a.total_cmp(b));
         shortest.expect("the first candidate is always there").1
     }
 
-    /// The tilt on top of `lambda` with which Chernoff's bound reaches least far.
+    /// The tilt in addition to `lambda` that minimises [`chernoff_quantile`](Self::chernoff_quantile).
     fn chernoff_tilt(&self, lambda: f64, outside: f64) -> f64 {
         let start = (-2.0 * outside.ln() / self.variance(lambda, 0.01 * lambda)).sqrt();
         let ln_scale = self.ln_moment(lambda);
@@ -325,7 +324,7 @@ impl<'a> StepLosses<'a> {
         minimum(quantile, start.min(self.steepest()), 0.2).0
     }
 
-    /// A loss that the tilted sum exceeds with probability at most `outside`: Chernoff's
+    /// A loss that the tilted sum exceeds with probability at most `outside`, by Chernoff's bound
     /// `Pr[S >= s] <= e^(Lambda(lambda + t) - Lambda(lambda) - t s)`.
     pub(super) fn chernoff_quantile(&self, lambda: f64, tilt: f64, outside: f64) -> f64 {
         (self.ln_moment(lambda + tilt) - self.ln_moment(lambda) - outside.ln()) / tilt
@@ -337,7 +336,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn overshoot_is_the_largest_weight() {
+    fn overshoot_is_the_largest_contribution() {
         for lambda in [0.01, 0.7, 3.0, 500.0_f64] {
             let weight = |l: f64| -lambda * l + (-(-l).exp_m1()).ln();
             let largest =

@@ -1,15 +1,16 @@
-//! The two distributions that one step makes hardest to tell apart, and their hockey-stick curve.
+//! The dominating pair of one step, and its hockey-stick curve.
 //!
-//! For Poisson sampling at rate `q` and noise multiplier `1/mu` they are `Q = N(0, 1)` (the record is absent) and
-//! `P = (1-q) N(0, 1) + q N(mu, 1)`; for a group of `k` records `P` is the mixture of `N(j mu, 1)` with binomial
-//! weights. The privacy loss `L = ln(P/Q)` grows with the observation, and everything about the pair is in
+//! A dominating pair consists of two distributions that are at least as easy to distinguish as the outputs of the step on any two
+//! neighbouring data sets. For Poisson sampling at rate `q` and noise multiplier `1/mu` these are `Q = N(0, 1)` (the record is absent)
+//! and `P = (1-q) N(0, 1) + q N(mu, 1)`. For a group of `k` records `P` is the mixture of `N(j mu, 1)` with binomial weights. The
+//! privacy loss `L = ln(P/Q)` grows with the observation. The pair is characterised by
 //!
 //! ```text
 //! h(y) = sup_S P(S) - y Q(S) = E_P[(1 - y e^-L)_+],      h'(y) = -Q(L > ln y),
 //! ```
 //!
-//! a convex curve with `h(e^epsilon) = delta(epsilon)`. For one record it is the Gaussian's own curve in other
-//! coordinates, `h(y) = q delta_G(e; mu)` with `y - 1 = q (e^e - 1)`.
+//! a convex curve with `h(e^epsilon) = delta(epsilon)`. For one record it is the curve of the Gaussian without sampling in other
+//! coordinates: `h(y) = q delta_G(e; mu)` with `y - 1 = q (e^e - 1)`.
 //!
 //! # References
 //! Zhu, Dong and Wang, "Optimal Accounting of Differential Privacy via Characteristic Function" (2022),
@@ -18,18 +19,18 @@
 
 use crate::{binomial, gaussian};
 
-/// One step's pair.
+/// The dominating pair of one step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Pair {
-    /// The sampling rate, 1 for the full batch.
+    /// The sampling rate; 1 for the full batch.
     pub rate: f64,
     /// One over the noise multiplier.
     pub mu: f64,
-    /// How many records are protected together.
+    /// The number of records that are protected together.
     pub group: u32,
 }
 
-/// The curve at one `y`, in two forms so that both of its ends keep their relative accuracy.
+/// The curve at one `y`, in two forms, so that the relative accuracy is high at both of its ends.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Point {
     /// `h(y)`, which vanishes at the right end.
@@ -74,13 +75,13 @@ impl Pair {
         }
     }
 
-    /// The loss `e` of the Gaussian without sampling at which `y - 1 = q (e^e - 1)`; none below the support.
+    /// The loss `e` of the Gaussian without sampling at which `y - 1 = q (e^e - 1)`, or `None` below the support.
     fn gaussian_loss(&self, excess: f64) -> Option<f64> {
         let e = (excess / self.rate).ln_1p();
         (e > f64::NEG_INFINITY).then_some(e)
     }
 
-    /// The curve's `point` at this loss, raised to first order as if `mu` grew by `stretch`: for one record
+    /// The `point` of the curve at this loss after a first-order change of `mu` by `stretch`: for one record
     /// `dh/dmu = q phi(e/mu - mu/2)`.
     pub(super) fn stretched(&self, point: Point, loss: f64, stretch: f64) -> Point {
         let Some(e) = self.gaussian_loss(loss.exp_m1()) else { return point };
@@ -133,8 +134,8 @@ impl Pair {
         self.loss_and_slope(x).0
     }
 
-    /// The observation at which the loss is this one. The loss is convex and increasing in the observation, so
-    /// Newton's steps from the right never overshoot.
+    /// The observation with this loss. The loss is convex and increasing in the observation, so Newton's method from the right never
+    /// overshoots.
     fn observation(&self, loss: f64) -> f64 {
         let mut x = 50.0;
         while self.loss(x) < loss {
@@ -151,16 +152,16 @@ impl Pair {
         x
     }
 
-    /// Losses beyond which lie at most `tail` of `Q` (below) and of `P` (above).
+    /// An interval of losses: at most `tail` of the mass of `Q` is below it, and at most `tail` of the mass of `P` above it.
     pub(super) fn support(&self, tail: f64) -> (f64, f64) {
         let quantile = gaussian_quantile(tail);
         let shift = f64::from(self.group) * self.mu;
-        // P's upper tail is at most that of N(shift, 1).
+        // The upper tail of P is at most that of N(shift, 1).
         (self.loss(-quantile), self.loss(shift + quantile))
     }
 }
 
-/// Some `x` with `Pr[N(0, 1) > x] <= tail`, at most a little too large.
+/// The smallest `x` with `Pr[N(0, 1) > x] <= tail`, rounded up by at most 1e-3.
 fn gaussian_quantile(tail: f64) -> f64 {
     let (mut low, mut high) = (0.0, 40.0);
     while high - low > 1e-3 {
@@ -174,7 +175,7 @@ fn gaussian_quantile(tail: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// The curve from its definition, by a fine sum over observations.
+    /// The curve from its definition, by summation over a fine grid of observations.
     fn naive(pair: &Pair, loss: f64) -> (f64, f64) {
         let (mut right, mut above) = (0.0, 0.0);
         let step = 1e-4;
@@ -231,7 +232,7 @@ mod tests {
         }
     }
 
-    /// The lemma behind `ladder.rs`: along the total variation, the curve is convex at every loss.
+    /// The lemma of `ladder.rs`: as a function of the total variation, the curve is convex at every loss.
     #[test]
     fn curve_is_convex_in_the_total_variation() {
         for rate in [0.01, 0.3, 1.0] {

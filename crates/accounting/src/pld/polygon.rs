@@ -1,16 +1,15 @@
-//! A hockey-stick curve between two polygons with corners on a grid: one above it, one below.
+//! Encloses a hockey-stick curve between two polygons with corners on a grid, one above the curve and one below.
 //!
-//! A polygon with corners at `y_i = e^(i h)` is the curve of a pair of distributions whose privacy loss takes
-//! the values `i h` only: the slope's change at a corner, times `y_i`, is the mass that `P` has there. A curve that
-//! lies above (below) another belongs to a pair that is easier (harder) to tell apart, and stays so under
-//! composition.
+//! A polygon with corners at `y_i = e^(i h)` is the hockey-stick curve of a pair of distributions whose privacy loss takes only
+//! the values `i h`: the change of slope at a corner, times `y_i`, is the mass of `P` there. If one curve is above (below)
+//! another, its pair is easier (harder) to distinguish, and this is preserved under composition.
 //!
-//! - **Above**: connect the polygon. The chords of a convex curve lie above it.
-//! - **Below**: connect polygon that lie on tangents. The tangent at the middle of a cell lies below the curve; each
-//!   corner takes the lower of its two neighbouring tangents, so that every side of the polygon lies below the
-//!   tangent of its cell. Where that polygon is not convex, its convex hull from below is.
+//! - **Above**: connect the dots. The chords of a convex curve are above it.
+//! - **Below**: connect points on tangents. The tangent at the middle of a cell is below the curve. Each corner takes the lower
+//!   of the two neighbouring tangents, so every side of the polygon is below the tangent of its cell. Where that polygon is not
+//!   convex, its lower convex hull is used.
 //!
-//! Both are off by the square of the cell's width, in opposite directions, which makes the bracket narrow.
+//! The errors of both are of the order of the squared cell width, in opposite directions, which makes the bracket narrow.
 //!
 //! # References
 //! Doroshenko, Ghazi, Kamath, Kumar and Manurangsi, "Connect the Dots: Tighter Discrete Approximations of Privacy
@@ -22,18 +21,18 @@ use crate::{
     number::{real_index, real_length, signed},
 };
 
-/// Which two hypotheses are compared: both must be, because neither is always the worse one.
+/// The order of the two hypotheses. Both orders must be composed, because neither is always the worse one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {
-    /// Loss under the data set with the record, against the one without it.
+    /// The privacy loss under the data set with the record, relative to the one without it.
     Remove,
-    /// The other way round.
+    /// The privacy loss under the data set without the record, relative to the one with it.
     Add,
 }
 
-/// Where corners may be: at losses `offset + i width`.
+/// The losses `offset + i width`, at which polygons have their corners.
 ///
-/// All steps share the width; each has an offset of its own, since offsets simply add up.
+/// All steps have the same width. Offsets may differ from step to step, because offsets add up.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LossGrid {
     pub width: f64,
@@ -41,9 +40,8 @@ pub(super) struct LossGrid {
 }
 
 impl LossGrid {
-    /// A grid with a index where it matters most: at the loss of "nothing much happened". When a rare large loss
-    /// stretches the cells, nearly all mass sits inside a single one, and a index at its centre of mass loses
-    /// nothing.
+    /// A grid with a point where most of the mass is. If rare large losses force wide cells, nearly all mass is inside a single
+    /// cell, and a grid point at the centre of that mass keeps the discretisation accurate.
     pub(super) fn fitted(curve: impl Fn(f64) -> Point, width: f64) -> Self {
         let middle = 0.5 * width;
         let Point { left, below, .. } = curve(middle);
@@ -56,25 +54,25 @@ impl LossGrid {
         self.offset + real_index(index) * self.width
     }
 
-    /// The losses of the marks from `first` to `last`.
+    /// The losses of the grid points from index `first` to index `last`.
     pub(super) fn losses(self, first: i64, last: i64) -> impl Iterator<Item = f64> {
         (first..=last).map(move |index| self.loss(index))
     }
 
-    /// The middles of all cells around the marks from `first` to `last`: one more than there are marks.
+    /// The middles of all cells around these grid points. There is one more than there are grid points.
     pub(super) fn cell_middles(self, first: i64, last: i64) -> impl Iterator<Item = f64> {
         (first..=last + 1).map(move |index| self.loss(index) - 0.5 * self.width)
     }
 
-    /// Marks just outside of these losses, and outside of loss 0.
-    #[expect(clippy::cast_possible_truncation, reason = "callers limit the number of marks")]
+    /// The indices of the grid points just outside of an interval that contains `low`, `high` and 0.
+    #[expect(clippy::cast_possible_truncation, reason = "callers limit the number of grid points")]
     pub(super) fn around(&self, low: f64, high: f64) -> (i64, i64) {
         let position = |loss: f64| (loss - self.offset) / self.width;
         (position(low.min(0.0)).floor() as i64 - 1, position(high.max(0.0)).ceil() as i64 + 1)
     }
 }
 
-/// A privacy loss on the grid: `mass[i]` at loss `offset + (first + i) width`, and `lost` at infinity.
+/// The distribution of a privacy loss on a grid: `mass[i]` at loss `offset + (first + i) width`, and `lost` at infinity.
 #[derive(Debug, Clone)]
 pub(super) struct LossDistribution {
     pub offset: f64,
@@ -83,20 +81,20 @@ pub(super) struct LossDistribution {
     pub lost: f64,
 }
 
-/// The corners of a polygon, and the masses that they mean in both directions.
+/// A polygon, stored as the masses of its corners.
 #[derive(Debug, Clone)]
 pub(super) struct Polygon {
     grid: LossGrid,
     first: i64,
-    /// What `P` has at each corner.
+    /// The mass of `P` at each corner.
     mass: Vec<f64>,
-    /// What `P` has where `Q` has nothing.
+    /// The mass of `P` where `Q` has none.
     lost_above: f64,
-    /// What `Q` has where `P` has nothing.
+    /// The mass of `Q` where `P` has none.
     lost_below: f64,
 }
 
-/// The curve's two forms at every corner.
+/// The corners of a polygon, in the two forms of a [`Point`].
 struct Corners {
     grid: LossGrid,
     first: i64,
@@ -104,7 +102,7 @@ struct Corners {
     left: Vec<f64>,
 }
 
-/// The polygon above the curve, given the curve at the marks from `first` on.
+/// The polygon above the curve, given the curve at the grid points from index `first` on.
 pub(super) fn above(at_points: impl Iterator<Item = Point>, grid: LossGrid, first: i64) -> Polygon {
     let (right, left) =
         at_points.map(|Point { right, left, .. }| (positive_part(right), positive_part(left))).unzip();
@@ -113,7 +111,7 @@ pub(super) fn above(at_points: impl Iterator<Item = Point>, grid: LossGrid, firs
     corners.polygon(all)
 }
 
-/// The polygon below the curve, given the curve at the middles of all cells around the marks from `first` on.
+/// The polygon below the curve, given the curve at the middles of all cells around the grid points from index `first` on.
 pub(super) fn below(at_middles: impl Iterator<Item = Point>, grid: LossGrid, first: i64) -> Polygon {
     let middles = (first..).map(|index| (grid.loss(index) - 0.5 * grid.width).exp());
     let tangents: Vec<(f64, Point)> = middles.zip(at_middles).collect();
@@ -137,7 +135,7 @@ pub(super) fn below(at_middles: impl Iterator<Item = Point>, grid: LossGrid, fir
     corners.polygon(hull)
 }
 
-/// `a - b` for positive numbers, and exactly zero if only rounding is left.
+/// `a - b` for positive numbers, and exactly 0 if the difference is only a rounding error.
 fn difference(a: f64, b: f64) -> f64 {
     let difference = a - b;
     if difference.abs() <= 8.0 * f64::EPSILON * a { 0.0 } else { difference }
@@ -148,10 +146,10 @@ impl Corners {
         self.grid.loss(self.first + signed(corner))
     }
 
-    /// Ends the polygon below the curve at both sides, before it would leave the region where curves live: at a corner on
-    /// the axis, or else by lowering the last corner above it, which keeps both of its sides below their tangents.
+    /// Ends the polygon below the curve on both sides, before it falls below `max(0, 1 - y)`: at a corner on this line if there is
+    /// one, and otherwise by lowering the last corner above it. Lowering a corner keeps both of its sides below their tangents.
     ///
-    /// Returns false if nothing is left between the ends: on this grid the pair cannot be told apart.
+    /// Returns false if there is nothing between the ends: on this grid the two distributions cannot be distinguished.
     fn close_ends(&mut self) -> bool {
         let corners = 0..self.right.len();
         let positive = |i: &usize| self.left[*i] > 0.0 && self.right[*i] > 0.0;
@@ -183,8 +181,8 @@ impl Corners {
         true
     }
 
-    /// The slope between two corners times `y` at the corner `at`, one of the two. The slope of the left form is larger by
-    /// one; the second value says which form it is, the one with the smaller numbers.
+    /// The slope between two corners times the `y` of the corner `at`, which is one of the two. It is computed from the form with the
+    /// smaller numbers. The second value is 1 for the left form, whose slope is larger by one, and 0 for the right form.
     fn slope(&self, from: usize, to: usize, at: usize) -> (f64, f64) {
         let (values, left) =
             if self.right[from] <= self.left[to] { (&self.right, 0.0) } else { (&self.left, 1.0) };
@@ -193,14 +191,14 @@ impl Corners {
         ((values[to] - values[from]) / run, left)
     }
 
-    /// The mass that corner `b` has between corners `a` and `c`; negative where the polygon is not convex.
+    /// The mass of corner `b` between corners `a` and `c`. It is negative where the polygon is not convex.
     fn mass(&self, a: Option<usize>, b: usize, c: Option<usize>) -> f64 {
         let (into, into_left) = a.map_or((self.left[b], 1.0), |a| self.slope(a, b, b));
         let (out, out_left) = c.map_or((0.0, 0.0), |c| self.slope(b, c, b));
         out - into + (into_left - out_left) * self.loss(b).exp()
     }
 
-    /// The corners of the convex hull from below.
+    /// The corners of the lower convex hull.
     fn hull(&self) -> Vec<usize> {
         let mut kept: Vec<usize> = Vec::with_capacity(self.right.len());
         for corner in 0..self.right.len() {
@@ -219,7 +217,7 @@ impl Corners {
         let mut mass = vec![0.0; self.right.len()];
         for (i, &corner) in kept.iter().enumerate() {
             let before = i.checked_sub(1).map(|i| kept[i]);
-            // Rounding may leave a mass of -1e-17 where there is none.
+            // Rounding may make a mass of 0 slightly negative.
             mass[corner] = positive_part(self.mass(before, corner, kept.get(i + 1).copied()));
         }
         Polygon {
@@ -233,18 +231,18 @@ impl Corners {
 }
 
 impl Polygon {
-    /// The pair of two equal distributions: all mass at loss 0.
+    /// The polygon of two equal distributions: all mass is at loss 0.
     fn indistinguishable(width: f64) -> Self {
         let grid = LossGrid { width, offset: 0.0 };
         Self { grid, first: 0, mass: vec![1.0], lost_above: 0.0, lost_below: 0.0 }
     }
 
-    /// Whether all mass is at loss 0, on a grid of its own.
+    /// Whether this is the polygon of two equal distributions, which has a grid of its own.
     pub(super) fn is_indistinguishable(&self) -> bool {
         self.mass.len() == 1
     }
 
-    /// Whether both distributions have a total mass of 1, as they must: a polygon that went wrong numerically does not.
+    /// Whether both distributions have a total mass of 1. If not, there was a numerical failure.
     pub(super) fn is_whole(&self) -> bool {
         [Direction::Remove, Direction::Add].into_iter().all(|direction| {
             let losses = self.losses(direction);
@@ -252,8 +250,8 @@ impl Polygon {
         })
     }
 
-    /// The privacy loss in one direction. Swapping the roles of `P` and `Q` turns a mass `p` at loss `l` into
-    /// `p e^-l` at `-l`.
+    /// The privacy loss distribution in one direction. Swapping `P` and `Q` turns a mass `p` at loss `l` into a mass `p e^-l` at
+    /// `-l`.
     pub(super) fn losses(&self, direction: Direction) -> LossDistribution {
         match direction {
             Direction::Remove => LossDistribution {
@@ -283,7 +281,7 @@ mod tests {
         (up, below(grid.cell_middles(first, last).map(|l| pair.at(l)), grid, first))
     }
 
-    /// The polygon's own curve at any loss, from its masses.
+    /// The hockey-stick curve of the polygon at any loss, from its masses.
     fn curve(losses: &LossDistribution, width: f64, at: f64) -> f64 {
         let grid = LossGrid { width, offset: losses.offset };
         let terms =
@@ -333,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn polygons_close_in_quadratically() {
+    fn the_gap_between_polygons_falls_quadratically() {
         let pair = Pair { rate: 0.1, mu: 1.0, group: 1 };
         let gap = |width: f64| {
             let grid = LossGrid { width, offset: 0.0 };
@@ -347,8 +345,8 @@ mod tests {
     }
 
     #[test]
-    fn rare_large_losses_survive_wide_cells() {
-        // Nearly all mass lies in (ln 0.999, 0), a thousandth of a cell.
+    fn wide_cells_keep_rare_large_losses() {
+        // Nearly all mass is in (ln 0.999, 0), a thousandth of a cell.
         let pair = Pair { rate: 0.001, mu: 3.0, group: 1 };
         let grid = LossGrid::fitted(|l| pair.at(l), 1.0);
         let (_, down) = enclose(&pair, grid, grid.around(-0.001, 30.0));
@@ -356,7 +354,7 @@ mod tests {
         assert!(curve(&down, 1.0, 3.0) > 0.7 * pair.at(3.0).right);
     }
 
-    /// dp_accounting 0.6.0, privacy_loss_distribution_test.py, connect-polygon with interval 1.
+    /// dp_accounting 0.6.0, privacy_loss_distribution_test.py, connect-the-dots with interval 1.
     #[test]
     fn masses_match_a_published_example() {
         let pair = Pair { rate: 0.8, mu: 1.0, group: 1 };

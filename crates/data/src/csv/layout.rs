@@ -1,4 +1,4 @@
-//! How each field of a row is read.
+//! The meaning of each field of a row.
 
 use std::io::BufRead;
 
@@ -7,13 +7,13 @@ use ::csv::ByteRecord;
 use super::rows::Rows;
 use super::{Options, name_of, no_such_target};
 use crate::error::{DataError, quoted};
-use crate::field::{Found, Refused, Vocabulary, listed, number_of};
+use crate::field::{Lookup, Refused, Vocabulary, listed, number_of};
 use crate::schema::{Column, Number, Schema};
 
-/// How each field of a row is read.
+/// The meaning of each field of a row.
 pub(super) struct Layout<'a> {
     cells: Vec<Cell<'a>>,
-    /// The column's name of each field.
+    /// The name of each field's column.
     names: Vec<String>,
     /// The field that identifies the row.
     id: Option<usize>,
@@ -21,30 +21,30 @@ pub(super) struct Layout<'a> {
     ignore_unknown: bool,
     /// Whether the schema belongs to a trained model and cannot be changed.
     predicting: bool,
-    /// Features.
+    /// The number of features.
     pub(super) width: usize,
 }
 
 enum Cell<'a> {
     Skip,
-    /// The number, and the place of its feature.
+    /// The number, and the index of its feature.
     Number(&'a Number, usize),
-    /// The vocabulary, and the place of its first feature.
+    /// The vocabulary, and the index of its first feature.
     Category(Vocabulary<'a>, usize),
     Class(Vocabulary<'a>),
     Target(&'a Number),
 }
 
-/// What a row has besides its features.
+/// The label of a row, and its unknown categories.
 #[derive(Default)]
-pub(super) struct Read {
+pub(super) struct ParsedRow {
     pub(super) class: Option<u32>,
     pub(super) number: Option<f32>,
     /// Fields with a category that is not listed.
     pub(super) unknown: Vec<usize>,
 }
 
-/// What rows are labelled with.
+/// The type of the labels.
 pub(super) enum Labelling<'a> {
     Absent,
     Class(&'a [String]),
@@ -114,9 +114,9 @@ impl<'a> Layout<'a> {
         &self,
         rows: &Rows<'_, R>,
         features: &mut [f32],
-    ) -> Result<Read, DataError> {
+    ) -> Result<ParsedRow, DataError> {
         self.check_length(rows)?;
-        let mut row = Read::default();
+        let mut row = ParsedRow::default();
         for (field, cell) in self.cells.iter().enumerate() {
             let text = rows.record[field].trim_ascii();
             let read = match cell {
@@ -125,16 +125,16 @@ impl<'a> Layout<'a> {
                     number_of(text, number, self.missing).map(|value| features[*at] = value)
                 }
                 Cell::Category(vocabulary, at) => match vocabulary.find(text, self.missing) {
-                    Found::Place(place) => {
+                    Lookup::Place(place) => {
                         features[at + place] = 1.0;
                         Ok(())
                     }
-                    Found::Missing => Ok(()),
-                    Found::Unknown if self.ignore_unknown || vocabulary.ignores_unknown() => {
+                    Lookup::Missing => Ok(()),
+                    Lookup::Unknown if self.ignore_unknown || vocabulary.ignores_unknown() => {
                         row.unknown.push(field);
                         Ok(())
                     }
-                    Found::Unknown => Err(vocabulary.unknown()),
+                    Lookup::Unknown => Err(vocabulary.unknown()),
                 },
                 Cell::Class(vocabulary) => vocabulary.class(text).map(|class| row.class = Some(class)),
                 Cell::Target(number) => number_of(text, number, &[]).map(|value| row.number = Some(value)),
@@ -144,7 +144,7 @@ impl<'a> Layout<'a> {
         Ok(row)
     }
 
-    /// What rows are labelled with.
+    /// The type of the labels.
     pub(super) fn labelling(&self) -> Labelling<'_> {
         let label = self.cells.iter().find_map(|cell| match cell {
             Cell::Class(vocabulary) => Some(Labelling::Class(vocabulary.names())),
@@ -154,7 +154,7 @@ impl<'a> Layout<'a> {
         label.unwrap_or(Labelling::Absent)
     }
 
-    /// The columns' names with their counts, where these are not 0.
+    /// The names of the columns with their counts, without counts of 0.
     pub(super) fn named(&self, counts: &[u64]) -> Vec<(String, u64)> {
         let counts = self.names.iter().zip(counts).filter(|&(_, &count)| count > 0);
         counts.map(|(name, &count)| (name.clone(), count)).collect()
@@ -181,7 +181,7 @@ impl<'a> Layout<'a> {
         let hint = match (&self.cells[field], self.predicting) {
             (_, false) => refused.hint,
             (Cell::Category(..), true) => {
-                "the model was trained with these values only; --ignore-unknown reads an unknown category as all zeros"
+                "the model was trained with these values only; {ignore_unknown} reads an unknown category as all zeros"
             }
             (_, true) => "the model was trained with this column as a number: write a number here",
         };
@@ -189,7 +189,7 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// Where the features of each column begin, and at the end how many there are.
+/// The index of the first feature of each column, followed by the number of features.
 fn starts(
     file: &str,
     schema: &Schema,
@@ -247,7 +247,7 @@ fn order_without_header<R: BufRead>(
     let (fields, columns) = (rows.record.len(), schema.columns.len());
     let mut order: Vec<Option<usize>> = (0..columns).map(Some).collect();
     match id {
-        // One field more than described: the id.
+        // There is one field more than described: the id.
         Some(id) if fields == columns + 1 => order.insert(id, None),
         Some(id)
             if fields == columns
@@ -263,7 +263,7 @@ fn order_without_header<R: BufRead>(
                 "leave out the id, or add a column for the target, which may be empty",
             ));
         }
-        // One field fewer than described: the target is absent, because prediction does not need it.
+        // There is one field fewer than described: the target, which prediction does not need.
         _ if !labelled && target.is_some() && fields + 1 == columns => order.retain(|&place| place != target),
         _ => {}
     }
@@ -283,7 +283,10 @@ fn check_target(
             None => DataError::file(
                 file,
                 "neither the schema nor the source names a target",
-                format!("add `target = \"...\"` to the schema: one of {}", listed(&names())),
+                format!(
+                    "name one with {{target}}, or add `target = \"...\"` to the schema: {}",
+                    listed(&names())
+                ),
             ),
         });
     };
@@ -328,17 +331,17 @@ fn order_by_header(
             None if labelled => {
                 return refuse(
                     "is not in the schema",
-                    "describe it, if only as type = \"ignore\"; or set header = false if this line is a record",
+                    "describe it, possibly as type = \"ignore\"; or set header = false if this line is a record",
                 );
             }
             None => {
                 return refuse(
                     "is not in the schema of the training records",
-                    "remove it, or give it as --id if it identifies the rows",
+                    "remove it, or name it with {id} if it identifies the rows",
                 );
             }
             Some(_) if order.contains(&place) => {
-                return refuse("is there twice", "the names of a header must differ");
+                return refuse("occurs twice", "the names in a header must differ");
             }
             Some(_) => order.push(place),
         }
@@ -354,7 +357,7 @@ fn order_by_header(
                 "the header has no column `{}`, which the schema describes",
                 schema.columns[place].name()
             ),
-            "is it spelled the same, and is the delimiter right?",
+            "check the spelling and the delimiter",
         )),
         None => Ok(order),
     }

@@ -1,25 +1,25 @@
-//! CSV: a table of text, read by its schema.
+//! CSV: a table, read by its schema.
 
+mod default_schema;
 mod layout;
-mod plain;
 mod rows;
 
 use std::io::BufRead;
 
 use sordino_nn::Shape;
 
+use self::default_schema::default_schema;
 use self::layout::{Labelling, Layout};
-use self::plain::plain;
 use self::rows::Rows;
-use crate::dataset::{Dataset, check_size, empty};
+use crate::dataset::{Dataset, check_size, no_records};
 use crate::encoding::Encoding;
 use crate::error::DataError;
 use crate::field::listed;
 use crate::labels::{LabelValues, Scale};
 use crate::schema::Schema;
-use crate::unlabelled::Unlabelled;
+use crate::unlabelled::UnlabelledRows;
 
-/// How a table is to be read.
+/// Options for reading a table.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Options<'a> {
     pub(crate) schema: Option<Schema>,
@@ -31,7 +31,7 @@ pub(crate) struct Options<'a> {
     pub(crate) labelled: bool,
     /// The column that identifies rows; only without labels.
     pub(crate) id: Option<&'a str>,
-    /// Whether a category that is not listed is all zeros, whatever the schema says.
+    /// Whether a category that is not listed is read as all zeros, even if the schema says otherwise.
     pub(crate) ignore_unknown: bool,
 }
 
@@ -48,17 +48,17 @@ pub(crate) fn read(
     }
 }
 
-/// Reads a table without labels; a row that does not fit is set aside.
+/// Reads a table without labels; a row that does not fit is kept apart.
 pub(crate) fn read_unlabelled(
     file: &str,
     source: impl BufRead,
     options: Options<'_>,
-) -> Result<Unlabelled, DataError> {
+) -> Result<UnlabelledRows, DataError> {
     let Table { records, refused, ids, unknown, .. } = Table::read(file, source, options)?;
-    Ok(Unlabelled { unknown, ..Unlabelled::new(records, refused, ids) })
+    Ok(UnlabelledRows { unknown, ..UnlabelledRows::new(records, refused, ids) })
 }
 
-/// A table as it was read.
+/// The content of a table.
 struct Table {
     /// A record for every row; values that could not be read are 0.
     records: Dataset,
@@ -74,12 +74,12 @@ impl Table {
         let delimiter = options.schema.as_ref().map_or(options.delimiter, Schema::delimiter);
         let mut rows = Rows::new(file, source, delimiter);
         if !rows.next()? {
-            return Err(empty(file));
+            return Err(no_records(file));
         }
         let schema = match options.schema.take() {
             Some(schema) => schema,
             None => {
-                let schema = plain(&rows, &options)?;
+                let schema = default_schema(&rows, &options)?;
                 // The schema has the target now, if there is one.
                 options.target = None;
                 schema
@@ -87,7 +87,7 @@ impl Table {
         };
         let layout = Layout::new(&rows, &schema, &options)?;
         if schema.header && !rows.next()? {
-            return Err(empty(file));
+            return Err(no_records(file));
         }
         let mut values: Vec<f32> = Vec::new();
         let (mut classes, mut numbers) = (Vec::new(), Vec::new());

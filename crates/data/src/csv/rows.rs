@@ -6,14 +6,14 @@ use ::csv::{ByteRecord, Reader, ReaderBuilder};
 
 use crate::error::DataError;
 use crate::input::unreadable;
-use crate::lines::Lines;
+use crate::line_numbers::LineNumbers;
 
-/// Stands at a row.
+/// A reader positioned at a row.
 pub(super) struct Rows<'a, R> {
     pub(super) file: &'a str,
-    reader: Reader<Lines<R>>,
+    reader: Reader<LineNumbers<R>>,
     pub(super) record: ByteRecord,
-    /// Where the record begins.
+    /// The line where the record begins.
     line: u64,
 }
 
@@ -23,7 +23,7 @@ impl<'a, R: BufRead> Rows<'a, R> {
             .has_headers(false)
             .flexible(true)
             .delimiter(delimiter)
-            .from_reader(Lines::new(source));
+            .from_reader(LineNumbers::new(source));
         Rows { file, reader, record: ByteRecord::new(), line: 1 }
     }
 
@@ -32,7 +32,11 @@ impl<'a, R: BufRead> Rows<'a, R> {
         let more =
             self.reader.read_byte_record(&mut self.record).map_err(|error| match error.into_kind() {
                 ::csv::ErrorKind::Io(error) => unreadable(self.file, &error),
-                _ => DataError::file(self.file, "is no CSV", "is this the right file?"),
+                _ => DataError::file(
+                    self.file,
+                    "is not a CSV file",
+                    "check the path and the format of the file",
+                ),
             })?;
         if let Some(position) = self.record.position() {
             self.line = self.reader.get_mut().line_from(position.byte());

@@ -55,7 +55,7 @@ fn a_table_is_read_by_its_schema() {
 }
 
 #[test]
-fn columns_may_come_in_another_order_and_features_keep_the_schemas() {
+fn features_keep_the_order_of_the_schema() {
     let directory = Directory::new();
     let text = "\u{feff}income, colour ,age,id\nhigh,red,60,1\nlow,green,?,2\nlow,,1000,3\n";
     let table = table(&directory, SCHEMA, text).unwrap();
@@ -64,7 +64,7 @@ fn columns_may_come_in_another_order_and_features_keep_the_schemas() {
 }
 
 #[test]
-fn delimiter_header_and_missing_values_are_the_schemas() {
+fn delimiter_header_and_missing_values_follow_the_schema() {
     let directory = Directory::new();
     let schema = SCHEMA.replace(
         "target = \"income\"",
@@ -110,7 +110,7 @@ fn blank_lines_and_lines_within_quotes_count() {
         refused(SCHEMA, "age,colour,id,income\n\n\n1,red,\"a\nb\",low\n\r\nx,red,1,low\n"),
         "t.csv, line 7, column 1 (age): must be a finite number, got `x`"
     );
-    // A mark at the beginning of the file is no byte of its first line.
+    // A byte order mark is not part of the first name.
     let schema =
         format!("header = false\n{SCHEMA}").replace("values = [\"low\", \"high\"]", "values = [\"\", \"1\"]");
     assert_eq!(
@@ -161,10 +161,7 @@ fn headers_that_do_not_fit_are_refused() {
         refused(SCHEMA, "age,colour,id,salary\n"),
         "t.csv, line 1, column 4: the column `salary` is not in the schema"
     );
-    assert_eq!(
-        refused(SCHEMA, "\n\nage,age,id\n"),
-        "t.csv, line 3, column 2: the column `age` is there twice"
-    );
+    assert_eq!(refused(SCHEMA, "\n\nage,age,id\n"), "t.csv, line 3, column 2: the column `age` occurs twice");
     assert_eq!(
         refused(SCHEMA, "age,colour,income\n"),
         "t.csv, line 1: the header has no column `id`, which the schema describes"
@@ -259,7 +256,7 @@ fn without_a_schema_no_vocabulary_is_derived() {
     let (message, hint) = plain("a,b,c\n1,2,0\n1,2,2\n", Some(2));
     assert_eq!(message, "t.csv, line 3, column 3 (c): must be one of `0`, `1`, got `2`");
     assert!(hint.contains("never derived from the records"), "{hint}");
-    // A record with a bad value does not pass as a header.
+    // A record with a bad value is not taken for a header.
     let (message, _) = plain("1,x,0\n1,2,0\n", Some(2));
     assert_eq!(message, "t.csv, line 1, column 2 (2): must be a finite number, got `x`");
     let (message, _) = plain("a,NA\n1,0\n", Some(2));
@@ -288,7 +285,7 @@ fn prediction_needs_no_target() {
         assert_eq!(values(&table), [1.0, 1.0, 0.0]);
         assert!(table.targets().is_none() && !table.is_classification());
     }
-    // What is ignored need not be there, what is read must be.
+    // Ignored columns may be absent, columns that are read may not.
     let path = directory.write("t.csv", "age,colour\n60,red\n");
     let table = unlabelled(&Source { schema: schema.clone(), ..source(path) }).unwrap();
     assert_eq!(values(&table), [1.0, 1.0, 0.0]);

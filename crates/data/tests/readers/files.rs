@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use sordino_data::{DataError, Dataset, Reading, Source, read_unlabelled};
+use sordino_data::{DataError, Dataset, PredictionOptions, Source, read_unlabelled};
 use sordino_nn::{Inputs, Targets};
 
-/// A directory of its own.
+/// A temporary directory for one test.
 pub(crate) struct Directory(PathBuf);
 
 impl Directory {
@@ -48,9 +48,9 @@ pub(crate) fn source(path: impl Into<PathBuf>) -> Source {
     Source { path: path.into(), ..Source::default() }
 }
 
-/// The records of a file for prediction; or why it, or its first row that cannot be read, was refused.
+/// The records of a file for prediction, or the error of the file or of its first row that cannot be read.
 pub(crate) fn unlabelled(source: &Source) -> Result<Dataset, DataError> {
-    let unlabelled = read_unlabelled(source, &Reading::default())?;
+    let unlabelled = read_unlabelled(source, &PredictionOptions::default())?;
     match unlabelled.rows.into_iter().find_map(|row| row.refused) {
         Some(error) => Err(error),
         None => Ok(unlabelled.records.unwrap()),

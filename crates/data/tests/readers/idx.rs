@@ -49,7 +49,7 @@ fn a_directory_has_a_training_and_a_test_set() {
 
     directory.write("t10k-images-idx3-ubyte.gz", gzip(file(0x803, &[1, 2, 1], &[255, 0])));
     let error = read(&source(directory.path())).unwrap_err().to_string();
-    assert!(error.ends_with("images for training are 1x1x2, images for testing 1x2x1"), "{error}");
+    assert!(error.ends_with("training images are 1x1x2, test images 1x2x1"), "{error}");
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn files_that_are_too_short_or_too_long_are_refused() {
 }
 
 #[test]
-fn headers_that_lie_are_refused_before_memory_is_taken() {
+fn headers_that_promise_too_much_are_refused_without_allocation() {
     let message = refused(&file(0x803, &[u32::MAX, u32::MAX, u32::MAX], &[]), &labels());
     assert!(message.starts_with(&format!("{IMAGES}, byte 4 (4294967295 images")), "{message}");
     // Within the limit of values, but not in the file.
@@ -102,7 +102,9 @@ fn headers_that_lie_are_refused_before_memory_is_taken() {
 fn exchanged_and_unequal_files_are_refused() {
     assert_eq!(
         refused(&labels(), &images()),
-        format!("{IMAGES}, byte 0: begins with 0x00000801; IDX files of images begin with 0x00000803")
+        format!(
+            "{IMAGES}, byte 0: the file begins with 0x00000801; IDX files of images begin with 0x00000803"
+        )
     );
     let message = refused(&images(), &file(0x801, &[2], &[1, 1]));
     assert_eq!(message, format!("{LABELS}, byte 4: 2 labels, but {IMAGES} has 3 images"));

@@ -1,4 +1,4 @@
-//! Every format from files, and every kind of file that is refused.
+//! Files of every format, and files that are refused.
 #![expect(clippy::unwrap_used, reason = "the functions that tests share may fail as the tests may")]
 
 mod csv;

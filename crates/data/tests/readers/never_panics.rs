@@ -1,4 +1,4 @@
-//! Readers meet any bytes, and any damage to good files, with a data set or an error.
+//! Any bytes, and any damage to good files, give a data set or an error, never a panic.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, RngSeed, TestRunner};
@@ -75,7 +75,7 @@ fn good_files_are_read() {
 }
 
 #[test]
-fn any_bytes_are_survived() {
+fn any_bytes_give_records_or_an_error() {
     let directory = directory();
     let bytes = prop_oneof![
         prop::collection::vec(any::<u8>(), 0..200),
@@ -94,7 +94,7 @@ fn any_bytes_are_survived() {
 }
 
 #[test]
-fn damaged_files_are_survived() {
+fn damaged_files_give_records_or_an_error() {
     let directory = directory();
     let damage = (any::<prop::sample::Index>(), any::<u8>(), any::<prop::sample::Index>(), any::<bool>());
     let survived = runner(200).run(&damage, |(place, byte, end, cut)| {
@@ -114,7 +114,7 @@ fn damaged_files_are_survived() {
 }
 
 #[test]
-fn damaged_schemas_are_survived() {
+fn damaged_schemas_give_a_schema_or_an_error() {
     let damage = (any::<prop::sample::Index>(), any::<char>());
     let survived = runner(300).run(&damage, |(place, character)| {
         let mut text: Vec<char> = SCHEMA.chars().collect();

@@ -1,6 +1,6 @@
 use std::io::{Cursor, Write};
 
-use sordino_data::{DataError, Sets, Source, read};
+use sordino_data::{DataError, Source, Splits, read};
 use sordino_nn::Shape;
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
@@ -45,7 +45,7 @@ fn sets(
     directory: &Directory,
     arrays: &[(&str, Vec<u8>)],
     classes: Option<usize>,
-) -> Result<Sets, DataError> {
+) -> Result<Splits, DataError> {
     let path = directory.write("t.npz", npz(arrays, zip::CompressionMethod::Deflated));
     read(&Source { classes, ..source(path) })
 }
@@ -179,18 +179,18 @@ fn damaged_arrays_are_refused() {
         assert_eq!(array(&whole[..length]), expected);
     }
     assert!(array(&[&whole[..], b"x"].concat()).contains("bytes beyond the last value"));
-    assert_eq!(array(b"PK\x03\x04 something else"), "t.npy, byte 0: is no NPY array");
-    assert_eq!(array(&npy("|O", "(1, 1)", &[0; 8])), "t.npy, byte 10: the type `|O` is not read");
+    assert_eq!(array(b"PK\x03\x04 something else"), "t.npy, byte 0: is not an NPY file");
+    assert_eq!(array(&npy("|O", "(1, 1)", &[0; 8])), "t.npy, byte 10: the type `|O` is not supported");
     assert!(array(&npy("<f4", "(-1, 1)", &[])).starts_with("t.npy, byte 10: the header is not of the form"));
     let fortran: Vec<u8> = {
         let header = "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 2), }\n";
         let length = (header.len() as u16).to_le_bytes();
         [b"\x93NUMPY\x01\x00", &length[..], header.as_bytes(), &floats(&[0.0; 4])].concat()
     };
-    assert!(array(&fortran).contains("Fortran's order"));
+    assert!(array(&fortran).contains("Fortran order"));
     assert_eq!(
         array(b"\x93NUMPY\x09\x00\x00\x00"),
-        "t.npy, byte 6: version 9 of the NPY format; 1 to 3 are read"
+        "t.npy, byte 6: version 9 of the NPY format is not supported; permitted are 1 to 3"
     );
     assert!(array(b"\x93NUMPY\x02\x00\xff\xff\xff\xff").contains("a header of 4294967295 bytes"));
     for depth in [18, 30_000] {

@@ -1,6 +1,8 @@
-//! Records to predict: ids, rows that cannot be read, categories that are not known, encodings.
+//! Records for prediction: ids, rows that cannot be read, unknown categories, encodings.
 
-use sordino_data::{DataError, Encoding, Reading, Source, Unlabelled, read, read_test, read_unlabelled};
+use sordino_data::{
+    DataError, Encoding, PredictionOptions, Source, UnlabelledRows, read, read_test, read_unlabelled,
+};
 
 use crate::files::{Directory, source, values};
 use crate::npy::{npy, npz};
@@ -9,19 +11,19 @@ const SCHEMA: &str = "target = 'ill'\n[[columns]]\nname = 'age'\ntype = 'number'
                       type = 'category'\nvalues = ['a', 'b']\n[[columns]]\nname = 'ill'\ntype = 'category'\n\
                       values = ['no', 'yes']\n";
 
-fn table(text: &str, schema: &str, id: Option<&str>, ignore_unknown: bool) -> Result<Unlabelled, String> {
+fn table(text: &str, schema: &str, id: Option<&str>, ignore_unknown: bool) -> Result<UnlabelledRows, String> {
     let directory = Directory::new();
     let schema = Some(directory.write("schema.toml", schema));
     let source = Source { schema, ..source(directory.write("t.csv", text)) };
-    let reading = Reading { id: id.map(str::to_owned), ignore_unknown, encoding: None };
+    let reading = PredictionOptions { id: id.map(str::to_owned), ignore_unknown, encoding: None };
     read_unlabelled(&source, &reading).map_err(|error| directory.message(&error))
 }
 
-fn ids(unlabelled: &Unlabelled) -> Vec<&str> {
+fn ids(unlabelled: &UnlabelledRows) -> Vec<&str> {
     unlabelled.rows.iter().map(|row| row.id.as_str()).collect()
 }
 
-fn refused(unlabelled: &Unlabelled) -> Vec<usize> {
+fn refused(unlabelled: &UnlabelledRows) -> Vec<usize> {
     (0..unlabelled.rows.len()).filter(|&row| unlabelled.rows[row].refused.is_some()).collect()
 }
 
@@ -103,14 +105,14 @@ fn an_unnamed_column_is_described_by_an_empty_name() {
 }
 
 #[test]
-fn values_are_read_as_the_training_records_were_or_not_at_all() {
+fn values_must_have_the_encoding_of_the_training_records() {
     let directory = Directory::new();
     let array = |descr, bytes: &[u8], encoding| {
         let path = directory.write("t.npy", npy(descr, "(1, 2)", bytes));
-        let reading = Reading { encoding: Some(encoding), ..Reading::default() };
+        let reading = PredictionOptions { encoding: Some(encoding), ..PredictionOptions::default() };
         read_unlabelled(&source(path), &reading)
     };
-    let read = |unlabelled: Result<Unlabelled, DataError>| {
+    let read = |unlabelled: Result<UnlabelledRows, DataError>| {
         let records = unlabelled.unwrap().records.unwrap();
         (values(&records).to_vec(), records.encoding())
     };
@@ -134,7 +136,7 @@ fn values_are_read_as_the_training_records_were_or_not_at_all() {
         assert!(error.to_string().contains("those of the training records are"), "{error}");
         assert!(error.hint().contains("astype"), "{}", error.hint());
     }
-    let reading = Reading { encoding: Some(Encoding::Bytes), ..Reading::default() };
+    let reading = PredictionOptions { encoding: Some(Encoding::Bytes), ..PredictionOptions::default() };
     let error = read_unlabelled(&source(directory.write("t.csv", "1,2\n")), &reading).unwrap_err();
     assert!(error.to_string().contains("the values are text"), "{error}");
 }
@@ -145,7 +147,7 @@ fn channels_may_come_last() {
     // Values of a record are numbered as they lie in the file: channels last.
     let bytes: Vec<u8> = (0..8 * 8 * 3).map(|value| value as u8).collect();
     let path = directory.write("t.npy", npy("|i1", "(1, 8, 8, 3)", &bytes));
-    let records = read_unlabelled(&source(path), &Reading::default()).unwrap().records.unwrap();
+    let records = read_unlabelled(&source(path), &PredictionOptions::default()).unwrap().records.unwrap();
     assert_eq!(records.shape(), sordino_nn::Shape::Image { channels: 3, height: 8, width: 8 });
     assert_eq!(values(&records)[..3], [0.0, 3.0, 6.0]);
     assert_eq!(values(&records)[64..67], [1.0, 4.0, 7.0]);
@@ -153,12 +155,12 @@ fn channels_may_come_last() {
 }
 
 #[test]
-fn what_is_read_of_an_archive_is_said() {
+fn the_part_of_an_archive_that_was_read_is_reported() {
     let directory = Directory::new();
     let x = npy("<f4", "(1, 1)", &[0; 4]);
     let part = |arrays: &[(&str, Vec<u8>)]| {
         let path = directory.write("t.npz", npz(arrays, zip::CompressionMethod::Stored));
-        read_unlabelled(&source(path), &Reading::default()).unwrap().part.unwrap()
+        read_unlabelled(&source(path), &PredictionOptions::default()).unwrap().part.unwrap()
     };
     assert!(
         part(&[("x", x.clone())]).ends_with("t.npz")
@@ -172,12 +174,12 @@ fn a_record_of_an_array_that_is_not_finite_is_set_aside() {
     let directory = Directory::new();
     let floats: Vec<u8> = [1.0, f32::NAN, 3.0, 4.0].iter().flat_map(|value| value.to_le_bytes()).collect();
     let path = directory.write("t.npy", npy("<f4", "(2, 2)", &floats));
-    let unlabelled = read_unlabelled(&source(path), &Reading::default()).unwrap();
+    let unlabelled = read_unlabelled(&source(path), &PredictionOptions::default()).unwrap();
     assert_eq!(refused(&unlabelled), [0]);
     assert_eq!(values(unlabelled.records.as_ref().unwrap()), [3.0, 4.0]);
     let path = directory.write("t.svm", "1:2\n1:x\n");
     let svm = Source { features: Some(1), ..source(path) };
-    let unlabelled = read_unlabelled(&svm, &Reading::default()).unwrap();
+    let unlabelled = read_unlabelled(&svm, &PredictionOptions::default()).unwrap();
     assert_eq!(refused(&unlabelled), [1]);
     assert_eq!(values(unlabelled.records.as_ref().unwrap()), [2.0]);
 }

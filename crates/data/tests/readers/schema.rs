@@ -77,7 +77,7 @@ fn vocabularies_list_each_value_once() {
 }
 
 #[test]
-fn names_differ() {
+fn names_of_columns_must_differ() {
     assert_eq!(refused(&format!("{COLUMN}{COLUMN}")), "s.toml: the name `a` is used by two columns");
     let unnamed = "[[columns]]\nname = \"\"\ntype = \"ignore\"\n";
     assert!(Schema::parse("s.toml", &format!("{unnamed}{COLUMN}")).is_ok());
@@ -117,8 +117,9 @@ fn targets_are_columns_that_can_be_targets() {
 #[test]
 fn delimiters_are_single_ascii_characters() {
     for (bad, shown) in [("'\"'", "'\"'"), ("\"\\n\"", "'\\n'"), ("\"é\"", "'é'")] {
-        let expected =
-            format!("s.toml: delimiter must be an ASCII character and no quote or line end, got {shown}");
+        let expected = format!(
+            "s.toml: delimiter must be an ASCII character other than a quote or a line end, got {shown}"
+        );
         assert_eq!(refused(&format!("delimiter = {bad}\n{COLUMN}")), expected);
     }
     assert!(refused(&format!("delimiter = \"ab\"\n{COLUMN}")).starts_with("s.toml, line 1: "));

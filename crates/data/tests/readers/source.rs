@@ -7,7 +7,7 @@ fn the_format_must_be_known() {
     let directory = Directory::new();
     for name in ["t.parquet", "t", "csv", "t.gz"] {
         let error = read(&source(directory.write(name, "1,2\n"))).unwrap_err();
-        assert_eq!(directory.message(&error), format!("{name}: the name does not tell the format"));
+        assert_eq!(directory.message(&error), format!("{name}: the format is not clear from the name"));
         assert!(error.hint().contains(".csv") && error.hint().contains(".svmlight"));
     }
 }
@@ -29,7 +29,7 @@ fn files_that_are_not_there_are_named() {
 }
 
 #[test]
-fn parameters_that_would_be_passed_over_are_refused() {
+fn unused_settings_are_refused() {
     let directory = Directory::new();
     let path = directory.write("t.npz", "");
     let error = read(&Source { target: Some("y".to_owned()), ..source(&path) }).unwrap_err();
@@ -41,7 +41,7 @@ fn parameters_that_would_be_passed_over_are_refused() {
 }
 
 #[test]
-fn mushrooms_are_known_by_name() {
+fn the_name_mushroom_is_the_embedded_data() {
     assert_eq!(read(&source("mushroom")).unwrap().train.len(), 8124);
     let error = read(&Source { classes: Some(3), ..source("mushroom") }).unwrap_err();
     assert!(error.to_string().starts_with("number of classes must be 2 as in the schema"), "{error}");

@@ -33,7 +33,7 @@ fn lines_become_records() {
 }
 
 #[test]
-fn labels_that_are_no_classes_are_refused() {
+fn labels_outside_of_the_classes_are_refused() {
     let bad = |place: &str, permitted: &str, got: &str| {
         format!("t.svm, line {place}, column 1 (label): must be {permitted}, got `{got}`")
     };
@@ -58,7 +58,7 @@ fn pairs_that_do_not_fit_are_refused() {
     assert_eq!(second("1 4:1"), bad(2, "index:value with an index of 1 to 3", "4:1"));
     assert_eq!(second("1 2:1 1:1"), bad(3, "index:value with an index above 2", "1:1"));
     assert_eq!(second("1 2:1 2:1"), bad(3, "index:value with an index above 2", "2:1"));
-    assert_eq!(second("1 qid:1"), bad(2, "index:value with a whole number as index", "qid:1"));
+    assert_eq!(second("1 qid:1"), bad(2, "index:value with an integer as index", "qid:1"));
     for value in ["x", "nan", "inf", "1e39", ""] {
         let expected = bad(2, "index:value with a finite number", &format!("1:{value}"));
         assert_eq!(second(&format!("1 1:{value}")), expected);

@@ -4,7 +4,7 @@ use super::direct;
 use crate::cut::GROUP;
 use crate::kernels::vector::Strided;
 use crate::kernels::{Matrix, Runs, WIDTH, dots, gram, outer_sum, vector};
-use crate::layers::{Room, Scratch};
+use crate::layers::{Scratch, Workspace};
 
 /// A weight matrix `outputs x inputs`, perhaps stored as several matrices side by side, with its biases.
 ///
@@ -19,7 +19,7 @@ pub(crate) struct Factored {
     /// Where each bias begins in the layer's slice.
     pub(crate) biases: Vec<usize>,
     /// Which of the layer's buffers for written-out gradients is its own.
-    pub(crate) site: usize,
+    pub(crate) buffer: usize,
 }
 
 /// A stored matrix: columns `first .. first + width` of the inputs.
@@ -80,8 +80,8 @@ impl Factored {
         self.most_rows == 1 || self.written()
     }
 
-    /// Floats for each record in [`Room::kept`]: its gradient, if that is written out, or the gradient of a bias.
-    pub(crate) fn kept(&self) -> usize {
+    /// Floats for each record in [`Workspace::written`]: its gradient, if that is written out, or the gradient of a bias.
+    pub(crate) fn written_size(&self) -> usize {
         match (self.written(), self.most_rows > 1 && !self.biases.is_empty()) {
             (true, _) => self.len().next_multiple_of(16),
             (false, true) => self.outputs.next_multiple_of(16),
@@ -90,19 +90,25 @@ impl Factored {
     }
 
     /// Adds each record's squared gradient norm to `out`.
-    pub(crate) fn squared_norms(&self, terms: &[Factor<'_>], room: &mut Room<'_>, out: &mut [f64]) {
+    pub(crate) fn squared_norms(&self, terms: &[Factor<'_>], workspace: &mut Workspace<'_>, out: &mut [f64]) {
         let (inputs, rows) = (self.inputs(), terms[0].rows);
         if let ([term], 1) = (terms, self.most_rows) {
             return self.norms_of_single_rows(term, out);
         }
-        let kept = self.kept();
-        room.kept[self.site].reserve(kept * out.len());
+        let size = self.written_size();
+        workspace.written[self.buffer].reserve(size * out.len());
         for (record, out) in out.iter_mut().enumerate() {
             if !self.written() {
-                *out += norm_by_gram(terms, record, (self.first_input(), inputs), self.outputs, room.scratch);
+                *out += norm_by_gram(
+                    terms,
+                    record,
+                    (self.first_input(), inputs),
+                    self.outputs,
+                    workspace.scratch,
+                );
             }
             if self.written() {
-                let gradient = &mut room.kept[self.site][record * kept..][..self.len()];
+                let gradient = &mut workspace.written[self.buffer][record * size..][..self.len()];
                 gradient.fill(0.0);
                 let length = terms[0].length(record);
                 self.add_matrices(
@@ -116,12 +122,12 @@ impl Factored {
                 }
                 *out += vector::squared_norm(gradient);
             } else if !self.biases.is_empty() {
-                let bias = match kept {
+                let bias = match size {
                     0 => {
-                        room.scratch.second.reserve(self.outputs);
-                        &mut room.scratch.second[..self.outputs]
+                        workspace.scratch.second.reserve(self.outputs);
+                        &mut workspace.scratch.second[..self.outputs]
                     }
-                    _ => &mut room.kept[self.site][record * kept..][..self.outputs],
+                    _ => &mut workspace.written[self.buffer][record * size..][..self.outputs],
                 };
                 bias.fill(0.0);
                 self.add_biases(last(terms).record(record), bias, &[1.0]);
@@ -163,11 +169,11 @@ impl Factored {
         terms: &[Factor<'_>],
         records: usize,
         weights: Option<&[f32]>,
-        room: &mut Room<'_>,
+        workspace: &mut Workspace<'_>,
         sum: &mut [f32],
     ) {
         let rows = terms[0].rows;
-        let kept = self.kept();
+        let size = self.written_size();
         let Some(weights) = weights else {
             let count = records * rows;
             for &offset in &self.biases {
@@ -179,13 +185,13 @@ impl Factored {
         };
         if self.written() {
             let sum = &mut sum[self.offset()..][..self.len()];
-            return direct::weighted_sum(&room.kept[self.site], kept, records, Some(weights), sum);
+            return direct::weighted_sum(&workspace.written[self.buffer], size, records, Some(weights), sum);
         }
         for &offset in &self.biases {
             let sum = &mut sum[offset..][..self.outputs];
-            match kept {
-                0 => self.add_single_biases(last(terms), weights, room.scratch, sum),
-                _ => direct::weighted_sum(&room.kept[self.site], kept, records, Some(weights), sum),
+            match size {
+                0 => self.add_single_biases(last(terms), weights, workspace.scratch, sum),
+                _ => direct::weighted_sum(&workspace.written[self.buffer], size, records, Some(weights), sum),
             }
         }
         // Scaling one factor scales the product: the narrow one is copied.
@@ -194,8 +200,8 @@ impl Factored {
         let stride = if narrow_outputs { terms[0].b_stride } else { terms[0].a_stride };
         // A whole line is read at the last row.
         let part = records * rows * stride + WIDTH;
-        room.scratch.first.reserve(terms.len() * part);
-        let mut copies = room.scratch.first.chunks_exact_mut(part);
+        workspace.scratch.first.reserve(terms.len() * part);
+        let mut copies = workspace.scratch.first.chunks_exact_mut(part);
         let mut scaled = Vec::with_capacity(terms.len());
         for (term, copy) in terms.iter().zip(&mut copies) {
             let (source, from, width) = match narrow_outputs {

@@ -1,19 +1,107 @@
-//! Scaled dot-product attention over the projections `q k v`.
+//! Multi-head self-attention.
 
-use super::{Flow, Memory, Operation, Pass, Sizes};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    BufferSizes, Context, Flow, LayerBuffers, LayerType, Linear, Operation, ParameterGradients,
+    PlannedOperation, Site,
+};
+use crate::error::NetworkError;
+use crate::graph_builder::{GraphBuilder, Position, Source, Value};
+use crate::init::{Init, Parameter};
 use crate::kernels::{Rows, Runs, Segment, Store, math, outer_sum, product};
-use crate::shape::Place;
+use crate::shape::{Shape, Storage};
+use crate::shapes::{fits, positive};
 
-/// From rows `q k v` side by side to the heads' outputs side by side. Steps beyond a record's length see nothing, are not
-/// seen, and come out as zeros.
-///
-/// The projections before and after it are linear layers of their own.
-pub(crate) struct Attention {
-    pub(crate) width: usize,
-    pub(crate) heads: usize,
+/// Multi-head self-attention. Steps beyond a record's length are masked.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Attention {
+    /// The number of heads; divides the width.
+    pub heads: usize,
 }
 
-impl Attention {
+impl LayerType for Attention {
+    fn output_shape(&self, input: &Source) -> Result<Shape, String> {
+        let heads = self.heads;
+        positive("heads", heads)?;
+        match input.shape() {
+            Shape::Sequence { width, steps } if width % heads == 0 => {
+                fits(Shape::Sequence { steps, width: 3 * width }, 0)?;
+                // The probabilities of every head, and a gradient.
+                let probabilities = Shape::Image { channels: heads + 1, height: steps, width: steps };
+                fits(probabilities, 0).map_err(|_| {
+                    format!("{heads} heads on {steps} steps take too much memory; use fewer steps")
+                })?;
+                Ok(input.shape())
+            }
+            Shape::Sequence { width, .. } => Err(format!("heads must divide the width {width}, got {heads}")),
+            _ => Err(input.unsuitable("a sequence", "")),
+        }
+    }
+
+    /// Adds three nodes: the projection to queries, keys and values; the heads; the projection of their outputs.
+    fn add_to(
+        &self,
+        graph: &mut GraphBuilder,
+        at: &Position,
+        input: &Source,
+        output: Shape,
+    ) -> Result<Value, NetworkError> {
+        let (steps, width) = (output.steps(), output.width());
+        let wide = Shape::Sequence { steps, width: 3 * width };
+        let projected = graph.operation(at, InputProjection(Linear::new(3 * width)), input.value, wide);
+        let attended = graph.operation(at, Heads(self.heads), projected, output);
+        Ok(graph.operation(&at.part("out_proj"), Linear::new(width), attended, output))
+    }
+}
+
+/// The projection to queries, keys and values: a linear layer with PyTorch's names and Xavier's rule.
+struct InputProjection(Linear);
+
+impl PlannedOperation for InputProjection {
+    fn parameters(&self, input: Shape) -> Vec<Parameter> {
+        let (inputs, outputs) = (input.width(), self.0.outputs);
+        vec![
+            Parameter::new("in_proj_weight", &[outputs, inputs], Init::xavier(inputs, outputs)),
+            Parameter::new("in_proj_bias", &[outputs], Init::uniform_fan_in(inputs)),
+        ]
+    }
+
+    fn backward_reads_output(&self) -> bool {
+        self.0.backward_reads_output()
+    }
+
+    fn build(&self, site: &Site) -> Box<dyn Operation> {
+        self.0.build(site)
+    }
+}
+
+/// The number of heads.
+struct Heads(usize);
+
+impl PlannedOperation for Heads {
+    fn parameters(&self, _: Shape) -> Vec<Parameter> {
+        Vec::new()
+    }
+
+    fn backward_reads_output(&self) -> bool {
+        false
+    }
+
+    fn build(&self, site: &Site) -> Box<dyn Operation> {
+        Box::new(ScaledDotProduct { width: site.output.width(), heads: self.0 })
+    }
+}
+
+/// From rows `q k v` side by side to the heads' outputs side by side. Steps beyond a record's length are ignored, and their outputs
+/// are zeros.
+struct ScaledDotProduct {
+    width: usize,
+    heads: usize,
+}
+
+impl ScaledDotProduct {
     fn head(&self) -> usize {
         self.width / self.heads
     }
@@ -28,10 +116,17 @@ impl Attention {
     }
 }
 
-impl Operation for Attention {
-    fn memory(&self, steps: usize) -> Sizes {
+impl Operation for ScaledDotProduct {
+    fn parameter_gradients(&self) -> Option<&dyn ParameterGradients> {
+        None
+    }
+
+    fn buffer_sizes(&self, steps: usize) -> BufferSizes {
         // Probabilities of every head, and the gradient of one.
-        Sizes { scratch: (self.heads + 1) * steps * Attention::row(steps), ..Sizes::default() }
+        BufferSizes {
+            scratch: (self.heads + 1) * steps * ScaledDotProduct::row(steps),
+            ..BufferSizes::default()
+        }
     }
 
     fn work(&self, steps: usize) -> [usize; 3] {
@@ -39,10 +134,10 @@ impl Operation for Attention {
         [2 * one, 4 * one, 0]
     }
 
-    fn forward(&self, pass: &Pass<'_>, x: &[f32], y: &mut [f32], memory: &mut Memory) {
-        let (head, steps, row) = (self.head(), pass.steps, Attention::row(pass.steps));
-        let (x_stride, y_stride) = (Place::stride(3 * self.width), Place::stride(self.width));
-        for (record, &length) in pass.lengths.iter().enumerate() {
+    fn forward(&self, context: &Context<'_>, x: &[f32], y: &mut [f32], buffers: &mut LayerBuffers) {
+        let (head, steps, row) = (self.head(), context.steps, ScaledDotProduct::row(context.steps));
+        let (x_stride, y_stride) = (Storage::stride(3 * self.width), Storage::stride(self.width));
+        for (record, &length) in context.lengths.iter().enumerate() {
             let x = &x[record * steps * x_stride..];
             let y = &mut y[record * steps * y_stride..];
             for step in length..steps {
@@ -51,10 +146,10 @@ impl Operation for Attention {
             let queries = Rows::Every { count: length, stride: x_stride };
             let table = Rows::Every { count: length, stride: row };
             for h in 0..self.heads {
-                let p = &mut memory.scratch[(record * (self.heads + 1) + h) * steps * row..];
-                memory.packed.fill_columns(head, length, &x[self.width + h * head..], x_stride);
+                let p = &mut buffers.scratch[(record * (self.heads + 1) + h) * steps * row..];
+                buffers.packed.fill_columns(head, length, &x[self.width + h * head..], x_stride);
                 let segment = [Segment { offset: h * head, len: head }];
-                product(x, queries, &segment, &memory.packed, p, table, Store::default());
+                product(x, queries, &segment, &buffers.packed, p, table, Store::default());
                 for p in p.chunks_exact_mut(row).take(length) {
                     let p = &mut p[..length];
                     let greatest = p.iter().copied().fold(f32::NEG_INFINITY, f32::max);
@@ -63,20 +158,20 @@ impl Operation for Attention {
                         *p /= sum;
                     }
                 }
-                memory.packed.fill_rows(length, head, &x[2 * self.width + h * head..], x_stride);
+                buffers.packed.fill_rows(length, head, &x[2 * self.width + h * head..], x_stride);
                 let all = [Segment { offset: 0, len: length }];
                 let out = Rows::Every { count: length, stride: y_stride };
-                product(p, table, &all, &memory.packed, &mut y[h * head..], out, Store::default());
+                product(p, table, &all, &buffers.packed, &mut y[h * head..], out, Store::default());
             }
         }
     }
 
-    fn backward(&self, pass: &Pass<'_>, flow: Flow<'_>, memory: &mut Memory) {
+    fn backward(&self, context: &Context<'_>, flow: Flow<'_>, buffers: &mut LayerBuffers) {
         let Flow { x, dy, dx, .. } = flow;
         let Some(dx) = dx else { return };
-        let (head, steps, row) = (self.head(), pass.steps, Attention::row(pass.steps));
-        let (x_stride, y_stride) = (Place::stride(3 * self.width), Place::stride(self.width));
-        for (record, &length) in pass.lengths.iter().enumerate() {
+        let (head, steps, row) = (self.head(), context.steps, ScaledDotProduct::row(context.steps));
+        let (x_stride, y_stride) = (Storage::stride(3 * self.width), Storage::stride(self.width));
+        for (record, &length) in context.lengths.iter().enumerate() {
             let x = &x[record * steps * x_stride..];
             let dx = &mut dx[record * steps * x_stride..];
             let dy = &dy[record * steps * y_stride..];
@@ -87,14 +182,14 @@ impl Operation for Attention {
             let all = [Segment { offset: 0, len: length }];
             for h in 0..self.heads {
                 let (q, k, v) = (h * head, self.width + h * head, 2 * self.width + h * head);
-                let scratch = &mut memory.scratch[record * (self.heads + 1) * steps * row..];
+                let scratch = &mut buffers.scratch[record * (self.heads + 1) * steps * row..];
                 let (p, ds) = scratch.split_at_mut(self.heads * steps * row);
                 let p = &p[h * steps * row..];
                 // dP = dO V^T, then through the softmax to the scores.
-                memory.packed.fill_columns(head, length, &x[v..], x_stride);
+                buffers.packed.fill_columns(head, length, &x[v..], x_stride);
                 let outputs = Rows::Every { count: length, stride: y_stride };
                 let segment = [Segment { offset: h * head, len: head }];
-                product(dy, outputs, &segment, &memory.packed, ds, table, Store::default());
+                product(dy, outputs, &segment, &buffers.packed, ds, table, Store::default());
                 for (p, ds) in p.chunks_exact(row).zip(ds.chunks_exact_mut(row)).take(length) {
                     math::softmax_gradient(&p[..length], ds, self.scale());
                 }
@@ -106,9 +201,9 @@ impl Operation for Attention {
                 let starts = [(0, q)];
                 let runs = Runs { starts: &starts, len: length, left_step: row, right_step: x_stride, unit };
                 outer_sum((length, head), &[(ds, x)], runs, &mut dx[k..], x_stride, false);
-                memory.packed.fill_rows(length, head, &x[k..], x_stride);
+                buffers.packed.fill_rows(length, head, &x[k..], x_stride);
                 let out = Rows::Every { count: length, stride: x_stride };
-                product(ds, table, &all, &memory.packed, &mut dx[q..], out, Store::default());
+                product(ds, table, &all, &buffers.packed, &mut dx[q..], out, Store::default());
             }
         }
     }

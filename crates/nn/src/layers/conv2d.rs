@@ -1,20 +1,136 @@
 //! A convolution with square filters.
 
-use super::{Flow, Memory, Operation, Parameter, Pass, Room, Scratch, Term};
-use crate::gradients::{direct, gram_is_cheaper, norm_of_outer};
-use crate::init::Init;
-use crate::kernels::{Matrix, Packed, Runs, Segment, Starts, Store, WIDTH, outer_sum, product, vector};
-use crate::shape::{Image, Place};
+mod gradients;
 
-/// Records whose positions are worked on in one product, so that small images fill the kernel's tiles.
+use serde::{Deserialize, Serialize};
+
+use super::{Context, Flow, LayerBuffers, LayerType, Operation, ParameterGradients, PlannedOperation, Site};
+use crate::error::NetworkError;
+use crate::graph_builder::{GraphBuilder, Position, Source, Value};
+use crate::init::{Init, Parameter};
+use crate::kernels::{Packed, Segment, Starts, Store, product};
+use crate::shape::{Image, Shape};
+use crate::shapes::{filter, fits, positive, windows};
+
+/// Records whose positions are multiplied in one product, so that small images fill the kernel's tiles.
 const TOGETHER: usize = 16;
 
+/// A convolution with square filters.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Conv2d {
+    /// Output channels.
+    pub channels: usize,
+    /// The side of a filter.
+    pub kernel: usize,
+    /// Pixels from one position to the next.
+    #[serde(default = "super::one")]
+    pub stride: usize,
+    /// Zeros around the image.
+    #[serde(default)]
+    pub padding: usize,
+    /// Groups of channels that are convolved separately.
+    #[serde(default = "super::one")]
+    pub groups: usize,
+    /// Whether there is a bias for each output channel.
+    #[serde(default = "super::yes")]
+    pub bias: bool,
+}
+
+impl Conv2d {
+    /// A convolution with a bias and one group.
+    pub fn new(channels: usize, kernel: usize, stride: usize, padding: usize) -> Conv2d {
+        Conv2d { channels, kernel, stride, padding, groups: 1, bias: true }
+    }
+}
+
+impl LayerType for Conv2d {
+    fn output_shape(&self, input: &Source) -> Result<Shape, String> {
+        let Conv2d { channels, kernel, stride, padding, groups, .. } = *self;
+        let Shape::Image { channels: inputs, height, width } = input.shape() else {
+            return Err(input.unsuitable("an image", ""));
+        };
+        positive("channels", channels)?;
+        positive("groups", groups)?;
+        filter(kernel, stride, padding)?;
+        if inputs % groups != 0 || channels % groups != 0 {
+            return Err(format!(
+                "groups must divide the channels, got {groups} for {inputs} in and {channels} out"
+            ));
+        }
+        let (height, width) = windows((height, width), kernel, stride, padding, input)?;
+        let output = Shape::Image { channels, height, width };
+        fits(input.shape(), padding)?;
+        fits(output, kernel)?;
+        Ok(output)
+    }
+
+    fn add_to(
+        &self,
+        graph: &mut GraphBuilder,
+        at: &Position,
+        input: &Source,
+        output: Shape,
+    ) -> Result<Value, NetworkError> {
+        Ok(graph.operation(at, *self, input.value, output))
+    }
+}
+
+impl PlannedOperation for Conv2d {
+    fn parameters(&self, input: Shape) -> Vec<Parameter> {
+        let Shape::Image { channels, .. } = input else { unreachable!("the shape rule permits images only") };
+        let inputs = channels / self.groups;
+        let init = Init::uniform_fan_in(self.kernel * self.kernel * inputs);
+        let shape = [self.channels, inputs, self.kernel, self.kernel];
+        let mut parameters = vec![Parameter::new("weight", &shape, init)];
+        if self.bias {
+            parameters.push(Parameter::new("bias", &[self.channels], init));
+        }
+        parameters
+    }
+
+    fn backward_reads_output(&self) -> bool {
+        false
+    }
+
+    fn borders(&self, input: Shape, output: Shape, input_gradient: bool) -> [usize; 2] {
+        let (Shape::Image { height, width, .. }, Shape::Image { height: rows, width: columns, .. }) =
+            (input, output)
+        else {
+            unreachable!("the shape rule permits images only")
+        };
+        let filter = [self.kernel, self.stride, self.padding];
+        let around_output = match input_gradient {
+            true => gradient_border((height, width), (rows, columns), filter),
+            false => 0,
+        };
+        [self.padding, around_output]
+    }
+
+    fn build(&self, site: &Site) -> Box<dyn Operation> {
+        Box::new(Conv2dOperation::new(*self, site))
+    }
+}
+
+/// The zeros that must surround the output's gradient so that the input's gradient can be read off it.
+fn gradient_border(input: (usize, usize), output: (usize, usize), [k, s, p]: [usize; 3]) -> usize {
+    let one = |size: usize, out: usize| {
+        let places = (0..size).flat_map(|x| (0..k).map(move |tap| (x + p, tap)));
+        let reached = places.filter(|(x, tap)| x % s == tap % s);
+        // The output position is (x - tap) / s, which may be negative.
+        reached
+            .map(|(x, tap)| if x < tap { (tap - x) / s } else { ((x - tap) / s + 1).saturating_sub(out) })
+            .max()
+    };
+    one(input.0, output.0).into_iter().chain(one(input.1, output.1)).max().unwrap_or(0)
+}
+
 /// A convolution as products over the padded image itself: the taps of one filter row are contiguous, so a position is a
-/// row of few segments and no patch is ever copied.
+/// row of few segments and no patch is copied.
 ///
 /// Gradients are summed in the order `group, filter row, filter column, input channel, output channel` and turned into
-/// PyTorch's at the end of a step.
-pub(crate) struct Conv2d {
+/// PyTorch's order at the end of a pass.
+struct Conv2dOperation {
     input: Image,
     output: Image,
     kernel: usize,
@@ -23,7 +139,7 @@ pub(crate) struct Conv2d {
     groups: usize,
     bias: bool,
     forward: Vec<Walk>,
-    /// Without it, the layer reads records and nobody asks for a gradient.
+    /// Empty if the gradient of the input is not needed.
     backward: Vec<InputGradient>,
 }
 
@@ -43,46 +159,24 @@ struct InputGradient {
     taps: Vec<(usize, usize)>,
 }
 
-/// The zeros that must surround the output's gradient so that the input's gradient can be read off it.
-pub(crate) fn gradient_border(input: (usize, usize), output: (usize, usize), [k, s, p]: [usize; 3]) -> usize {
-    let one = |size: usize, out: usize| {
-        let places = (0..size).flat_map(|x| (0..k).map(move |tap| (x + p, tap)));
-        let reached = places.filter(|(x, tap)| x % s == tap % s);
-        // The output position is (x - tap) / s, which may be negative.
-        reached
-            .map(|(x, tap)| if x < tap { (tap - x) / s } else { ((x - tap) / s + 1).saturating_sub(out) })
-            .max()
-    };
-    one(input.0, output.0).into_iter().chain(one(input.1, output.1)).max().unwrap_or(0)
-}
-
-/// The filter's size and steps.
-#[derive(Clone, Copy)]
-pub(crate) struct Filter {
-    pub(crate) kernel: usize,
-    pub(crate) stride: usize,
-    pub(crate) padding: usize,
-    pub(crate) groups: usize,
-    pub(crate) bias: bool,
-}
-
-impl Conv2d {
-    pub(crate) fn new(input: Image, output: Image, filter: Filter, input_gradient: bool) -> Conv2d {
-        let Filter { kernel, stride, padding, groups, bias } = filter;
-        let mut conv = Conv2d {
+impl Conv2dOperation {
+    fn new(filter: Conv2d, site: &Site) -> Conv2dOperation {
+        let (input, output) = (site.input.image(), site.output.image());
+        let mut conv = Conv2dOperation {
             input,
             output,
-            kernel,
-            stride,
-            padding,
-            groups,
-            bias,
+            kernel: filter.kernel,
+            stride: filter.stride,
+            padding: filter.padding,
+            groups: filter.groups,
+            bias: filter.bias,
             forward: Vec::new(),
             backward: Vec::new(),
         };
-        for group in 0..groups {
+        for group in 0..filter.groups {
             conv.forward.push(conv.forward_walk(group));
-            if input_gradient {
+            if site.input_gradient {
+                let Conv2d { stride, padding, .. } = filter;
                 let remainders = |size: usize| {
                     (0..stride).filter(move |r| (0..size).any(|x| (x + padding) % stride == *r))
                 };
@@ -183,136 +277,11 @@ impl Conv2d {
         };
         InputGradient { group, walk, taps }
     }
-
-    /// Whether norms come from dot products between patches.
-    fn by_gram(&self) -> bool {
-        // Patches overlap: copying them out costs more than the rule for matrices counts, so it is asked for four times as much.
-        self.groups == 1 && gram_is_cheaper(2 * self.output.pixels(), self.taps(), self.output.channels)
-    }
-
-    /// Floats of each record's gradient, if it is written out.
-    fn written(&self) -> usize {
-        if self.by_gram() { 0 } else { self.len().next_multiple_of(16) }
-    }
-
-    /// Adds the gradients of `records` records from `first` on, each summed over all terms by itself, to `sum`, or replaces it by
-    /// them.
-    fn add_gradient(
-        &self,
-        terms: &[(&[f32], &[f32])],
-        first: usize,
-        records: usize,
-        sum: &mut [f32],
-        accumulate: bool,
-    ) {
-        let (inputs, outputs) = (self.group_inputs(), self.group_outputs());
-        let mut starts = Vec::with_capacity(records * self.output.height);
-        // The taps of one filter row are contiguous in the image; with groups, those of one tap.
-        let (columns, width) =
-            if self.groups == 1 { (1, self.kernel * inputs) } else { (self.kernel, inputs) };
-        for group in 0..self.groups {
-            for row in 0..self.kernel {
-                for column in 0..columns {
-                    starts.clear();
-                    let tap = row * self.input.row() + column * self.input.channels + group * inputs;
-                    for record in first..first + records {
-                        let (x, dy) = (record * self.input.record() + tap, record * self.output.record());
-                        starts.extend(
-                            (0..self.output.height).map(|y| {
-                                (x + self.window(y, 0), dy + self.output.at(y, 0) + group * outputs)
-                            }),
-                        );
-                    }
-                    let runs = Runs {
-                        starts: &starts,
-                        len: self.output.width,
-                        left_step: self.stride * self.input.channels,
-                        right_step: self.output.channels,
-                        unit: self.output.pixels(),
-                    };
-                    let place = ((group * self.kernel + row) * columns + column) * width * outputs;
-                    outer_sum((width, outputs), terms, runs, &mut sum[place..], outputs, accumulate);
-                }
-            }
-        }
-    }
-
-    fn add_bias_gradient(&self, dy: &[f32], record: usize, sum: &mut [f32]) {
-        if self.bias {
-            let sum = &mut sum[self.weights()..][..self.output.channels];
-            for (y, x) in self.positions() {
-                let place = record * self.output.record() + self.output.at(y, x);
-                vector::add(sum, &dy[place..][..self.output.channels]);
-            }
-        }
-    }
-
-    /// The patches of a record, row by row.
-    fn patches<'a>(&self, x: &[f32], out: &'a mut [f32]) -> Matrix<'a> {
-        let (taps, stride) = (self.taps(), Place::stride(self.taps()));
-        for ((y, column), out) in self.positions().zip(out.chunks_exact_mut(stride)) {
-            let row = self.kernel * self.input.channels;
-            for (tap, out) in out[..taps].chunks_exact_mut(row).enumerate() {
-                out.copy_from_slice(&x[self.window(y, column) + tap * self.input.row()..][..row]);
-            }
-        }
-        Matrix { data: out, count: self.output.pixels(), width: taps, stride }
-    }
-
-    /// The output gradients of a record, row by row.
-    fn rows<'a>(&self, dy: &[f32], out: &'a mut [f32]) -> Matrix<'a> {
-        let (width, stride) = (self.output.channels, Place::stride(self.output.channels));
-        for ((y, x), out) in self.positions().zip(out.chunks_exact_mut(stride)) {
-            out[..width].copy_from_slice(&dy[self.output.at(y, x)..][..width]);
-        }
-        Matrix { data: out, count: self.output.pixels(), width, stride }
-    }
-
-    fn norm_by_gram(&self, terms: &[Term<'_>], record: usize, scratch: &mut Scratch) -> f64 {
-        let channels = self.output.channels;
-        let (patches, rows) = (
-            self.output.pixels() * Place::stride(self.taps()),
-            self.output.pixels() * Place::stride(channels),
-        );
-        scratch.first.reserve(terms.len() * patches);
-        scratch.second.reserve(terms.len() * rows + channels);
-        let mut left = std::mem::take(&mut scratch.first);
-        let mut right = std::mem::take(&mut scratch.second);
-        let (right_rows, bias) = right.split_at_mut(terms.len() * rows);
-        let mut parts = Vec::with_capacity(terms.len());
-        for ((term, left), right) in
-            terms.iter().zip(left.chunks_exact_mut(patches)).zip(right_rows.chunks_exact_mut(rows))
-        {
-            let a = self.patches(&term.x[record * self.input.record()..], left);
-            parts.push((a, self.rows(&term.dy[record * self.output.record()..], right)));
-        }
-        let mut norm = norm_of_outer(&parts, scratch);
-        if let (Some((_, rows)), true) = (parts.last(), self.bias) {
-            let bias = &mut bias[..channels];
-            bias.fill(0.0);
-            for row in 0..rows.count {
-                vector::add(bias, rows.row(row));
-            }
-            norm += vector::squared_norm(bias);
-        }
-        (scratch.first, scratch.second) = (left, right);
-        norm
-    }
 }
 
-impl Operation for Conv2d {
-    fn parameters(&self) -> Vec<Parameter> {
-        let init = Init::uniform_fan_in(self.taps());
-        let shape = [self.output.channels, self.group_inputs(), self.kernel, self.kernel];
-        let mut parameters = vec![Parameter::new("weight", &shape, init)];
-        if self.bias {
-            parameters.push(Parameter::new("bias", &[self.output.channels], init));
-        }
-        parameters
-    }
-
-    fn kept(&self) -> [usize; 2] {
-        [self.written(), 0]
+impl Operation for Conv2dOperation {
+    fn parameter_gradients(&self) -> Option<&dyn ParameterGradients> {
+        Some(self)
     }
 
     fn work(&self, _: usize) -> [usize; 3] {
@@ -342,16 +311,16 @@ impl Operation for Conv2d {
         }
     }
 
-    fn forward(&self, pass: &Pass<'_>, x: &[f32], y: &mut [f32], _: &mut Memory) {
-        for first in (0..pass.records).step_by(TOGETHER) {
-            let records = (pass.records - first).min(TOGETHER);
+    fn forward(&self, context: &Context<'_>, x: &[f32], y: &mut [f32], _: &mut LayerBuffers) {
+        for first in (0..context.records).step_by(TOGETHER) {
+            let records = (context.records - first).min(TOGETHER);
             let (x, y) = (&x[first * self.input.record()..], &mut y[first * self.output.record()..]);
             for (group, walk) in self.forward.iter().enumerate() {
                 let biases = self.weights() + group * self.group_outputs();
-                let bias = self.bias.then(|| &pass.params[biases..]);
+                let bias = self.bias.then(|| &context.params[biases..]);
                 let store = Store { accumulate: false, bias };
                 let (rows, out) = (walk.rows.of(records), walk.out.of(records));
-                product(x, rows, &walk.segments, &pass.packs[group], y, out, store);
+                product(x, rows, &walk.segments, &context.packs[group], y, out, store);
             }
         }
     }
@@ -360,13 +329,13 @@ impl Operation for Conv2d {
         true
     }
 
-    fn backward(&self, pass: &Pass<'_>, flow: Flow<'_>, _: &mut Memory) {
+    fn backward(&self, context: &Context<'_>, flow: Flow<'_>, _: &mut LayerBuffers) {
         let Flow { dy, dx, .. } = flow;
         let Some(dx) = dx else { return };
-        for first in (0..pass.records).step_by(TOGETHER) {
-            let records = (pass.records - first).min(TOGETHER);
+        for first in (0..context.records).step_by(TOGETHER) {
+            let records = (context.records - first).min(TOGETHER);
             let (dy, dx) = (&dy[first * self.output.record()..], &mut dx[first * self.input.record()..]);
-            for (gradient, pack) in self.backward.iter().zip(&pass.packs[self.groups..]) {
+            for (gradient, pack) in self.backward.iter().zip(&context.packs[self.groups..]) {
                 let (rows, out) = (gradient.walk.rows.of(records), gradient.walk.out.of(records));
                 product(
                     dy,
@@ -375,107 +344,8 @@ impl Operation for Conv2d {
                     pack,
                     dx,
                     out,
-                    Store { accumulate: pass.accumulate, bias: None },
+                    Store { accumulate: context.accumulate, bias: None },
                 );
-            }
-        }
-    }
-
-    fn sums_in_groups(&self) -> bool {
-        !self.by_gram()
-    }
-
-    fn squared_norms(&self, terms: &[Term<'_>], room: &mut Room<'_>, out: &mut [f64]) {
-        if self.by_gram() {
-            for (record, out) in out.iter_mut().enumerate() {
-                *out += self.norm_by_gram(terms, record, room.scratch);
-            }
-            return;
-        }
-        let kept = self.written();
-        room.kept[0].reserve(kept * out.len());
-        for (record, out) in out.iter_mut().enumerate() {
-            let gradient = &mut room.kept[0][record * kept..][..self.len()];
-            gradient[self.weights()..].fill(0.0);
-            let factors: Vec<_> = terms.iter().map(|term| (term.x, term.dy)).collect();
-            self.add_gradient(&factors, record, 1, gradient, false);
-            self.add_bias_gradient(terms[terms.len() - 1].dy, record, gradient);
-            *out += vector::squared_norm(gradient);
-        }
-    }
-
-    fn weighted_sum(
-        &self,
-        terms: &[Term<'_>],
-        weights: Option<&[f32]>,
-        room: &mut Room<'_>,
-        sum: &mut [f32],
-    ) {
-        let records = terms[0].pass.records;
-        if let (Some(weights), false) = (weights, self.by_gram()) {
-            return direct::weighted_sum(
-                &room.kept[0],
-                self.written(),
-                records,
-                Some(weights),
-                &mut sum[..self.len()],
-            );
-        }
-        for record in 0..records {
-            let dy = terms[terms.len() - 1].dy;
-            match weights {
-                None => self.add_bias_gradient(dy, record, sum),
-                // Positions are added before they are weighed, as for the norm: weighed one by one they might not cancel alike.
-                Some(weights) if self.bias => {
-                    room.scratch.second.reserve(self.len());
-                    let own = &mut room.scratch.second[..self.len()];
-                    own[self.weights()..].fill(0.0);
-                    self.add_bias_gradient(dy, record, own);
-                    vector::add_scaled(
-                        &mut sum[self.weights()..self.len()],
-                        weights[record],
-                        &own[self.weights()..],
-                    );
-                }
-                Some(_) => {}
-            }
-        }
-        let Some(weights) = weights else {
-            let factors: Vec<_> = terms.iter().map(|term| (term.x, term.dy)).collect();
-            // Few enough records at a time that they stay in the nearest cache while all taps pass over them.
-            let some = (128 / self.output.pixels()).max(1);
-            for first in (0..records).step_by(some) {
-                self.add_gradient(&factors, first, some.min(records - first), sum, true);
-            }
-            return;
-        };
-        let size = self.output.record();
-        // A whole line is read at the last pixel.
-        let part = records * size + WIDTH;
-        room.scratch.first.reserve(terms.len() * part);
-        let mut scaled = room.scratch.first.chunks_exact_mut(part);
-        let mut factors = Vec::with_capacity(terms.len());
-        for (term, scaled) in terms.iter().zip(&mut scaled) {
-            for ((own, dy), weight) in scaled.chunks_exact_mut(size).zip(term.dy.chunks(size)).zip(weights) {
-                vector::scaled(own, *weight, dy);
-            }
-            factors.push((term.x, &*scaled));
-        }
-        self.add_gradient(&factors, 0, records, sum, true);
-    }
-
-    fn finish(&self, sum: &mut [f64]) {
-        let (k, inputs, outputs, taps) =
-            (self.kernel, self.group_inputs(), self.group_outputs(), self.taps());
-        let own = sum[..self.weights()].to_vec();
-        let mut own = own.chunks_exact(outputs);
-        for group in 0..self.groups {
-            for tap in 0..k * k {
-                for (input, own) in (0..inputs).zip(&mut own) {
-                    for (output, value) in own.iter().enumerate() {
-                        sum[(group * outputs + output) * taps + input * k * k + tap] = *value;
-                    }
-                }
             }
         }
     }

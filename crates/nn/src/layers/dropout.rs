@@ -5,15 +5,44 @@ use rand_chacha::{
     rand_core::{Rng, SeedableRng},
 };
 
-use super::{Pass, Pointwise};
+use serde::{Deserialize, Serialize};
+
+use super::{Context, LayerType, Pointwise};
+use crate::error::NetworkError;
+use crate::graph_builder::{GraphBuilder, Position, Source, Value};
 use crate::kernels::math;
+use crate::shape::Shape;
+use crate::shapes::real_values;
 
 /// Keeps a value with probability `1 - rate` and scales it by `1 / (1 - rate)`; does nothing outside of training.
 ///
-/// The mask is a function of the key of the pass, the layer, the record's slot in the data set and the value's place in the record. So it does not
-/// depend on which other records are chosen or on how the batch is cut, and is the same at both points of a difference.
-pub(crate) struct Dropout {
-    pub(crate) rate: f32,
+/// The mask is a function of the key of the pass, the layer, the record's slot in the data set and the position of the value in the
+/// record. So it does not depend on which other records are chosen or on how the batch is cut, and is the same at both points of a
+/// difference.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Dropout {
+    /// The fraction set to zero.
+    pub rate: f32,
+}
+
+impl LayerType for Dropout {
+    fn output_shape(&self, input: &Source) -> Result<Shape, String> {
+        match (0.0..1.0).contains(&self.rate) {
+            true => real_values(input),
+            false => Err(format!("rate must be in [0, 1), got {}", self.rate)),
+        }
+    }
+
+    fn add_to(
+        &self,
+        graph: &mut GraphBuilder,
+        _: &Position,
+        input: &Source,
+        _: Shape,
+    ) -> Result<Value, NetworkError> {
+        Ok(graph.pointwise(*self, input.value))
+    }
 }
 
 /// The source of the masks of a layer: one ChaCha stream for each record.
@@ -38,13 +67,21 @@ impl Masks<'_> {
 }
 
 impl Pointwise for Dropout {
-    fn memory(&self, len: usize) -> usize {
+    fn scratch_size(&self, len: usize) -> usize {
         len
     }
 
-    fn forward(&self, pass: &Pass<'_>, y: &mut [f32], mask: &mut [f32]) {
-        let Some(masks) = pass.dropout else { return };
-        let record = y.len() / pass.records.max(1);
+    fn keeps_zero(&self) -> bool {
+        true
+    }
+
+    fn backward_reads_output(&self) -> bool {
+        false
+    }
+
+    fn forward(&self, context: &Context<'_>, y: &mut [f32], mask: &mut [f32]) {
+        let Some(masks) = context.dropout else { return };
+        let record = y.len() / context.records.max(1);
         let (kept, threshold) = (1.0 / (1.0 - self.rate), (f64::from(self.rate) * 2f64.powi(32)) as u64);
         for (index, mask) in mask[..y.len()].chunks_mut(record.max(1)).enumerate() {
             let mut stream = masks.stream(index);
@@ -55,8 +92,8 @@ impl Pointwise for Dropout {
         math::times(y, mask);
     }
 
-    fn backward(&self, pass: &Pass<'_>, _: &[f32], dy: &mut [f32], mask: &mut [f32]) {
-        if pass.dropout.is_some() {
+    fn backward(&self, context: &Context<'_>, _: &[f32], dy: &mut [f32], mask: &mut [f32]) {
+        if context.dropout.is_some() {
             math::times(dy, mask);
         }
     }

@@ -1,32 +1,84 @@
 //! A vector for each token.
 
-use super::{Flow, Memory, Operation, Parameter, Pass, Room, Term};
-use crate::init::Init;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Context, Flow, LayerBuffers, LayerType, Operation, ParameterGradients, PlannedOperation, Site, Term,
+    Workspace,
+};
+use crate::error::NetworkError;
+use crate::graph_builder::{GraphBuilder, Position, Source, Value};
+use crate::init::{Init, Parameter};
 use crate::kernels::vector;
-use crate::shape::Place;
+use crate::shape::{Shape, Storage};
+use crate::shapes::positive;
+
+/// A learned vector for each token.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Embedding {
+    /// The length of a vector.
+    pub width: usize,
+}
+
+impl LayerType for Embedding {
+    fn output_shape(&self, input: &Source) -> Result<Shape, String> {
+        positive("width", self.width)?;
+        match input.shape() {
+            Shape::Tokens { steps, .. } => Ok(Shape::Sequence { steps, width: self.width }),
+            _ => Err(input.unsuitable("tokens", "; it must be the first layer")),
+        }
+    }
+
+    fn add_to(
+        &self,
+        graph: &mut GraphBuilder,
+        at: &Position,
+        input: &Source,
+        output: Shape,
+    ) -> Result<Value, NetworkError> {
+        Ok(graph.operation(at, *self, input.value, output))
+    }
+}
+
+impl PlannedOperation for Embedding {
+    fn parameters(&self, input: Shape) -> Vec<Parameter> {
+        let Shape::Tokens { vocabulary, .. } = input else {
+            unreachable!("the shape rule permits tokens only")
+        };
+        vec![Parameter::new("weight", &[vocabulary, self.width], Init::Normal(1.0))]
+    }
+
+    fn backward_reads_output(&self) -> bool {
+        false
+    }
+
+    fn build(&self, _: &Site) -> Box<dyn Operation> {
+        Box::new(EmbeddingOperation { width: self.width })
+    }
+}
 
 /// A table of vectors. Its gradient for a record has as many rows as the record has different tokens; norms and sums
 /// touch only those.
-pub(crate) struct Embedding {
-    pub(crate) vocabulary: usize,
-    pub(crate) width: usize,
+struct EmbeddingOperation {
+    width: usize,
 }
 
-impl Operation for Embedding {
-    fn parameters(&self) -> Vec<Parameter> {
-        vec![Parameter::new("weight", &[self.vocabulary, self.width], Init::Normal(1.0))]
+impl Operation for EmbeddingOperation {
+    fn parameter_gradients(&self) -> Option<&dyn ParameterGradients> {
+        Some(self)
     }
 
-    fn forward(&self, pass: &Pass<'_>, _: &[f32], y: &mut [f32], _: &mut Memory) {
-        let stride = Place::stride(self.width);
-        for (record, &length) in pass.lengths.iter().enumerate() {
-            for step in 0..pass.steps {
-                let place = record * pass.steps + step;
+    fn forward(&self, context: &Context<'_>, _: &[f32], y: &mut [f32], _: &mut LayerBuffers) {
+        let stride = Storage::stride(self.width);
+        for (record, &length) in context.lengths.iter().enumerate() {
+            for step in 0..context.steps {
+                let place = record * context.steps + step;
                 let y = &mut y[place * stride..][..self.width];
                 match step < length {
                     true => {
                         y.copy_from_slice(
-                            &pass.params[pass.tokens[place] as usize * self.width..][..self.width],
+                            &context.params[context.tokens[place] as usize * self.width..][..self.width],
                         );
                     }
                     false => y.fill(0.0),
@@ -35,20 +87,22 @@ impl Operation for Embedding {
         }
     }
 
-    fn backward(&self, _: &Pass<'_>, _: Flow<'_>, _: &mut Memory) {}
+    fn backward(&self, _: &Context<'_>, _: Flow<'_>, _: &mut LayerBuffers) {}
+}
 
-    fn squared_norms(&self, terms: &[Term<'_>], _: &mut Room<'_>, out: &mut [f64]) {
-        let Term { pass, dy, .. } = terms[terms.len() - 1];
-        let stride = Place::stride(self.width);
+impl ParameterGradients for EmbeddingOperation {
+    fn squared_norms(&self, terms: &[Term<'_>], _: &mut Workspace<'_>, out: &mut [f64]) {
+        let Term { context, dy, .. } = terms[terms.len() - 1];
+        let stride = Storage::stride(self.width);
         // In double precision, since a token may be repeated very often.
         let mut sum = vec![0.0f64; self.width];
         let mut equals = Equals::default();
-        let mut norms = vec![0.0; pass.steps];
+        let mut norms = vec![0.0; context.steps];
         let rows = vector::Strided { width: self.width, stride };
-        for (record, (out, &length)) in out.iter_mut().zip(pass.lengths).enumerate() {
-            let first = record * pass.steps;
+        for (record, (out, &length)) in out.iter_mut().zip(context.lengths).enumerate() {
+            let first = record * context.steps;
             let gradient = |step: usize| &dy[(first + step) * stride..][..self.width];
-            equals.link(&pass.tokens[first..first + length]);
+            equals.link(&context.tokens[first..first + length]);
             vector::squared_norms_of_rows(&dy[first * stride..], rows, &mut norms[..length]);
             for step in (0..length).filter(|&step| !equals.again[step]) {
                 if equals.next[step] == NONE {
@@ -62,16 +116,21 @@ impl Operation for Embedding {
         }
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "sums are in single precision")]
-    fn weighted_sum(&self, terms: &[Term<'_>], weights: Option<&[f32]>, _: &mut Room<'_>, sum: &mut [f32]) {
-        let Term { pass, dy, .. } = terms[terms.len() - 1];
-        let stride = Place::stride(self.width);
+    fn weighted_sum(
+        &self,
+        terms: &[Term<'_>],
+        weights: Option<&[f32]>,
+        _: &mut Workspace<'_>,
+        sum: &mut [f32],
+    ) {
+        let Term { context, dy, .. } = terms[terms.len() - 1];
+        let stride = Storage::stride(self.width);
         let mut own = vec![0.0f64; self.width];
         let mut equals = Equals::default();
-        for (record, &length) in pass.lengths.iter().enumerate() {
-            let first = record * pass.steps;
+        for (record, &length) in context.lengths.iter().enumerate() {
+            let first = record * context.steps;
             let (tokens, weight) =
-                (&pass.tokens[first..first + length], weights.map_or(1.0, |weights| weights[record]));
+                (&context.tokens[first..first + length], weights.map_or(1.0, |weights| weights[record]));
             let gradient = |step: usize| &dy[(first + step) * stride..][..self.width];
             equals.link(tokens);
             for step in (0..length).filter(|&step| !equals.again[step]) {
@@ -85,6 +144,10 @@ impl Operation for Embedding {
                 row.iter_mut().zip(&own).for_each(|(row, own)| *row += (f64::from(weight) * own) as f32);
             }
         }
+    }
+
+    fn sums_in_groups(&self) -> bool {
+        false
     }
 }
 
@@ -146,15 +209,15 @@ mod tests {
     /// Gradients of one token that cancel: what is added has the norm that was reported, however small.
     #[test]
     fn equal_tokens_cancel_in_the_sum_as_in_the_norm() {
-        let (embedding, steps) = (Embedding { vocabulary: 2, width: 1 }, 9);
-        let stride = Place::stride(1);
+        let (embedding, steps) = (EmbeddingOperation { width: 1 }, 9);
+        let stride = Storage::stride(1);
         let mut dy = vec![0.0; steps * stride];
         // All cancel but for 0.1, which single precision would lose beside 1e7.
         for (step, value) in [1e7, 0.1, 1.1e7, -1e7, 1.3e7, -1.1e7, -1.3e7, 3e6, -3e6].into_iter().enumerate()
         {
             dy[step * stride] = value;
         }
-        let pass = Pass {
+        let context = Context {
             params: &[0.0; 2],
             packs: &[],
             records: 1,
@@ -164,15 +227,15 @@ mod tests {
             dropout: None,
             accumulate: false,
         };
-        let (memory, mut kept, mut scratch) =
-            (Memory::default(), <[Aligned; 2]>::default(), Scratch::default());
-        let terms = [Term { pass, x: &[], dy: &dy, memory: &memory }];
-        let mut room = Room { kept: &mut kept, scratch: &mut scratch };
+        let (buffers, mut written, mut scratch) =
+            (LayerBuffers::default(), <[Aligned; 2]>::default(), Scratch::default());
+        let terms = [Term { context, x: &[], dy: &dy, buffers: &buffers }];
+        let mut workspace = Workspace { written: &mut written, scratch: &mut scratch };
         let mut squared = [0.0];
-        embedding.squared_norms(&terms, &mut room, &mut squared);
+        embedding.squared_norms(&terms, &mut workspace, &mut squared);
         let weight = (1.0 / squared[0].sqrt()) as f32;
         let mut sum = [0.0; 2];
-        embedding.weighted_sum(&terms, Some(&[weight]), &mut room, &mut sum);
+        embedding.weighted_sum(&terms, Some(&[weight]), &mut workspace, &mut sum);
         assert!((squared[0].sqrt() - 0.1).abs() < 1e-6 && (f64::from(sum[1]) - 1.0).abs() < 1e-5, "{sum:?}");
     }
 }

@@ -1,24 +1,82 @@
 //! Normalises groups of channels of an image.
 
-use super::{Flow, Memory, Operation, Parameter, Pass, Room, Sizes, Term};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    BufferSizes, Context, Flow, LayerBuffers, LayerType, Operation, ParameterGradients, PlannedOperation,
+    Site, Term, Workspace,
+};
+use crate::error::NetworkError;
 use crate::gradients::direct;
-use crate::init::Init;
-use crate::kernels::norm;
-use crate::shape::Image;
+use crate::graph_builder::{GraphBuilder, Position, Source, Value};
+use crate::init::{Init, Parameter};
+use crate::kernels::{norm, vector};
+use crate::shape::{Image, Shape};
+use crate::shapes::positive;
 
 const EPSILON: f64 = 1e-5;
 
+/// Normalises groups of channels of an image, then scales and shifts each channel:
 /// `y = gamma (x - mean) / sqrt(variance + 1e-5) + beta`; mean and variance are those of a group of channels in a record,
 /// gamma and beta those of a channel.
-///
-/// Work is done on whole rows of pixels, against rows in which the channels' coefficients repeat.
-pub(crate) struct GroupNorm {
-    pub(crate) input: Image,
-    pub(crate) output: Image,
-    pub(crate) groups: usize,
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroupNorm {
+    /// The number of groups.
+    pub groups: usize,
 }
 
-impl GroupNorm {
+impl LayerType for GroupNorm {
+    fn output_shape(&self, input: &Source) -> Result<Shape, String> {
+        let Shape::Image { channels, .. } = input.shape() else {
+            return Err(input.unsuitable("an image", "; for vectors and sequences use layer_norm"));
+        };
+        let groups = self.groups;
+        positive("groups", groups)?;
+        match channels % groups {
+            0 => Ok(input.shape()),
+            _ => Err(format!("groups must divide the channels, got {groups} groups of {channels} channels")),
+        }
+    }
+
+    fn add_to(
+        &self,
+        graph: &mut GraphBuilder,
+        at: &Position,
+        input: &Source,
+        output: Shape,
+    ) -> Result<Value, NetworkError> {
+        Ok(graph.operation(at, *self, input.value, output))
+    }
+}
+
+impl PlannedOperation for GroupNorm {
+    fn parameters(&self, input: Shape) -> Vec<Parameter> {
+        let Shape::Image { channels, .. } = input else { unreachable!("the shape rule permits images only") };
+        vec![
+            Parameter::new("weight", &[channels], Init::Constant(1.0)),
+            Parameter::new("bias", &[channels], Init::Constant(0.0)),
+        ]
+    }
+
+    fn backward_reads_output(&self) -> bool {
+        false
+    }
+
+    fn build(&self, site: &Site) -> Box<dyn Operation> {
+        let (input, output) = (site.input.image(), site.output.image());
+        Box::new(GroupNormOperation { input, output, groups: self.groups })
+    }
+}
+
+/// Works on whole rows of pixels, with rows in which the channels' coefficients repeat.
+struct GroupNormOperation {
+    input: Image,
+    output: Image,
+    groups: usize,
+}
+
+impl GroupNormOperation {
     fn row(&self) -> usize {
         self.input.width * self.input.channels
     }
@@ -64,33 +122,33 @@ impl GroupNorm {
     }
 }
 
-impl Operation for GroupNorm {
-    fn parameters(&self) -> Vec<Parameter> {
-        let shape = [self.input.channels];
-        vec![
-            Parameter::new("weight", &shape, Init::Constant(1.0)),
-            Parameter::new("bias", &shape, Init::Constant(0.0)),
-        ]
+impl Operation for GroupNormOperation {
+    fn parameter_gradients(&self) -> Option<&dyn ParameterGradients> {
+        Some(self)
     }
 
-    fn memory(&self, _: usize) -> Sizes {
+    fn buffer_sizes(&self, _: usize) -> BufferSizes {
         // Mean and inverse deviation of each group, then three rows for the duration of a call.
-        Sizes { gradients: self.gradient(), scratch: 2 * self.groups + 3 * self.row(), ..Sizes::default() }
+        BufferSizes {
+            gradients: self.gradient(),
+            scratch: 2 * self.groups + 3 * self.row(),
+            ..BufferSizes::default()
+        }
     }
 
-    fn forward(&self, pass: &Pass<'_>, x: &[f32], y: &mut [f32], memory: &mut Memory) {
+    fn forward(&self, context: &Context<'_>, x: &[f32], y: &mut [f32], buffers: &mut LayerBuffers) {
         let (channels, row, groups) = (self.input.channels, self.row(), self.groups);
         let size = channels / groups;
-        let (gamma, beta) = pass.params.split_at(channels);
+        let (gamma, beta) = context.params.split_at(channels);
         for (record, scratch) in
-            memory.scratch.chunks_mut(2 * groups + 3 * row).take(pass.records).enumerate()
+            buffers.scratch.chunks_mut(2 * groups + 3 * row).take(context.records).enumerate()
         {
             let (moments, rows) = scratch.split_at_mut(2 * groups);
             let (first, rest) = rows.split_at_mut(row);
             let (second, third) = rest.split_at_mut(row);
             first.fill(0.0);
             for range in self.each_row(&self.input, record) {
-                crate::kernels::vector::add(first, &x[range]);
+                vector::add(first, &x[range]);
             }
             let mean: Vec<f64> =
                 self.by_group(first).iter().map(|sum| sum / self.values_in_group()).collect();
@@ -125,14 +183,14 @@ impl Operation for GroupNorm {
         }
     }
 
-    fn backward(&self, pass: &Pass<'_>, flow: Flow<'_>, memory: &mut Memory) {
+    fn backward(&self, context: &Context<'_>, flow: Flow<'_>, buffers: &mut LayerBuffers) {
         let Flow { x, dy, mut dx, .. } = flow;
         let (channels, row, groups) = (self.input.channels, self.row(), self.groups);
         let size = channels / groups;
-        let gamma = &pass.params[..channels];
-        let gradients = memory.gradients.chunks_mut(self.gradient());
-        let scratches = memory.scratch.chunks_mut(2 * groups + 3 * row);
-        for (record, (gradient, scratch)) in gradients.zip(scratches).take(pass.records).enumerate() {
+        let gamma = &context.params[..channels];
+        let gradients = buffers.gradients.chunks_mut(self.gradient());
+        let scratches = buffers.scratch.chunks_mut(2 * groups + 3 * row);
+        for (record, (gradient, scratch)) in gradients.zip(scratches).take(context.records).enumerate() {
             let (moments, rows) = scratch.split_at_mut(2 * groups);
             let (mean, inverse) = moments.split_at(groups);
             let (first, rest) = rows.split_at_mut(row);
@@ -179,18 +237,26 @@ impl Operation for GroupNorm {
             }
         }
     }
+}
 
-    fn sums_in_groups(&self) -> bool {
-        true
-    }
-
-    fn squared_norms(&self, terms: &[Term<'_>], _: &mut Room<'_>, out: &mut [f64]) {
-        let gradients = &terms[terms.len() - 1].memory.gradients;
+impl ParameterGradients for GroupNormOperation {
+    fn squared_norms(&self, terms: &[Term<'_>], _: &mut Workspace<'_>, out: &mut [f64]) {
+        let gradients = &terms[terms.len() - 1].buffers.gradients;
         direct::squared_norms(gradients, 2 * self.input.channels, self.gradient(), out);
     }
 
-    fn weighted_sum(&self, terms: &[Term<'_>], weights: Option<&[f32]>, _: &mut Room<'_>, sum: &mut [f32]) {
+    fn weighted_sum(
+        &self,
+        terms: &[Term<'_>],
+        weights: Option<&[f32]>,
+        _: &mut Workspace<'_>,
+        sum: &mut [f32],
+    ) {
         let last = terms[terms.len() - 1];
-        direct::weighted_sum(&last.memory.gradients, self.gradient(), last.pass.records, weights, sum);
+        direct::weighted_sum(&last.buffers.gradients, self.gradient(), last.context.records, weights, sum);
+    }
+
+    fn sums_in_groups(&self) -> bool {
+        true
     }
 }

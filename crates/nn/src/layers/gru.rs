@@ -1,78 +1,121 @@
 //! A gated recurrent unit.
 
-use super::{Flow, Memory, Operation, Parameter, Pass, Room, Sizes, Term};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    BufferSizes, Context, Flow, LayerBuffers, LayerType, Operation, ParameterGradients, PlannedOperation,
+    Site, Term, Workspace,
+};
+use crate::error::NetworkError;
 use crate::gradients::{Block, Factor, Factored};
-use crate::init::Init;
+use crate::graph_builder::{GraphBuilder, Position, Source, Value};
+use crate::init::{Init, Parameter};
 use crate::kernels::{Packed, Rows, Segment, Store, math, product, vector};
-use crate::shape::Place;
+use crate::shape::{Shape, Storage};
+use crate::shapes::positive;
 
-/// One layer, one direction, gates in PyTorch's order `r z n`.
-///
-/// The reset gate acts on the hidden state's part of the candidate, so the two weight matrices have different output
-/// gradients and are factored one by one. A row of the layer's memory holds both: the input's three gates, then the
-/// state's.
-pub(crate) struct Gru {
-    inputs: usize,
-    hidden: usize,
-    from_input: Factored,
-    from_state: Factored,
+/// A gated recurrent unit: a sequence of hidden states.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Gru {
+    /// The length of a hidden state.
+    pub hidden: usize,
 }
 
-impl Gru {
-    pub(crate) fn new(inputs: usize, hidden: usize, most_steps: usize) -> Gru {
-        let gates = 3 * hidden;
-        let matrix = |width: usize, offset: usize, site: usize| Factored {
-            outputs: gates,
-            most_rows: most_steps,
-            blocks: vec![Block { first: 0, width, offset }],
-            biases: vec![offset + gates * width],
-            site,
-        };
-        let from_input = matrix(inputs, 0, 0);
-        let from_state = matrix(hidden, from_input.len(), 1);
-        Gru { inputs, hidden, from_input, from_state }
+impl LayerType for Gru {
+    fn output_shape(&self, input: &Source) -> Result<Shape, String> {
+        positive("hidden", self.hidden)?;
+        match input.shape() {
+            Shape::Sequence { steps, .. } => Ok(Shape::Sequence { steps, width: self.hidden }),
+            _ => Err(input.unsuitable("a sequence", "; for tokens put an embedding before it")),
+        }
     }
 
-    fn row(&self) -> usize {
-        Place::stride(6 * self.hidden)
-    }
-
-    /// The factors of the input's matrix, or of the state's.
-    fn factors<'a>(&self, terms: &[Term<'a>], state: bool) -> Vec<Factor<'a>> {
-        let factor = |term: &Term<'a>| {
-            let (a, a_stride, first) = match state {
-                false => (term.x, Place::stride(self.inputs), 0),
-                true => (&term.memory.activations[..], Place::stride(self.hidden), 3 * self.hidden),
-            };
-            let b = &term.memory.gradients[first..];
-            let lengths = Some(term.pass.lengths);
-            Factor { a, a_stride, b, b_stride: self.row(), rows: term.pass.steps, lengths }
-        };
-        terms.iter().map(factor).collect()
+    fn add_to(
+        &self,
+        graph: &mut GraphBuilder,
+        at: &Position,
+        input: &Source,
+        output: Shape,
+    ) -> Result<Value, NetworkError> {
+        Ok(graph.operation(at, *self, input.value, output))
     }
 }
 
-impl Operation for Gru {
-    fn parameters(&self) -> Vec<Parameter> {
+impl PlannedOperation for Gru {
+    fn parameters(&self, input: Shape) -> Vec<Parameter> {
         let (gates, init) = (3 * self.hidden, Init::uniform_fan_in(self.hidden));
         vec![
-            Parameter::new("weight_ih_l0", &[gates, self.inputs], init),
+            Parameter::new("weight_ih_l0", &[gates, input.width()], init),
             Parameter::new("bias_ih_l0", &[gates], init),
             Parameter::new("weight_hh_l0", &[gates, self.hidden], init),
             Parameter::new("bias_hh_l0", &[gates], init),
         ]
     }
 
-    fn memory(&self, steps: usize) -> Sizes {
-        Sizes {
-            activations: steps * Place::stride(self.hidden),
-            gradients: steps * self.row(),
-            scratch: Place::stride(self.hidden),
-        }
+    fn backward_reads_output(&self) -> bool {
+        false
     }
 
-    fn kept(&self) -> [usize; 2] {
-        [self.from_input.kept(), self.from_state.kept()]
+    fn build(&self, site: &Site) -> Box<dyn Operation> {
+        let (inputs, hidden) = (site.input.width(), self.hidden);
+        let gates = 3 * hidden;
+        let matrix = |width: usize, offset: usize, buffer: usize| Factored {
+            outputs: gates,
+            most_rows: site.input.shape.steps(),
+            blocks: vec![Block { first: 0, width, offset }],
+            biases: vec![offset + gates * width],
+            buffer,
+        };
+        let from_input = matrix(inputs, 0, 0);
+        let from_state = matrix(hidden, from_input.len(), 1);
+        Box::new(GruOperation { inputs, hidden, from_input, from_state })
+    }
+}
+
+/// One layer, one direction, gates in PyTorch's order `r z n`.
+///
+/// The reset gate acts on the hidden state's part of the candidate, so the two weight matrices have different output
+/// gradients and are factored one by one. A row of the layer's buffers holds both: the input's three gates, then the
+/// state's.
+struct GruOperation {
+    inputs: usize,
+    hidden: usize,
+    from_input: Factored,
+    from_state: Factored,
+}
+
+impl GruOperation {
+    fn row(&self) -> usize {
+        Storage::stride(6 * self.hidden)
+    }
+
+    /// The factors of the input's matrix, or of the state's.
+    fn factors<'a>(&self, terms: &[Term<'a>], state: bool) -> Vec<Factor<'a>> {
+        let factor = |term: &Term<'a>| {
+            let (a, a_stride, first) = match state {
+                false => (term.x, Storage::stride(self.inputs), 0),
+                true => (&term.buffers.activations[..], Storage::stride(self.hidden), 3 * self.hidden),
+            };
+            let b = &term.buffers.gradients[first..];
+            let lengths = Some(term.context.lengths);
+            Factor { a, a_stride, b, b_stride: self.row(), rows: term.context.steps, lengths }
+        };
+        terms.iter().map(factor).collect()
+    }
+}
+
+impl Operation for GruOperation {
+    fn parameter_gradients(&self) -> Option<&dyn ParameterGradients> {
+        Some(self)
+    }
+
+    fn buffer_sizes(&self, steps: usize) -> BufferSizes {
+        BufferSizes {
+            activations: steps * Storage::stride(self.hidden),
+            gradients: steps * self.row(),
+            scratch: Storage::stride(self.hidden),
+        }
     }
 
     fn work(&self, steps: usize) -> [usize; 3] {
@@ -89,113 +132,119 @@ impl Operation for Gru {
         packs[3].fill_rows(gates, hidden, hh, hidden);
     }
 
-    fn forward(&self, pass: &Pass<'_>, x: &[f32], y: &mut [f32], memory: &mut Memory) {
-        let (steps, inputs, hidden, row) = (pass.steps, self.inputs, self.hidden, self.row());
-        let (state, gates) = (Place::stride(hidden), 3 * hidden);
-        let (ih, hh) = pass.params.split_at(self.from_input.len());
-        let count = pass.records * steps;
+    fn forward(&self, context: &Context<'_>, x: &[f32], y: &mut [f32], buffers: &mut LayerBuffers) {
+        let (steps, inputs, hidden, row) = (context.steps, self.inputs, self.hidden, self.row());
+        let (state, gates) = (Storage::stride(hidden), 3 * hidden);
+        let (ih, hh) = context.params.split_at(self.from_input.len());
+        let count = context.records * steps;
         product(
             x,
-            Rows::Every { count, stride: Place::stride(inputs) },
+            Rows::Every { count, stride: Storage::stride(inputs) },
             &[Segment { offset: 0, len: inputs }],
-            &pass.packs[0],
-            &mut memory.gradients,
+            &context.packs[0],
+            &mut buffers.gradients,
             Rows::Every { count, stride: row },
             Store { accumulate: false, bias: Some(&ih[gates * inputs..]) },
         );
-        for record in 0..pass.records {
-            memory.activations[record * steps * state..][..hidden].fill(0.0);
+        for record in 0..context.records {
+            buffers.activations[record * steps * state..][..hidden].fill(0.0);
         }
         for step in 0..steps {
             product(
-                &memory.activations[step * state..],
-                Rows::Every { count: pass.records, stride: steps * state },
+                &buffers.activations[step * state..],
+                Rows::Every { count: context.records, stride: steps * state },
                 &[Segment { offset: 0, len: hidden }],
-                &pass.packs[1],
-                &mut memory.gradients[step * row + gates..],
-                Rows::Every { count: pass.records, stride: steps * row },
+                &context.packs[1],
+                &mut buffers.gradients[step * row + gates..],
+                Rows::Every { count: context.records, stride: steps * row },
                 Store { accumulate: false, bias: Some(&hh[gates * hidden..]) },
             );
-            for record in 0..pass.records {
+            for record in 0..context.records {
                 let place = record * steps + step;
-                let (input, from_state) = memory.gradients[place * row..][..2 * gates].split_at_mut(gates);
-                let old = &memory.activations[place * state..];
+                let (input, from_state) = buffers.gradients[place * row..][..2 * gates].split_at_mut(gates);
+                let old = &buffers.activations[place * state..];
                 let new = &mut y[place * state..][..hidden];
-                if step < pass.lengths[record] {
+                if step < context.lengths[record] {
                     math::gru_step(input, from_state, old, new);
                 } else {
                     // Steps beyond a record's end exist only because of longer records in the chunk.
                     new.fill(0.0);
                 }
                 if step + 1 < steps {
-                    memory.activations[(place + 1) * state..][..hidden].copy_from_slice(new);
+                    buffers.activations[(place + 1) * state..][..hidden].copy_from_slice(new);
                 }
             }
         }
     }
 
-    fn backward(&self, pass: &Pass<'_>, flow: Flow<'_>, memory: &mut Memory) {
+    fn backward(&self, context: &Context<'_>, flow: Flow<'_>, buffers: &mut LayerBuffers) {
         let Flow { dy, dx, .. } = flow;
-        let (steps, inputs, hidden, row) = (pass.steps, self.inputs, self.hidden, self.row());
-        let (state, gates) = (Place::stride(hidden), 3 * hidden);
+        let (steps, inputs, hidden, row) = (context.steps, self.inputs, self.hidden, self.row());
+        let (state, gates) = (Storage::stride(hidden), 3 * hidden);
         for step in (0..steps).rev() {
-            for record in 0..pass.records {
+            for record in 0..context.records {
                 let place = record * steps + step;
                 let dh = &mut dy[place * state..][..hidden];
-                if step + 1 < pass.lengths[record] {
-                    vector::add(dh, &memory.scratch[record * state..][..hidden]);
+                if step + 1 < context.lengths[record] {
+                    vector::add(dh, &buffers.scratch[record * state..][..hidden]);
                 }
-                let (input, from_state) = memory.gradients[place * row..][..2 * gates].split_at_mut(gates);
-                if step < pass.lengths[record] {
-                    math::gru_step_gradient(input, from_state, &memory.activations[place * state..], dh);
+                let (input, from_state) = buffers.gradients[place * row..][..2 * gates].split_at_mut(gates);
+                if step < context.lengths[record] {
+                    math::gru_step_gradient(input, from_state, &buffers.activations[place * state..], dh);
                 } else {
                     input.fill(0.0);
                     from_state.fill(0.0);
                 }
                 // What flows past the gates; the product below adds what flows through them.
-                memory.scratch[record * state..][..hidden].copy_from_slice(dh);
+                buffers.scratch[record * state..][..hidden].copy_from_slice(dh);
             }
             product(
-                &memory.gradients[step * row + gates..],
-                Rows::Every { count: pass.records, stride: steps * row },
+                &buffers.gradients[step * row + gates..],
+                Rows::Every { count: context.records, stride: steps * row },
                 &[Segment { offset: 0, len: gates }],
-                &pass.packs[3],
-                &mut memory.scratch,
-                Rows::Every { count: pass.records, stride: state },
+                &context.packs[3],
+                &mut buffers.scratch,
+                Rows::Every { count: context.records, stride: state },
                 Store { accumulate: true, bias: None },
             );
         }
         let Some(dx) = dx else { return };
-        let count = pass.records * steps;
+        let count = context.records * steps;
         product(
-            &memory.gradients,
+            &buffers.gradients,
             Rows::Every { count, stride: row },
             &[Segment { offset: 0, len: gates }],
-            &pass.packs[2],
+            &context.packs[2],
             dx,
-            Rows::Every { count, stride: Place::stride(inputs) },
+            Rows::Every { count, stride: Storage::stride(inputs) },
             Store::default(),
         );
     }
+}
 
-    fn sums_in_groups(&self) -> bool {
-        self.from_input.sums_in_groups() && self.from_state.sums_in_groups()
+impl ParameterGradients for GruOperation {
+    fn written_sizes(&self) -> [usize; 2] {
+        [self.from_input.written_size(), self.from_state.written_size()]
     }
 
-    fn squared_norms(&self, terms: &[Term<'_>], room: &mut Room<'_>, out: &mut [f64]) {
-        self.from_input.squared_norms(&self.factors(terms, false), room, out);
-        self.from_state.squared_norms(&self.factors(terms, true), room, out);
+    fn squared_norms(&self, terms: &[Term<'_>], workspace: &mut Workspace<'_>, out: &mut [f64]) {
+        self.from_input.squared_norms(&self.factors(terms, false), workspace, out);
+        self.from_state.squared_norms(&self.factors(terms, true), workspace, out);
     }
 
     fn weighted_sum(
         &self,
         terms: &[Term<'_>],
         weights: Option<&[f32]>,
-        room: &mut Room<'_>,
+        workspace: &mut Workspace<'_>,
         sum: &mut [f32],
     ) {
-        let records = terms[0].pass.records;
-        self.from_input.weighted_sum(&self.factors(terms, false), records, weights, room, sum);
-        self.from_state.weighted_sum(&self.factors(terms, true), records, weights, room, sum);
+        let records = terms[0].context.records;
+        self.from_input.weighted_sum(&self.factors(terms, false), records, weights, workspace, sum);
+        self.from_state.weighted_sum(&self.factors(terms, true), records, weights, workspace, sum);
+    }
+
+    fn sums_in_groups(&self) -> bool {
+        self.from_input.sums_in_groups() && self.from_state.sums_in_groups()
     }
 }

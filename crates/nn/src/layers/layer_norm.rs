@@ -1,25 +1,69 @@
 //! Normalises each step of a sequence, or a vector.
 
-use super::{Flow, Memory, Operation, Parameter, Pass, Room, Sizes, Term};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    BufferSizes, Context, Flow, LayerBuffers, LayerType, Operation, ParameterGradients, PlannedOperation,
+    Site, Term, Workspace,
+};
+use crate::error::NetworkError;
 use crate::gradients::direct;
-use crate::init::Init;
+use crate::graph_builder::{GraphBuilder, Position, Source, Value};
+use crate::init::{Init, Parameter};
 use crate::kernels::norm;
-use crate::shape::{Place, Shape};
+use crate::shape::{Shape, Storage};
 
 const EPSILON: f32 = 1e-5;
 
-/// `y = gamma (x - mean) / sqrt(variance + 1e-5) + beta`, each row by itself.
-pub(crate) struct LayerNorm {
+/// Normalises each step of a sequence, or a vector, to mean 0 and variance 1, then scales and shifts:
+/// `y = gamma (x - mean) / sqrt(variance + 1e-5) + beta`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct LayerNorm;
+
+impl LayerType for LayerNorm {
+    fn output_shape(&self, input: &Source) -> Result<Shape, String> {
+        match input.shape() {
+            Shape::Sequence { .. } | Shape::Features(_) => Ok(input.shape()),
+            _ => Err(input.unsuitable("a vector or a sequence", "; for images use group_norm")),
+        }
+    }
+
+    fn add_to(
+        &self,
+        graph: &mut GraphBuilder,
+        at: &Position,
+        input: &Source,
+        output: Shape,
+    ) -> Result<Value, NetworkError> {
+        Ok(graph.operation(at, *self, input.value, output))
+    }
+}
+
+impl PlannedOperation for LayerNorm {
+    fn parameters(&self, input: Shape) -> Vec<Parameter> {
+        let shape = [input.width()];
+        vec![
+            Parameter::new("weight", &shape, Init::Constant(1.0)),
+            Parameter::new("bias", &shape, Init::Constant(0.0)),
+        ]
+    }
+
+    fn backward_reads_output(&self) -> bool {
+        false
+    }
+
+    fn build(&self, site: &Site) -> Box<dyn Operation> {
+        let sequence = matches!(site.input.shape, Shape::Sequence { .. });
+        Box::new(LayerNormOperation { width: site.input.width(), sequence })
+    }
+}
+
+struct LayerNormOperation {
     width: usize,
     sequence: bool,
 }
 
-impl LayerNorm {
-    pub(crate) fn new(input: Shape) -> LayerNorm {
-        let width = Place { shape: input, border: 0 }.width();
-        LayerNorm { width, sequence: matches!(input, Shape::Sequence { .. }) }
-    }
-
+impl LayerNormOperation {
     fn rows(&self, steps: usize) -> usize {
         if self.sequence { steps } else { 1 }
     }
@@ -30,40 +74,37 @@ impl LayerNorm {
     }
 }
 
-impl Operation for LayerNorm {
-    fn parameters(&self) -> Vec<Parameter> {
-        let shape = [self.width];
-        vec![
-            Parameter::new("weight", &shape, Init::Constant(1.0)),
-            Parameter::new("bias", &shape, Init::Constant(0.0)),
-        ]
+impl Operation for LayerNormOperation {
+    fn parameter_gradients(&self) -> Option<&dyn ParameterGradients> {
+        Some(self)
     }
 
-    fn memory(&self, steps: usize) -> Sizes {
-        Sizes { gradients: self.gradient(), scratch: 2 * self.rows(steps), ..Sizes::default() }
+    fn buffer_sizes(&self, steps: usize) -> BufferSizes {
+        BufferSizes { gradients: self.gradient(), scratch: 2 * self.rows(steps), ..BufferSizes::default() }
     }
 
-    fn forward(&self, pass: &Pass<'_>, x: &[f32], y: &mut [f32], memory: &mut Memory) {
-        let (gamma, beta) = pass.params.split_at(self.width);
-        let stride = Place::stride(self.width);
-        for row in 0..pass.records * self.rows(pass.steps) {
+    fn forward(&self, context: &Context<'_>, x: &[f32], y: &mut [f32], buffers: &mut LayerBuffers) {
+        let (gamma, beta) = context.params.split_at(self.width);
+        let stride = Storage::stride(self.width);
+        for row in 0..context.records * self.rows(context.steps) {
             let (x, y) = (&x[row * stride..][..self.width], &mut y[row * stride..][..self.width]);
             let (mean, inverse) = norm::layer_norm(x, y, gamma, beta, EPSILON);
-            memory.scratch[2 * row..][..2].copy_from_slice(&[mean, inverse]);
+            buffers.scratch[2 * row..][..2].copy_from_slice(&[mean, inverse]);
         }
     }
 
-    fn backward(&self, pass: &Pass<'_>, flow: Flow<'_>, memory: &mut Memory) {
+    fn backward(&self, context: &Context<'_>, flow: Flow<'_>, buffers: &mut LayerBuffers) {
         let Flow { x, dy, mut dx, .. } = flow;
-        let (gamma, _) = pass.params.split_at(self.width);
-        let (stride, rows) = (Place::stride(self.width), self.rows(pass.steps));
-        for (record, gradient) in memory.gradients.chunks_mut(self.gradient()).take(pass.records).enumerate()
+        let (gamma, _) = context.params.split_at(self.width);
+        let (stride, rows) = (Storage::stride(self.width), self.rows(context.steps));
+        for (record, gradient) in
+            buffers.gradients.chunks_mut(self.gradient()).take(context.records).enumerate()
         {
             gradient.fill(0.0);
             let (dgamma, dbeta) = gradient.split_at_mut(self.width);
             for row in record * rows..(record + 1) * rows {
                 let range = row * stride..row * stride + self.width;
-                let moments = (memory.scratch[2 * row], memory.scratch[2 * row + 1]);
+                let moments = (buffers.scratch[2 * row], buffers.scratch[2 * row + 1]);
                 let dx = match &mut dx {
                     Some(dx) => &mut dx[range.clone()],
                     None => &mut [],
@@ -72,18 +113,26 @@ impl Operation for LayerNorm {
             }
         }
     }
+}
 
-    fn sums_in_groups(&self) -> bool {
-        true
-    }
-
-    fn squared_norms(&self, terms: &[Term<'_>], _: &mut Room<'_>, out: &mut [f64]) {
-        let gradients = &terms[terms.len() - 1].memory.gradients;
+impl ParameterGradients for LayerNormOperation {
+    fn squared_norms(&self, terms: &[Term<'_>], _: &mut Workspace<'_>, out: &mut [f64]) {
+        let gradients = &terms[terms.len() - 1].buffers.gradients;
         direct::squared_norms(gradients, 2 * self.width, self.gradient(), out);
     }
 
-    fn weighted_sum(&self, terms: &[Term<'_>], weights: Option<&[f32]>, _: &mut Room<'_>, sum: &mut [f32]) {
+    fn weighted_sum(
+        &self,
+        terms: &[Term<'_>],
+        weights: Option<&[f32]>,
+        _: &mut Workspace<'_>,
+        sum: &mut [f32],
+    ) {
         let last = terms[terms.len() - 1];
-        direct::weighted_sum(&last.memory.gradients, self.gradient(), last.pass.records, weights, sum);
+        direct::weighted_sum(&last.buffers.gradients, self.gradient(), last.context.records, weights, sum);
+    }
+
+    fn sums_in_groups(&self) -> bool {
+        true
     }
 }

@@ -1,70 +1,130 @@
 //! `y = W x + b`, on a vector or on each step of a sequence.
 
-use super::{Flow, Memory, Operation, Parameter, Pass, Room, Term};
-use crate::gradients::{Block, Factor, Factored};
-use crate::init::Init;
-use crate::kernels::{Packed, Rows, Segment, Store, product};
-use crate::shape::{Place, Shape};
+use serde::{Deserialize, Serialize};
 
-/// A linear layer.
-pub(crate) struct Linear {
-    inputs: usize,
-    outputs: usize,
-    bias: bool,
-    sequence: bool,
-    init: Init,
-    gradient: Factored,
+use super::{
+    Context, Flow, LayerBuffers, LayerType, Operation, ParameterGradients, PlannedOperation, Site, Term,
+    Workspace,
+};
+use crate::error::NetworkError;
+use crate::gradients::{Block, Factor, Factored};
+use crate::graph_builder::{GraphBuilder, Position, Source, Value};
+use crate::init::{Init, Parameter};
+use crate::kernels::{Packed, Rows, Segment, Store, product};
+use crate::shape::{Shape, Storage};
+use crate::shapes::positive;
+
+/// `y = W x + b`, on a vector or on each step of a sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Linear {
+    /// The length of `y`.
+    pub outputs: usize,
+    /// The length of `x`; inferred, and checked if given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inputs: Option<usize>,
+    /// Whether there is a `b`.
+    #[serde(default = "super::yes")]
+    pub bias: bool,
 }
 
 impl Linear {
-    pub(crate) fn new(input: Shape, outputs: usize, bias: bool) -> Linear {
-        let place = Place { shape: input, border: 0 };
-        let inputs = place.width();
+    /// A linear layer with a bias.
+    pub fn new(outputs: usize) -> Linear {
+        Linear { outputs, inputs: None, bias: true }
+    }
+}
+
+impl LayerType for Linear {
+    fn output_shape(&self, input: &Source) -> Result<Shape, String> {
+        let outputs = self.outputs;
+        positive("outputs", outputs)?;
+        let needed = "a vector or a sequence";
+        let (width, shape) = match input.shape() {
+            Shape::Features(n) => (n, Shape::Features(outputs)),
+            Shape::Sequence { steps, width } => (width, Shape::Sequence { steps, width: outputs }),
+            Shape::Image { .. } => return Err(input.unsuitable(needed, "; put a flatten before it")),
+            Shape::Tokens { .. } => return Err(input.unsuitable(needed, "; put an embedding before it")),
+        };
+        match self.inputs {
+            Some(inputs) if inputs != width => {
+                Err(format!("expects {inputs} inputs, gets {width} from {}", input.producer))
+            }
+            _ => Ok(shape),
+        }
+    }
+
+    fn add_to(
+        &self,
+        graph: &mut GraphBuilder,
+        at: &Position,
+        input: &Source,
+        output: Shape,
+    ) -> Result<Value, NetworkError> {
+        Ok(graph.operation(at, *self, input.value, output))
+    }
+}
+
+impl PlannedOperation for Linear {
+    fn parameters(&self, input: Shape) -> Vec<Parameter> {
+        let inputs = input.width();
+        let init = Init::uniform_fan_in(inputs);
+        let mut parameters = vec![Parameter::new("weight", &[self.outputs, inputs], init)];
+        if self.bias {
+            parameters.push(Parameter::new("bias", &[self.outputs], init));
+        }
+        parameters
+    }
+
+    fn backward_reads_output(&self) -> bool {
+        false
+    }
+
+    fn build(&self, site: &Site) -> Box<dyn Operation> {
+        let (input, outputs) = (site.input.shape, self.outputs);
+        let inputs = input.width();
         let gradient = Factored {
             outputs,
             most_rows: input.steps(),
             blocks: vec![Block { first: 0, width: inputs, offset: 0 }],
-            biases: if bias { vec![inputs * outputs] } else { Vec::new() },
-            site: 0,
+            biases: if self.bias { vec![inputs * outputs] } else { Vec::new() },
+            buffer: 0,
         };
         let sequence = matches!(input, Shape::Sequence { .. });
-        Linear { inputs, outputs, bias, sequence, init: Init::uniform_fan_in(inputs), gradient }
+        Box::new(LinearOperation { inputs, outputs, bias: self.bias, sequence, gradient })
     }
+}
 
-    /// The projection to queries, keys and values, which begins by Xavier's rule.
-    pub(crate) fn for_attention(self) -> Linear {
-        Linear { init: Init::xavier(self.inputs, self.outputs), ..self }
-    }
+struct LinearOperation {
+    inputs: usize,
+    outputs: usize,
+    bias: bool,
+    sequence: bool,
+    gradient: Factored,
+}
 
+impl LinearOperation {
     fn rows(&self, steps: usize) -> usize {
         if self.sequence { steps } else { 1 }
     }
 
     fn factors<'a>(&self, terms: &[Term<'a>]) -> Vec<Factor<'a>> {
-        let (a_stride, b_stride) = (Place::stride(self.inputs), Place::stride(self.outputs));
+        let (a_stride, b_stride) = (Storage::stride(self.inputs), Storage::stride(self.outputs));
         let factor = |term: &Term<'a>| Factor {
             a: term.x,
             a_stride,
             b: term.dy,
             b_stride,
-            rows: self.rows(term.pass.steps),
-            lengths: self.sequence.then_some(term.pass.lengths),
+            rows: self.rows(term.context.steps),
+            lengths: self.sequence.then_some(term.context.lengths),
         };
         terms.iter().map(factor).collect()
     }
 }
 
-impl Operation for Linear {
-    fn parameters(&self) -> Vec<Parameter> {
-        let mut parameters = vec![Parameter::new("weight", &[self.outputs, self.inputs], self.init)];
-        if self.bias {
-            parameters.push(Parameter::new("bias", &[self.outputs], Init::uniform_fan_in(self.inputs)));
-        }
-        parameters
-    }
-
-    fn kept(&self) -> [usize; 2] {
-        [self.gradient.kept(), 0]
+impl Operation for LinearOperation {
+    fn parameter_gradients(&self) -> Option<&dyn ParameterGradients> {
+        Some(self)
     }
 
     fn work(&self, steps: usize) -> [usize; 3] {
@@ -79,16 +139,19 @@ impl Operation for Linear {
         }
     }
 
-    fn forward(&self, pass: &Pass<'_>, x: &[f32], y: &mut [f32], _: &mut Memory) {
-        let count = pass.records * self.rows(pass.steps);
+    fn forward(&self, context: &Context<'_>, x: &[f32], y: &mut [f32], _: &mut LayerBuffers) {
+        let count = context.records * self.rows(context.steps);
         product(
             x,
-            Rows::Every { count, stride: Place::stride(self.inputs) },
+            Rows::Every { count, stride: Storage::stride(self.inputs) },
             &[Segment { offset: 0, len: self.inputs }],
-            &pass.packs[0],
+            &context.packs[0],
             y,
-            Rows::Every { count, stride: Place::stride(self.outputs) },
-            Store { accumulate: false, bias: self.bias.then(|| &pass.params[self.inputs * self.outputs..]) },
+            Rows::Every { count, stride: Storage::stride(self.outputs) },
+            Store {
+                accumulate: false,
+                bias: self.bias.then(|| &context.params[self.inputs * self.outputs..]),
+            },
         );
     }
 
@@ -96,36 +159,42 @@ impl Operation for Linear {
         true
     }
 
-    fn backward(&self, pass: &Pass<'_>, flow: Flow<'_>, _: &mut Memory) {
+    fn backward(&self, context: &Context<'_>, flow: Flow<'_>, _: &mut LayerBuffers) {
         let Flow { dy, dx, .. } = flow;
         let Some(dx) = dx else { return };
-        let count = pass.records * self.rows(pass.steps);
+        let count = context.records * self.rows(context.steps);
         product(
             dy,
-            Rows::Every { count, stride: Place::stride(self.outputs) },
+            Rows::Every { count, stride: Storage::stride(self.outputs) },
             &[Segment { offset: 0, len: self.outputs }],
-            &pass.packs[1],
+            &context.packs[1],
             dx,
-            Rows::Every { count, stride: Place::stride(self.inputs) },
-            Store { accumulate: pass.accumulate, bias: None },
+            Rows::Every { count, stride: Storage::stride(self.inputs) },
+            Store { accumulate: context.accumulate, bias: None },
         );
     }
+}
 
-    fn sums_in_groups(&self) -> bool {
-        self.gradient.sums_in_groups()
+impl ParameterGradients for LinearOperation {
+    fn written_sizes(&self) -> [usize; 2] {
+        [self.gradient.written_size(), 0]
     }
 
-    fn squared_norms(&self, terms: &[Term<'_>], room: &mut Room<'_>, out: &mut [f64]) {
-        self.gradient.squared_norms(&self.factors(terms), room, out);
+    fn squared_norms(&self, terms: &[Term<'_>], workspace: &mut Workspace<'_>, out: &mut [f64]) {
+        self.gradient.squared_norms(&self.factors(terms), workspace, out);
     }
 
     fn weighted_sum(
         &self,
         terms: &[Term<'_>],
         weights: Option<&[f32]>,
-        room: &mut Room<'_>,
+        workspace: &mut Workspace<'_>,
         sum: &mut [f32],
     ) {
-        self.gradient.weighted_sum(&self.factors(terms), terms[0].pass.records, weights, room, sum);
+        self.gradient.weighted_sum(&self.factors(terms), terms[0].context.records, weights, workspace, sum);
+    }
+
+    fn sums_in_groups(&self) -> bool {
+        self.gradient.sums_in_groups()
     }
 }

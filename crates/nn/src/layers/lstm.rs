@@ -1,54 +1,107 @@
 //! A long short-term memory.
 
-use super::{Flow, Memory, Operation, Parameter, Pass, Room, Sizes, Term};
-use crate::gradients::{Block, Factor, Factored};
-use crate::init::Init;
-use crate::kernels::{Packed, Rows, Segment, Store, math, product, vector};
-use crate::shape::Place;
+use serde::{Deserialize, Serialize};
 
-/// One layer, one direction, gates in PyTorch's order `i f g o`.
-///
-/// The input and the hidden state lie side by side in one row `x h 1`, so that both weight matrices are one factored
-/// matrix and a step is one product; the 1 brings the biases.
-pub(crate) struct Lstm {
-    inputs: usize,
-    hidden: usize,
-    gradient: Factored,
+use super::{
+    BufferSizes, Context, Flow, LayerBuffers, LayerType, Operation, ParameterGradients, PlannedOperation,
+    Site, Term, Workspace,
+};
+use crate::error::NetworkError;
+use crate::gradients::{Block, Factor, Factored};
+use crate::graph_builder::{GraphBuilder, Position, Source, Value};
+use crate::init::{Init, Parameter};
+use crate::kernels::{Packed, Rows, Segment, Store, math, product, vector};
+use crate::shape::{Shape, Storage};
+use crate::shapes::positive;
+
+/// A long short-term memory: a sequence of hidden states.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lstm {
+    /// The length of a hidden state.
+    pub hidden: usize,
 }
 
-impl Lstm {
-    pub(crate) fn new(inputs: usize, hidden: usize, most_steps: usize) -> Lstm {
+impl LayerType for Lstm {
+    fn output_shape(&self, input: &Source) -> Result<Shape, String> {
+        positive("hidden", self.hidden)?;
+        match input.shape() {
+            Shape::Sequence { steps, .. } => Ok(Shape::Sequence { steps, width: self.hidden }),
+            _ => Err(input.unsuitable("a sequence", "; for tokens put an embedding before it")),
+        }
+    }
+
+    fn add_to(
+        &self,
+        graph: &mut GraphBuilder,
+        at: &Position,
+        input: &Source,
+        output: Shape,
+    ) -> Result<Value, NetworkError> {
+        Ok(graph.operation(at, *self, input.value, output))
+    }
+}
+
+impl PlannedOperation for Lstm {
+    fn parameters(&self, input: Shape) -> Vec<Parameter> {
+        let (gates, init) = (4 * self.hidden, Init::uniform_fan_in(self.hidden));
+        vec![
+            Parameter::new("weight_ih_l0", &[gates, input.width()], init),
+            Parameter::new("weight_hh_l0", &[gates, self.hidden], init),
+            Parameter::new("bias_ih_l0", &[gates], init),
+            Parameter::new("bias_hh_l0", &[gates], init),
+        ]
+    }
+
+    fn backward_reads_output(&self) -> bool {
+        false
+    }
+
+    fn build(&self, site: &Site) -> Box<dyn Operation> {
+        let (inputs, hidden) = (site.input.width(), self.hidden);
         let gates = 4 * hidden;
         let (ih, hh) = (gates * inputs, gates * hidden);
         let gradient = Factored {
             outputs: gates,
-            most_rows: most_steps,
+            most_rows: site.input.shape.steps(),
             blocks: vec![
                 Block { first: 0, width: inputs, offset: 0 },
                 Block { first: inputs, width: hidden, offset: ih },
             ],
             biases: vec![ih + hh, ih + hh + gates],
-            site: 0,
+            buffer: 0,
         };
-        Lstm { inputs, hidden, gradient }
+        Box::new(LstmOperation { inputs, hidden, gradient })
     }
+}
 
+/// One layer, one direction, gates in PyTorch's order `i f g o`.
+///
+/// The input and the hidden state lie side by side in one row `x h 1`, so that both weight matrices are one factored
+/// matrix and a step is one product; the 1 brings the biases.
+struct LstmOperation {
+    inputs: usize,
+    hidden: usize,
+    gradient: Factored,
+}
+
+impl LstmOperation {
     fn row(&self) -> usize {
-        Place::stride(self.inputs + self.hidden + 1)
+        Storage::stride(self.inputs + self.hidden + 1)
     }
 
     fn gates(&self) -> usize {
-        Place::stride(4 * self.hidden)
+        Storage::stride(4 * self.hidden)
     }
 
     fn factors<'a>(&self, terms: &[Term<'a>]) -> Vec<Factor<'a>> {
         let factor = |term: &Term<'a>| Factor {
-            a: &term.memory.activations,
+            a: &term.buffers.activations,
             a_stride: self.row(),
-            b: &term.memory.gradients,
+            b: &term.buffers.gradients,
             b_stride: self.gates(),
-            rows: term.pass.steps,
-            lengths: Some(term.pass.lengths),
+            rows: term.context.steps,
+            lengths: Some(term.context.lengths),
         };
         terms.iter().map(factor).collect()
     }
@@ -59,27 +112,17 @@ impl Lstm {
     }
 }
 
-impl Operation for Lstm {
-    fn parameters(&self) -> Vec<Parameter> {
-        let (gates, init) = (4 * self.hidden, Init::uniform_fan_in(self.hidden));
-        vec![
-            Parameter::new("weight_ih_l0", &[gates, self.inputs], init),
-            Parameter::new("weight_hh_l0", &[gates, self.hidden], init),
-            Parameter::new("bias_ih_l0", &[gates], init),
-            Parameter::new("bias_hh_l0", &[gates], init),
-        ]
+impl Operation for LstmOperation {
+    fn parameter_gradients(&self) -> Option<&dyn ParameterGradients> {
+        Some(self)
     }
 
-    fn memory(&self, steps: usize) -> Sizes {
-        Sizes {
+    fn buffer_sizes(&self, steps: usize) -> BufferSizes {
+        BufferSizes {
             activations: steps * self.row(),
             gradients: steps * self.gates(),
             scratch: self.parts(steps).iter().sum(),
         }
-    }
-
-    fn kept(&self) -> [usize; 2] {
-        [self.gradient.kept(), 0]
     }
 
     fn work(&self, steps: usize) -> [usize; 3] {
@@ -102,41 +145,41 @@ impl Operation for Lstm {
         packs[1].fill_rows(gates, inputs + hidden, &rows, width);
     }
 
-    fn forward(&self, pass: &Pass<'_>, x: &[f32], y: &mut [f32], memory: &mut Memory) {
-        let (steps, inputs, hidden) = (pass.steps, self.inputs, self.hidden);
+    fn forward(&self, context: &Context<'_>, x: &[f32], y: &mut [f32], buffers: &mut LayerBuffers) {
+        let (steps, inputs, hidden) = (context.steps, self.inputs, self.hidden);
         let (row, gates) = (self.row(), self.gates());
-        let (x_stride, y_stride) = (Place::stride(inputs), Place::stride(hidden));
+        let (x_stride, y_stride) = (Storage::stride(inputs), Storage::stride(hidden));
         let [cells, squashed, ..] = self.parts(steps);
         let scratch = self.parts(steps).iter().sum::<usize>();
-        let rows = &mut memory.activations;
-        for place in 0..pass.records * steps {
+        let rows = &mut buffers.activations;
+        for place in 0..context.records * steps {
             let row = &mut rows[place * row..][..row];
             row[..inputs].copy_from_slice(&x[place * x_stride..][..inputs]);
             row[inputs + hidden] = 1.0;
             if place % steps == 0 {
                 row[inputs..inputs + hidden].fill(0.0);
-                memory.scratch[place / steps * scratch..][..hidden].fill(0.0);
+                buffers.scratch[place / steps * scratch..][..hidden].fill(0.0);
             }
         }
         for step in 0..steps {
             product(
                 &rows[step * row..],
-                Rows::Every { count: pass.records, stride: steps * row },
+                Rows::Every { count: context.records, stride: steps * row },
                 &[Segment { offset: 0, len: inputs + hidden + 1 }],
-                &pass.packs[0],
-                &mut memory.gradients[step * gates..],
-                Rows::Every { count: pass.records, stride: steps * gates },
+                &context.packs[0],
+                &mut buffers.gradients[step * gates..],
+                Rows::Every { count: context.records, stride: steps * gates },
                 Store::default(),
             );
-            for record in 0..pass.records {
+            for record in 0..context.records {
                 let place = record * steps + step;
-                let (cell, rest) = memory.scratch[record * scratch..].split_at_mut(cells);
+                let (cell, rest) = buffers.scratch[record * scratch..].split_at_mut(cells);
                 let (old, new) = cell[step * hidden..].split_at_mut(hidden);
                 let squashed = &mut rest[..squashed][step * hidden..];
                 let state = &mut y[place * y_stride..][..hidden];
-                if step < pass.lengths[record] {
+                if step < context.lengths[record] {
                     math::lstm_step(
-                        &mut memory.gradients[place * gates..][..4 * hidden],
+                        &mut buffers.gradients[place * gates..][..4 * hidden],
                         old,
                         new,
                         squashed,
@@ -153,27 +196,27 @@ impl Operation for Lstm {
         }
     }
 
-    fn backward(&self, pass: &Pass<'_>, flow: Flow<'_>, memory: &mut Memory) {
+    fn backward(&self, context: &Context<'_>, flow: Flow<'_>, buffers: &mut LayerBuffers) {
         let Flow { dy, dx, .. } = flow;
-        let (steps, inputs, hidden) = (pass.steps, self.inputs, self.hidden);
-        let (row, gates, y_stride) = (self.row(), self.gates(), Place::stride(hidden));
+        let (steps, inputs, hidden) = (context.steps, self.inputs, self.hidden);
+        let (row, gates, y_stride) = (self.row(), self.gates(), Storage::stride(hidden));
         let [cells, squashed, drows, _] = self.parts(steps);
         let scratch = self.parts(steps).iter().sum::<usize>();
-        for record in 0..pass.records {
-            memory.scratch[record * scratch + cells + squashed + drows..][..hidden].fill(0.0);
+        for record in 0..context.records {
+            buffers.scratch[record * scratch + cells + squashed + drows..][..hidden].fill(0.0);
         }
         for step in (0..steps).rev() {
-            for record in 0..pass.records {
+            for record in 0..context.records {
                 let place = record * steps + step;
-                let (cell, rest) = memory.scratch[record * scratch..].split_at_mut(cells);
+                let (cell, rest) = buffers.scratch[record * scratch..].split_at_mut(cells);
                 let (squashed, rest) = rest.split_at_mut(squashed);
                 let (drow, dcell) = rest.split_at_mut(drows);
                 let dh = &mut dy[place * y_stride..][..hidden];
-                if step + 1 < pass.lengths[record] {
+                if step + 1 < context.lengths[record] {
                     vector::add(dh, &drow[(step + 1) * row + inputs..][..hidden]);
                 }
-                let gates = &mut memory.gradients[place * gates..][..4 * hidden];
-                if step >= pass.lengths[record] {
+                let gates = &mut buffers.gradients[place * gates..][..4 * hidden];
+                if step >= context.lengths[record] {
                     gates.fill(0.0);
                     continue;
                 }
@@ -181,38 +224,44 @@ impl Operation for Lstm {
                 math::lstm_step_gradient(gates, old, squashed, dh, &mut dcell[..hidden]);
             }
             product(
-                &memory.gradients[step * gates..],
-                Rows::Every { count: pass.records, stride: steps * gates },
+                &buffers.gradients[step * gates..],
+                Rows::Every { count: context.records, stride: steps * gates },
                 &[Segment { offset: 0, len: 4 * hidden }],
-                &pass.packs[1],
-                &mut memory.scratch[cells + squashed + step * row..],
-                Rows::Every { count: pass.records, stride: scratch },
+                &context.packs[1],
+                &mut buffers.scratch[cells + squashed + step * row..],
+                Rows::Every { count: context.records, stride: scratch },
                 Store::default(),
             );
         }
         let Some(dx) = dx else { return };
-        let x_stride = Place::stride(inputs);
-        for place in 0..pass.records * steps {
+        let x_stride = Storage::stride(inputs);
+        for place in 0..context.records * steps {
             let from = place / steps * scratch + cells + squashed + place % steps * row;
-            dx[place * x_stride..][..inputs].copy_from_slice(&memory.scratch[from..][..inputs]);
+            dx[place * x_stride..][..inputs].copy_from_slice(&buffers.scratch[from..][..inputs]);
         }
     }
+}
 
-    fn sums_in_groups(&self) -> bool {
-        self.gradient.sums_in_groups()
+impl ParameterGradients for LstmOperation {
+    fn written_sizes(&self) -> [usize; 2] {
+        [self.gradient.written_size(), 0]
     }
 
-    fn squared_norms(&self, terms: &[Term<'_>], room: &mut Room<'_>, out: &mut [f64]) {
-        self.gradient.squared_norms(&self.factors(terms), room, out);
+    fn squared_norms(&self, terms: &[Term<'_>], workspace: &mut Workspace<'_>, out: &mut [f64]) {
+        self.gradient.squared_norms(&self.factors(terms), workspace, out);
     }
 
     fn weighted_sum(
         &self,
         terms: &[Term<'_>],
         weights: Option<&[f32]>,
-        room: &mut Room<'_>,
+        workspace: &mut Workspace<'_>,
         sum: &mut [f32],
     ) {
-        self.gradient.weighted_sum(&self.factors(terms), terms[0].pass.records, weights, room, sum);
+        self.gradient.weighted_sum(&self.factors(terms), terms[0].context.records, weights, workspace, sum);
+    }
+
+    fn sums_in_groups(&self) -> bool {
+        self.gradient.sums_in_groups()
     }
 }

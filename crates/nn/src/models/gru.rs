@@ -1,6 +1,7 @@
 //! A one-layer GRU classifier.
 
-use crate::{Description, Layer, Network, NetworkError, Shape};
+use crate::layers::{Embedding, Gru, LastStep, Linear};
+use crate::{Description, Network, NetworkError, Shape};
 
 /// An embedding of 64, a GRU with 128 hidden units, and a linear layer on its last state.
 ///
@@ -9,9 +10,9 @@ use crate::{Description, Layer, Network, NetworkError, Shape};
 pub fn gru_classifier(vocabulary: usize, steps: usize, classes: usize) -> Result<Network, NetworkError> {
     Network::new(
         &Description::new(Shape::Tokens { steps, vocabulary })
-            .named("embedding", Layer::Embedding { width: 64 })
-            .named("gru", Layer::Gru { hidden: 128 })
-            .then(Layer::LastStep)
-            .named("fc", Layer::linear(classes)),
+            .named("embedding", Embedding { width: 64 })
+            .named("gru", Gru { hidden: 128 })
+            .then(LastStep)
+            .named("fc", Linear::new(classes)),
     )
 }

@@ -1,6 +1,7 @@
 //! LeNet-5.
 
-use crate::{Description, Layer, Network, NetworkError, Shape};
+use crate::layers::{AveragePool, Conv2d, Flatten, Linear, Tanh};
+use crate::{Description, Network, NetworkError, Shape};
 
 /// [`lenet5_for`] images of 1x28x28: 61,706 parameters with 10 classes.
 ///
@@ -15,20 +16,20 @@ pub fn lenet5(classes: usize) -> Result<Network, NetworkError> {
 /// # Errors
 /// If the input is not an image of at least 12x12, or there are no outputs.
 pub fn lenet5_for(input: Shape, outputs: usize) -> Result<Network, NetworkError> {
-    let pool = Layer::AveragePool { kernel: 2, stride: 2 };
+    let pool = AveragePool { kernel: 2, stride: 2 };
     Network::new(
         &Description::new(input)
-            .named("conv1", Layer::conv2d(6, 5, 1, 2))
-            .then(Layer::Tanh)
-            .then(pool.clone())
-            .named("conv2", Layer::conv2d(16, 5, 1, 0))
-            .then(Layer::Tanh)
+            .named("conv1", Conv2d::new(6, 5, 1, 2))
+            .then(Tanh)
             .then(pool)
-            .then(Layer::Flatten)
-            .named("fc1", Layer::linear(120))
-            .then(Layer::Tanh)
-            .named("fc2", Layer::linear(84))
-            .then(Layer::Tanh)
-            .named("fc3", Layer::linear(outputs)),
+            .named("conv2", Conv2d::new(16, 5, 1, 0))
+            .then(Tanh)
+            .then(pool)
+            .then(Flatten)
+            .named("fc1", Linear::new(120))
+            .then(Tanh)
+            .named("fc2", Linear::new(84))
+            .then(Tanh)
+            .named("fc3", Linear::new(outputs)),
     )
 }

@@ -1,6 +1,7 @@
 //! Linear models.
 
-use crate::{Description, Layer, Network, NetworkError, Shape};
+use crate::layers::Linear;
+use crate::{Description, Network, NetworkError, Shape};
 
 /// One linear output: logistic regression with [`Loss::Logistic`](crate::Loss::Logistic), a linear support vector machine
 /// with [`Loss::Hinge`](crate::Loss::Hinge), linear regression with [`Loss::SquaredError`](crate::Loss::SquaredError).
@@ -16,5 +17,5 @@ pub fn linear(features: usize) -> Result<Network, NetworkError> {
 /// # Errors
 /// If there are no features or no classes.
 pub fn softmax_regression(features: usize, classes: usize) -> Result<Network, NetworkError> {
-    Network::new(&Description::new(Shape::Features(features)).named("linear", Layer::linear(classes)))
+    Network::new(&Description::new(Shape::Features(features)).named("linear", Linear::new(classes)))
 }

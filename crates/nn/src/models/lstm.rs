@@ -1,6 +1,7 @@
 //! A one-layer LSTM classifier.
 
-use crate::{Description, Layer, Network, NetworkError, Shape};
+use crate::layers::{Embedding, LastStep, Linear, Lstm};
+use crate::{Description, Network, NetworkError, Shape};
 
 /// An embedding of 64, an LSTM with 128 hidden units, and a linear layer on its last state.
 ///
@@ -9,9 +10,9 @@ use crate::{Description, Layer, Network, NetworkError, Shape};
 pub fn lstm_classifier(vocabulary: usize, steps: usize, classes: usize) -> Result<Network, NetworkError> {
     Network::new(
         &Description::new(Shape::Tokens { steps, vocabulary })
-            .named("embedding", Layer::Embedding { width: 64 })
-            .named("lstm", Layer::Lstm { hidden: 128 })
-            .then(Layer::LastStep)
-            .named("fc", Layer::linear(classes)),
+            .named("embedding", Embedding { width: 64 })
+            .named("lstm", Lstm { hidden: 128 })
+            .then(LastStep)
+            .named("fc", Linear::new(classes)),
     )
 }

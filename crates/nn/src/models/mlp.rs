@@ -1,6 +1,7 @@
 //! A multi-layer perceptron.
 
-use crate::{Description, Layer, Network, NetworkError, Shape};
+use crate::layers::{Linear, Relu};
+use crate::{Description, Network, NetworkError, Shape};
 
 /// Linear layers `fc1`, `fc2`, ... with ReLU between them.
 ///
@@ -9,7 +10,7 @@ use crate::{Description, Layer, Network, NetworkError, Shape};
 pub fn mlp(features: usize, hidden: &[usize], outputs: usize) -> Result<Network, NetworkError> {
     let mut description = Description::new(Shape::Features(features));
     for (index, &width) in hidden.iter().enumerate() {
-        description = description.named(&format!("fc{}", index + 1), Layer::linear(width)).then(Layer::Relu);
+        description = description.named(&format!("fc{}", index + 1), Linear::new(width)).then(Relu);
     }
-    Network::new(&description.named(&format!("fc{}", hidden.len() + 1), Layer::linear(outputs)))
+    Network::new(&description.named(&format!("fc{}", hidden.len() + 1), Linear::new(outputs)))
 }

@@ -1,6 +1,7 @@
 //! The small convolutional network of the private-training papers on MNIST.
 
-use crate::{Description, Layer, Network, NetworkError, Shape};
+use crate::layers::{Conv2d, Flatten, Linear, MaxPool, Relu};
+use crate::{Description, Network, NetworkError, Shape};
 
 /// [`mnist_cnn_for`] images of 1x28x28 and 10 classes: 26,010 parameters.
 ///
@@ -16,18 +17,18 @@ pub fn mnist_cnn() -> Result<Network, NetworkError> {
 /// # Errors
 /// If the input is not an image of at least 14x14, or there are no outputs.
 pub fn mnist_cnn_for(input: Shape, outputs: usize) -> Result<Network, NetworkError> {
-    let pool = Layer::MaxPool { kernel: 2, stride: 1, padding: 0 };
+    let pool = MaxPool { kernel: 2, stride: 1, padding: 0 };
     Network::new(
         &Description::new(input)
-            .named("conv1", Layer::conv2d(16, 8, 2, 3))
-            .then(Layer::Relu)
-            .then(pool.clone())
-            .named("conv2", Layer::conv2d(32, 4, 2, 0))
-            .then(Layer::Relu)
+            .named("conv1", Conv2d::new(16, 8, 2, 3))
+            .then(Relu)
             .then(pool)
-            .then(Layer::Flatten)
-            .named("fc1", Layer::linear(32))
-            .then(Layer::Relu)
-            .named("fc2", Layer::linear(outputs)),
+            .named("conv2", Conv2d::new(32, 4, 2, 0))
+            .then(Relu)
+            .then(pool)
+            .then(Flatten)
+            .named("fc1", Linear::new(32))
+            .then(Relu)
+            .named("fc2", Linear::new(outputs)),
     )
 }

@@ -1,6 +1,7 @@
 //! ResNet-20 with GroupNorm.
 
-use crate::{Description, Layer, LayerDescription, Network, NetworkError, Shape};
+use crate::layers::{Conv2d, GlobalAveragePool, GroupNorm, Linear, Relu, Residual};
+use crate::{Description, LayerDescription, Network, NetworkError, Shape};
 
 const GROUPS: usize = 8;
 
@@ -20,34 +21,34 @@ pub fn resnet20(classes: usize) -> Result<Network, NetworkError> {
 pub fn resnet20_for(input: Shape, outputs: usize) -> Result<Network, NetworkError> {
     let mut description = Description::new(input)
         .named("conv1", convolution(16, 3, 1))
-        .named("norm1", Layer::GroupNorm { groups: GROUPS })
-        .then(Layer::Relu);
+        .named("norm1", GroupNorm { groups: GROUPS })
+        .then(Relu);
     for (stage, (channels, stride)) in [(16, 1), (32, 2), (64, 2)].into_iter().enumerate() {
         for block in 0..3 {
             let stride = if block == 0 { stride } else { 1 };
             let name = format!("layer{}.{block}", stage + 1);
-            description = description.named(&name, residual(channels, stride)).then(Layer::Relu);
+            description = description.named(&name, residual(channels, stride)).then(Relu);
         }
     }
-    Network::new(&description.then(Layer::GlobalAveragePool).named("fc", Layer::linear(outputs)))
+    Network::new(&description.then(GlobalAveragePool).named("fc", Linear::new(outputs)))
 }
 
-fn convolution(channels: usize, kernel: usize, stride: usize) -> Layer {
-    Layer::Conv2d { channels, kernel, stride, padding: kernel / 2, groups: 1, bias: false }
+fn convolution(channels: usize, kernel: usize, stride: usize) -> Conv2d {
+    Conv2d { channels, kernel, stride, padding: kernel / 2, groups: 1, bias: false }
 }
 
-fn residual(channels: usize, stride: usize) -> Layer {
-    let norm = Layer::GroupNorm { groups: GROUPS };
+fn residual(channels: usize, stride: usize) -> Residual {
+    let norm = GroupNorm { groups: GROUPS };
     let body = vec![
         LayerDescription::named("conv1", convolution(channels, 3, stride)),
-        LayerDescription::named("norm1", norm.clone()),
-        Layer::Relu.into(),
+        LayerDescription::named("norm1", norm),
+        Relu.into(),
         LayerDescription::named("conv2", convolution(channels, 3, 1)),
-        LayerDescription::named("norm2", norm.clone()),
+        LayerDescription::named("norm2", norm),
     ];
     let shortcut = match stride {
         1 => Vec::new(),
         _ => vec![convolution(channels, 1, stride).into(), norm.into()],
     };
-    Layer::Residual { body, shortcut }
+    Residual { body, shortcut }
 }

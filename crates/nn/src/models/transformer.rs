@@ -1,6 +1,7 @@
 //! A small transformer encoder.
 
-use crate::{Description, Layer, LayerDescription, Network, NetworkError, Shape};
+use crate::layers::{Attention, Embedding, Gelu, LayerNorm, Linear, MeanOverSteps, Positions, Residual};
+use crate::{Description, LayerDescription, Network, NetworkError, Shape};
 
 const WIDTH: usize = 256;
 
@@ -11,21 +12,21 @@ const WIDTH: usize = 256;
 /// If the vocabulary, the number of steps or of classes is 0.
 pub fn transformer(vocabulary: usize, steps: usize, classes: usize) -> Result<Network, NetworkError> {
     let mut description = Description::new(Shape::Tokens { steps, vocabulary })
-        .named("embedding", Layer::Embedding { width: WIDTH })
-        .named("positions", Layer::Positions);
+        .named("embedding", Embedding { width: WIDTH })
+        .named("positions", Positions);
     for layer in 0..2 {
-        let attention = vec![LayerDescription::named("self_attn", Layer::Attention { heads: 4 })];
+        let attention = vec![LayerDescription::named("self_attn", Attention { heads: 4 })];
         let feed_forward = vec![
-            LayerDescription::named("linear1", Layer::linear(4 * WIDTH)),
-            Layer::Gelu.into(),
-            LayerDescription::named("linear2", Layer::linear(WIDTH)),
+            LayerDescription::named("linear1", Linear::new(4 * WIDTH)),
+            Gelu.into(),
+            LayerDescription::named("linear2", Linear::new(WIDTH)),
         ];
-        let residual = |body| Layer::Residual { body, shortcut: Vec::new() };
+
         description = description
-            .named(&format!("layers.{layer}"), residual(attention))
-            .named(&format!("layers.{layer}.norm1"), Layer::LayerNorm)
-            .named(&format!("layers.{layer}"), residual(feed_forward))
-            .named(&format!("layers.{layer}.norm2"), Layer::LayerNorm);
+            .named(&format!("layers.{layer}"), Residual::new(attention))
+            .named(&format!("layers.{layer}.norm1"), LayerNorm)
+            .named(&format!("layers.{layer}"), Residual::new(feed_forward))
+            .named(&format!("layers.{layer}.norm2"), LayerNorm);
     }
-    Network::new(&description.then(Layer::MeanOverSteps).named("fc", Layer::linear(classes)))
+    Network::new(&description.then(MeanOverSteps).named("fc", Linear::new(classes)))
 }

@@ -3,6 +3,9 @@
 
 use std::collections::HashMap;
 
+use sordino_nn::layers::{
+    Attention, AveragePool, Conv2d, Embedding, GroupNorm, Gru, Lstm, MaxPool, Residual, TemperedSigmoid,
+};
 use sordino_nn::{Description, Layer, LayerDescription, Layout, Loss};
 
 /// A record on its way through the network.
@@ -103,8 +106,11 @@ fn forward(
 fn layer(layer: &Layer, name: &str, weights: &Weights, value: Value) -> Value {
     let get = |parameter: &str| weights.get(&format!("{name}.{parameter}")).map_or(&[][..], |v| &v[..]);
     match (layer.clone(), value) {
-        (Layer::Linear { .. }, value) => rows(value, |x| affine(get("weight"), get("bias"), x)),
-        (Layer::Conv2d { channels, kernel, stride, padding, groups, .. }, Value::Image(c, h, w, x)) => {
+        (Layer::Linear(_), value) => rows(value, |x| affine(get("weight"), get("bias"), x)),
+        (
+            Layer::Conv2d(Conv2d { channels, kernel, stride, padding, groups, .. }),
+            Value::Image(c, h, w, x),
+        ) => {
             let (ho, wo) = ((h + 2 * padding - kernel) / stride + 1, (w + 2 * padding - kernel) / stride + 1);
             let (weight, bias, inputs, outputs) = (get("weight"), get("bias"), c / groups, channels / groups);
             let mut y = vec![0.0; channels * ho * wo];
@@ -132,10 +138,10 @@ fn layer(layer: &Layer, name: &str, weights: &Weights, value: Value) -> Value {
             }
             Value::Image(channels, ho, wo, y)
         }
-        (Layer::Embedding { width }, Value::Tokens(tokens)) => Value::Sequence(
+        (Layer::Embedding(Embedding { width }), Value::Tokens(tokens)) => Value::Sequence(
             tokens.iter().map(|t| get("weight")[t * width..(t + 1) * width].to_vec()).collect(),
         ),
-        (Layer::Positions, Value::Sequence(rows)) => {
+        (Layer::Positions(_), Value::Sequence(rows)) => {
             let width = rows[0].len();
             let table = get("weight");
             let add = |(t, row): (usize, &Vec<f64>)| {
@@ -143,14 +149,14 @@ fn layer(layer: &Layer, name: &str, weights: &Weights, value: Value) -> Value {
             };
             Value::Sequence(rows.iter().enumerate().map(add).collect())
         }
-        (Layer::LayerNorm, value) => rows(value, |x| {
+        (Layer::LayerNorm(_), value) => rows(value, |x| {
             let n = x.len() as f64;
             let mean = x.iter().sum::<f64>() / n;
             let variance = x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n;
             let normal = x.iter().map(|x| (x - mean) / (variance + 1e-5).sqrt());
             normal.zip(get("weight")).zip(get("bias")).map(|((x, g), b)| g * x + b).collect()
         }),
-        (Layer::GroupNorm { groups }, Value::Image(c, h, w, x)) => {
+        (Layer::GroupNorm(GroupNorm { groups }), Value::Image(c, h, w, x)) => {
             let (size, pixels) = (c / groups * h * w, h * w);
             let mut y = Vec::new();
             for group in x.chunks(size) {
@@ -165,7 +171,7 @@ fn layer(layer: &Layer, name: &str, weights: &Weights, value: Value) -> Value {
             }
             Value::Image(c, h, w, y)
         }
-        (Layer::Lstm { hidden }, Value::Sequence(rows)) => {
+        (Layer::Lstm(Lstm { hidden }), Value::Sequence(rows)) => {
             let (mut h, mut c) = (vec![0.0; hidden], vec![0.0; hidden]);
             let step = |x: &Vec<f64>| {
                 let from_x = affine(get("weight_ih_l0"), get("bias_ih_l0"), x);
@@ -179,7 +185,7 @@ fn layer(layer: &Layer, name: &str, weights: &Weights, value: Value) -> Value {
             };
             Value::Sequence(rows.iter().map(step).collect())
         }
-        (Layer::Gru { hidden }, Value::Sequence(rows)) => {
+        (Layer::Gru(Gru { hidden }), Value::Sequence(rows)) => {
             let mut h = vec![0.0; hidden];
             let step = |x: &Vec<f64>| {
                 let i = affine(get("weight_ih_l0"), get("bias_ih_l0"), x);
@@ -193,7 +199,7 @@ fn layer(layer: &Layer, name: &str, weights: &Weights, value: Value) -> Value {
             };
             Value::Sequence(rows.iter().map(step).collect())
         }
-        (Layer::Attention { heads }, Value::Sequence(rows)) => {
+        (Layer::Attention(Attention { heads }), Value::Sequence(rows)) => {
             let width = rows[0].len();
             let head = width / heads;
             let qkv: Vec<Vec<f64>> =
@@ -218,26 +224,26 @@ fn layer(layer: &Layer, name: &str, weights: &Weights, value: Value) -> Value {
             };
             Value::Sequence((0..rows.len()).map(attend).collect())
         }
-        (Layer::Relu, value) => each(value, |x| x.max(0.0)),
-        (Layer::Gelu, value) => each(value, |x| x * normal_cdf(x)),
-        (Layer::Tanh, value) => each(value, f64::tanh),
-        (Layer::TemperedSigmoid { scale, temperature, offset }, value) => {
+        (Layer::Relu(_), value) => each(value, |x| x.max(0.0)),
+        (Layer::Gelu(_), value) => each(value, |x| x * normal_cdf(x)),
+        (Layer::Tanh(_), value) => each(value, f64::tanh),
+        (Layer::TemperedSigmoid(TemperedSigmoid { scale, temperature, offset }), value) => {
             each(value, |x| f64::from(scale) * sigmoid(f64::from(temperature) * x) - f64::from(offset))
         }
-        (Layer::MaxPool { kernel, stride, padding }, value) => {
+        (Layer::MaxPool(MaxPool { kernel, stride, padding }), value) => {
             pooled(value, kernel, stride, padding, |window| {
                 window.iter().copied().fold(f64::NEG_INFINITY, f64::max)
             })
         }
-        (Layer::AveragePool { kernel, stride }, value) => {
+        (Layer::AveragePool(AveragePool { kernel, stride }), value) => {
             pooled(value, kernel, stride, 0, |window| window.iter().sum::<f64>() / window.len() as f64)
         }
-        (Layer::GlobalAveragePool, Value::Image(_, h, w, x)) => {
+        (Layer::GlobalAveragePool(_), Value::Image(_, h, w, x)) => {
             Value::Features(x.chunks(h * w).map(|plane| plane.iter().sum::<f64>() / (h * w) as f64).collect())
         }
-        (Layer::Flatten, Value::Image(_, _, _, x)) => Value::Features(x),
-        (Layer::Dropout { .. }, value) => value,
-        (Layer::Residual { body, shortcut }, value) => {
+        (Layer::Flatten(_), Value::Image(_, _, _, x)) => Value::Features(x),
+        (Layer::Dropout(_), value) => value,
+        (Layer::Residual(Residual { body, shortcut }), value) => {
             let inner = |layers: &[LayerDescription], part: &str| {
                 forward(layers, &format!("{name}.{part}."), &format!("{name}."), weights, value.clone())
             };
@@ -250,8 +256,8 @@ fn layer(layer: &Layer, name: &str, weights: &Weights, value: Value) -> Value {
                 _ => panic!("body and shortcut agree"),
             }
         }
-        (Layer::LastStep, Value::Sequence(rows)) => Value::Features(rows[rows.len() - 1].clone()),
-        (Layer::MeanOverSteps, Value::Sequence(rows)) => {
+        (Layer::LastStep(_), Value::Sequence(rows)) => Value::Features(rows[rows.len() - 1].clone()),
+        (Layer::MeanOverSteps(_), Value::Sequence(rows)) => {
             let mean = |j: usize| rows.iter().map(|row| row[j]).sum::<f64>() / rows.len() as f64;
             Value::Features((0..rows[0].len()).map(mean).collect())
         }

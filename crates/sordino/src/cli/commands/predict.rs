@@ -9,7 +9,7 @@ use std::{
 
 use clap::Args;
 use sordino::{Fitted, GuaranteeStatus};
-use sordino_data::{Reading, Row, Source, Unlabelled};
+use sordino_data::{PredictionOptions, Row, Source, UnlabelledRows};
 use sordino_train::{DataFacts, Hint, RunFolder, Settings, format::grouped, source};
 
 use crate::{
@@ -58,9 +58,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
 }
 
 /// Reads records of the same kind as the training records.
-fn read(arguments: &Arguments, settings: &Settings, facts: &DataFacts) -> Result<Unlabelled, Problem> {
+fn read(arguments: &Arguments, settings: &Settings, facts: &DataFacts) -> Result<UnlabelledRows, Problem> {
     let source = Source { path: arguments.data.clone(), ..source(settings) };
-    let reading = Reading {
+    let reading = PredictionOptions {
         id: arguments.id.clone(),
         ignore_unknown: arguments.ignore_unknown,
         encoding: Some(facts.encoding),
@@ -100,7 +100,7 @@ fn note_model(fitted: &Fitted) {
 }
 
 /// Prints which records were read, and what was ignored.
-fn note_reading(unlabelled: &Unlabelled) {
+fn note_reading(unlabelled: &UnlabelledRows) {
     if let Some(part) = &unlabelled.part {
         note(&format!("the predictions are for {part}"));
     }

@@ -71,7 +71,7 @@ fn held_back(
     let mut held_back = Vec::new();
     if tests > 0 {
         let (fraction, seed) = (settings.test_fraction, settings.split_seed);
-        held_back = sordino_data::held_back(rows, fraction.unwrap_or_default(), seed.unwrap_or_default())?;
+        held_back = sordino_data::held_out(rows, fraction.unwrap_or_default(), seed.unwrap_or_default())?;
         held_back.iter_mut().for_each(|row| *row += 1);
     }
     if held_back.len() as u64 != tests {

@@ -1,4 +1,4 @@
-//! The schema of a table that has none.
+//! The schema of a table that is read without one.
 
 use std::io::BufRead;
 
@@ -9,8 +9,11 @@ use crate::field::parse;
 use crate::labels::check_classes;
 use crate::schema::Schema;
 
-/// Every column is a number.
-pub(super) fn plain<R: BufRead>(rows: &Rows<'_, R>, options: &Options<'_>) -> Result<Schema, DataError> {
+/// A schema in which every column is a number, with the names of the header.
+pub(super) fn default_schema<R: BufRead>(
+    rows: &Rows<'_, R>,
+    options: &Options<'_>,
+) -> Result<Schema, DataError> {
     let (file, first) = (rows.file, &rows.record);
     // A first line with a number in it is a record: a record with a bad value must not be taken for a header.
     let header = !first.iter().any(|field| parse(field.trim_ascii()).is_some());
@@ -19,7 +22,7 @@ pub(super) fn plain<R: BufRead>(rows: &Rows<'_, R>, options: &Options<'_>) -> Re
         return Err(DataError::file(
             rows.place(),
             "is neither a header, which names every column, nor a record, which has numbers",
-            "describe the file by a schema; a column without a name has name = \"\" there, and possibly type = \"ignore\"",
+            "describe the file with {schema}; a column without a name has name = \"\" there, and possibly type = \"ignore\"",
         ));
     }
     let names: Vec<String> = match header {
@@ -50,7 +53,7 @@ pub(super) fn plain<R: BufRead>(rows: &Rows<'_, R>, options: &Options<'_>) -> Re
         return Err(DataError::file(
             rows.place(),
             format!("{features} columns are features, expected {expected}"),
-            "every column but the target is a feature; a schema can ignore some",
+            "every column except the target is a feature; {schema} can ignore columns",
         ));
     }
     if options.labelled && options.classes.is_none() {
@@ -58,8 +61,8 @@ pub(super) fn plain<R: BufRead>(rows: &Rows<'_, R>, options: &Options<'_>) -> Re
             what: "number of classes",
             permitted: "declared for a table without a schema".to_owned(),
             got: "none".to_owned(),
-            hint: "it is public and never derived from the records; to predict a number, describe the target in a schema \
-                   as type = \"number\""
+            hint: "declare {classes}, which is public and never derived from the records; to predict a number, describe the \
+                   target in {schema} as type = \"number\""
                 .to_owned(),
         });
     }

@@ -1,25 +1,25 @@
-//! The line that a byte is on.
+//! The line number of each byte.
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
 
-/// Passes bytes on and remembers where the lines begin that are not empty.
+/// A reader that passes bytes through and records where each line that is not empty begins.
 ///
-/// The `csv` crate gives the line where it began to look for a record, which is too early if empty lines come first.
-pub(crate) struct Lines<R> {
+/// The `csv` crate reports the line where it began to look for a record, which is too early if empty lines come first.
+pub(crate) struct LineNumbers<R> {
     source: R,
-    /// The bytes, and the whole lines, passed on so far.
+    /// The number of bytes that have been read, and the current line.
     offset: u64,
     line: u64,
-    /// Whether nothing has been seen of this line.
+    /// Whether the current line is empty so far.
     fresh: bool,
-    /// Offset and number of the lines that are still asked for.
+    /// Offsets and numbers of lines that may still be asked for.
     starts: VecDeque<(u64, u64)>,
 }
 
-impl<R> Lines<R> {
-    pub(crate) fn new(source: R) -> Lines<R> {
-        Lines { source, offset: 0, line: 1, fresh: true, starts: VecDeque::new() }
+impl<R> LineNumbers<R> {
+    pub(crate) fn new(source: R) -> LineNumbers<R> {
+        LineNumbers { source, offset: 0, line: 1, fresh: true, starts: VecDeque::new() }
     }
 
     /// The first line that begins at `offset` or later and is not empty; offsets must not descend.
@@ -31,7 +31,7 @@ impl<R> Lines<R> {
     }
 }
 
-impl<R: Read> Read for Lines<R> {
+impl<R: Read> Read for LineNumbers<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.source.read(buffer)?;
         for (offset, &byte) in (self.offset..).zip(&buffer[..read]) {

@@ -1,0 +1,229 @@
+//! Norms and weighted sums of the per-record gradients of a convolution.
+
+use super::Conv2dOperation;
+use crate::gradients::{direct, gram_is_cheaper, norm_of_outer};
+use crate::kernels::{Matrix, Runs, WIDTH, outer_sum, vector};
+use crate::layers::{ParameterGradients, Scratch, Term, Workspace};
+use crate::shape::Storage;
+
+impl Conv2dOperation {
+    /// Whether norms come from dot products between patches.
+    fn by_gram(&self) -> bool {
+        // Patches overlap: copying them out costs more than the rule for matrices counts, so it is asked for four times as much.
+        self.groups == 1 && gram_is_cheaper(2 * self.output.pixels(), self.taps(), self.output.channels)
+    }
+
+    /// Floats of each record's gradient, if it is written out.
+    fn written_size(&self) -> usize {
+        if self.by_gram() { 0 } else { self.len().next_multiple_of(16) }
+    }
+
+    /// Adds the gradients of `records` records from `first` on, each summed over all terms by itself, to `sum`, or replaces it by
+    /// them.
+    fn add_gradient(
+        &self,
+        terms: &[(&[f32], &[f32])],
+        first: usize,
+        records: usize,
+        sum: &mut [f32],
+        accumulate: bool,
+    ) {
+        let (inputs, outputs) = (self.group_inputs(), self.group_outputs());
+        let mut starts = Vec::with_capacity(records * self.output.height);
+        // The taps of one filter row are contiguous in the image; with groups, those of one tap.
+        let (columns, width) =
+            if self.groups == 1 { (1, self.kernel * inputs) } else { (self.kernel, inputs) };
+        for group in 0..self.groups {
+            for row in 0..self.kernel {
+                for column in 0..columns {
+                    starts.clear();
+                    let tap = row * self.input.row() + column * self.input.channels + group * inputs;
+                    for record in first..first + records {
+                        let (x, dy) = (record * self.input.record() + tap, record * self.output.record());
+                        starts.extend(
+                            (0..self.output.height).map(|y| {
+                                (x + self.window(y, 0), dy + self.output.at(y, 0) + group * outputs)
+                            }),
+                        );
+                    }
+                    let runs = Runs {
+                        starts: &starts,
+                        len: self.output.width,
+                        left_step: self.stride * self.input.channels,
+                        right_step: self.output.channels,
+                        unit: self.output.pixels(),
+                    };
+                    let place = ((group * self.kernel + row) * columns + column) * width * outputs;
+                    outer_sum((width, outputs), terms, runs, &mut sum[place..], outputs, accumulate);
+                }
+            }
+        }
+    }
+
+    fn add_bias_gradient(&self, dy: &[f32], record: usize, sum: &mut [f32]) {
+        if self.bias {
+            let sum = &mut sum[self.weights()..][..self.output.channels];
+            for (y, x) in self.positions() {
+                let place = record * self.output.record() + self.output.at(y, x);
+                vector::add(sum, &dy[place..][..self.output.channels]);
+            }
+        }
+    }
+
+    /// The patches of a record, row by row.
+    fn patches<'a>(&self, x: &[f32], out: &'a mut [f32]) -> Matrix<'a> {
+        let (taps, stride) = (self.taps(), Storage::stride(self.taps()));
+        for ((y, column), out) in self.positions().zip(out.chunks_exact_mut(stride)) {
+            let row = self.kernel * self.input.channels;
+            for (tap, out) in out[..taps].chunks_exact_mut(row).enumerate() {
+                out.copy_from_slice(&x[self.window(y, column) + tap * self.input.row()..][..row]);
+            }
+        }
+        Matrix { data: out, count: self.output.pixels(), width: taps, stride }
+    }
+
+    /// The output gradients of a record, row by row.
+    fn rows<'a>(&self, dy: &[f32], out: &'a mut [f32]) -> Matrix<'a> {
+        let (width, stride) = (self.output.channels, Storage::stride(self.output.channels));
+        for ((y, x), out) in self.positions().zip(out.chunks_exact_mut(stride)) {
+            out[..width].copy_from_slice(&dy[self.output.at(y, x)..][..width]);
+        }
+        Matrix { data: out, count: self.output.pixels(), width, stride }
+    }
+
+    fn norm_by_gram(&self, terms: &[Term<'_>], record: usize, scratch: &mut Scratch) -> f64 {
+        let channels = self.output.channels;
+        let (patches, rows) = (
+            self.output.pixels() * Storage::stride(self.taps()),
+            self.output.pixels() * Storage::stride(channels),
+        );
+        scratch.first.reserve(terms.len() * patches);
+        scratch.second.reserve(terms.len() * rows + channels);
+        let mut left = std::mem::take(&mut scratch.first);
+        let mut right = std::mem::take(&mut scratch.second);
+        let (right_rows, bias) = right.split_at_mut(terms.len() * rows);
+        let mut parts = Vec::with_capacity(terms.len());
+        for ((term, left), right) in
+            terms.iter().zip(left.chunks_exact_mut(patches)).zip(right_rows.chunks_exact_mut(rows))
+        {
+            let a = self.patches(&term.x[record * self.input.record()..], left);
+            parts.push((a, self.rows(&term.dy[record * self.output.record()..], right)));
+        }
+        let mut norm = norm_of_outer(&parts, scratch);
+        if let (Some((_, rows)), true) = (parts.last(), self.bias) {
+            let bias = &mut bias[..channels];
+            bias.fill(0.0);
+            for row in 0..rows.count {
+                vector::add(bias, rows.row(row));
+            }
+            norm += vector::squared_norm(bias);
+        }
+        (scratch.first, scratch.second) = (left, right);
+        norm
+    }
+}
+
+impl ParameterGradients for Conv2dOperation {
+    fn written_sizes(&self) -> [usize; 2] {
+        [self.written_size(), 0]
+    }
+
+    fn squared_norms(&self, terms: &[Term<'_>], workspace: &mut Workspace<'_>, out: &mut [f64]) {
+        if self.by_gram() {
+            for (record, out) in out.iter_mut().enumerate() {
+                *out += self.norm_by_gram(terms, record, workspace.scratch);
+            }
+            return;
+        }
+        let kept = self.written_size();
+        workspace.written[0].reserve(kept * out.len());
+        for (record, out) in out.iter_mut().enumerate() {
+            let gradient = &mut workspace.written[0][record * kept..][..self.len()];
+            gradient[self.weights()..].fill(0.0);
+            let factors: Vec<_> = terms.iter().map(|term| (term.x, term.dy)).collect();
+            self.add_gradient(&factors, record, 1, gradient, false);
+            self.add_bias_gradient(terms[terms.len() - 1].dy, record, gradient);
+            *out += vector::squared_norm(gradient);
+        }
+    }
+
+    fn weighted_sum(
+        &self,
+        terms: &[Term<'_>],
+        weights: Option<&[f32]>,
+        workspace: &mut Workspace<'_>,
+        sum: &mut [f32],
+    ) {
+        let records = terms[0].context.records;
+        if let (Some(weights), false) = (weights, self.by_gram()) {
+            return direct::weighted_sum(
+                &workspace.written[0],
+                self.written_size(),
+                records,
+                Some(weights),
+                &mut sum[..self.len()],
+            );
+        }
+        for record in 0..records {
+            let dy = terms[terms.len() - 1].dy;
+            match weights {
+                None => self.add_bias_gradient(dy, record, sum),
+                // Positions are added before they are weighed, as for the norm: weighed one by one they might not cancel alike.
+                Some(weights) if self.bias => {
+                    workspace.scratch.second.reserve(self.len());
+                    let own = &mut workspace.scratch.second[..self.len()];
+                    own[self.weights()..].fill(0.0);
+                    self.add_bias_gradient(dy, record, own);
+                    vector::add_scaled(
+                        &mut sum[self.weights()..self.len()],
+                        weights[record],
+                        &own[self.weights()..],
+                    );
+                }
+                Some(_) => {}
+            }
+        }
+        let Some(weights) = weights else {
+            let factors: Vec<_> = terms.iter().map(|term| (term.x, term.dy)).collect();
+            // Few enough records at a time that they stay in the nearest cache while all taps pass over them.
+            let some = (128 / self.output.pixels()).max(1);
+            for first in (0..records).step_by(some) {
+                self.add_gradient(&factors, first, some.min(records - first), sum, true);
+            }
+            return;
+        };
+        let size = self.output.record();
+        // A whole line is read at the last pixel.
+        let part = records * size + WIDTH;
+        workspace.scratch.first.reserve(terms.len() * part);
+        let mut scaled = workspace.scratch.first.chunks_exact_mut(part);
+        let mut factors = Vec::with_capacity(terms.len());
+        for (term, scaled) in terms.iter().zip(&mut scaled) {
+            for ((own, dy), weight) in scaled.chunks_exact_mut(size).zip(term.dy.chunks(size)).zip(weights) {
+                vector::scaled(own, *weight, dy);
+            }
+            factors.push((term.x, &*scaled));
+        }
+        self.add_gradient(&factors, 0, records, sum, true);
+    }
+
+    fn sums_in_groups(&self) -> bool {
+        !self.by_gram()
+    }
+
+    fn reorder(&self, sum: &mut [f64]) {
+        let (k, inputs, outputs, taps) =
+            (self.kernel, self.group_inputs(), self.group_outputs(), self.taps());
+        let own = sum[..self.weights()].to_vec();
+        let mut own = own.chunks_exact(outputs);
+        for group in 0..self.groups {
+            for tap in 0..k * k {
+                for (input, own) in (0..inputs).zip(&mut own) {
+                    for (output, value) in own.iter().enumerate() {
+                        sum[(group * outputs + output) * taps + input * k * k + tap] = *value;
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! The Gaussian error linear unit.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Context, LayerType, Pointwise};
+use crate::error::NetworkError;
+use crate::graph_builder::{GraphBuilder, Position, Source, Value};
+use crate::kernels::math;
+use crate::shape::Shape;
+use crate::shapes::real_values;
+
+/// `x Phi(x)` with the normal distribution function `Phi`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Gelu;
+
+impl LayerType for Gelu {
+    fn output_shape(&self, input: &Source) -> Result<Shape, String> {
+        real_values(input)
+    }
+
+    fn add_to(
+        &self,
+        graph: &mut GraphBuilder,
+        _: &Position,
+        input: &Source,
+        _: Shape,
+    ) -> Result<Value, NetworkError> {
+        Ok(graph.pointwise(*self, input.value))
+    }
+}
+
+impl Pointwise for Gelu {
+    fn scratch_size(&self, len: usize) -> usize {
+        len
+    }
+
+    fn keeps_zero(&self) -> bool {
+        true
+    }
+
+    fn backward_reads_output(&self) -> bool {
+        false
+    }
+
+    fn forward(&self, _: &Context<'_>, y: &mut [f32], slope: &mut [f32]) {
+        math::gelu_all(y, slope);
+    }
+
+    fn backward(&self, _: &Context<'_>, _: &[f32], dy: &mut [f32], slope: &mut [f32]) {
+        math::times(dy, slope);
+    }
+}

@@ -1,0 +1,205 @@
+//! What the engine asks of a layer: operations on chunks of records, and the buffers that they work on.
+
+use super::Masks;
+use crate::init::Parameter;
+use crate::kernels::{Aligned, Packed};
+use crate::shape::{Shape, Storage};
+
+/// An operation before the graph is complete. It is built when the storage of its values is known.
+pub(crate) trait PlannedOperation {
+    /// The parameters, in the order in which they lie in the layer's slice. They are trained unless the layer is frozen.
+    fn parameters(&self, input: Shape) -> Vec<Parameter>;
+
+    /// Whether the backward pass reads the output. If not, the next layer may overwrite it.
+    fn backward_reads_output(&self) -> bool;
+
+    /// Zero pixels that must surround the input and the output, if these are images; `input_gradient` says whether the gradient of the
+    /// input is needed.
+    fn borders(&self, input: Shape, output: Shape, input_gradient: bool) -> [usize; 2] {
+        let _ = (input, output, input_gradient);
+        [0; 2]
+    }
+
+    /// Builds the operation.
+    fn build(&self, site: &Site) -> Box<dyn Operation>;
+}
+
+/// The surroundings of an operation in its network.
+pub(crate) struct Site {
+    pub(crate) input: Storage,
+    pub(crate) output: Storage,
+    /// Whether the gradient of the input is needed.
+    pub(crate) input_gradient: bool,
+}
+
+/// A layer that computes a value from another one.
+pub(crate) trait Operation: Send + Sync {
+    /// Norms and sums of the gradients of the parameters; none if the layer has no parameters.
+    fn parameter_gradients(&self) -> Option<&dyn ParameterGradients>;
+
+    /// Floats for each record with `steps` steps.
+    fn buffer_sizes(&self, steps: usize) -> BufferSizes {
+        let _ = steps;
+        BufferSizes::default()
+    }
+
+    /// Multiply-adds for one record: forward, backward to the input, weight gradients.
+    fn work(&self, steps: usize) -> [usize; 3] {
+        let _ = steps;
+        [0; 3]
+    }
+
+    /// Packs the weights for a pass; `input_gradient` says whether the backward pass needs them.
+    fn pack(&self, params: &[f32], input_gradient: bool, packs: &mut Vec<Packed>) {
+        let _ = (params, input_gradient, packs);
+    }
+
+    /// Computes `y` from `x`.
+    fn forward(&self, context: &Context<'_>, x: &[f32], y: &mut [f32], buffers: &mut LayerBuffers);
+
+    /// Whether the backward pass can add to the input's gradient instead of replacing it.
+    fn can_accumulate(&self) -> bool {
+        false
+    }
+
+    /// Computes `dx`, if it is needed, from `dy`, and leaves in the buffers what norms and sums need.
+    fn backward(&self, context: &Context<'_>, flow: Flow<'_>, buffers: &mut LayerBuffers);
+}
+
+/// Norms and weighted sums of the per-record gradients of a layer's parameters.
+pub(crate) trait ParameterGradients {
+    /// Floats for each record in each buffer of [`Workspace::written`].
+    fn written_sizes(&self) -> [usize; 2] {
+        [0; 2]
+    }
+
+    /// Adds each record's squared gradient norm to `out`.
+    fn squared_norms(&self, terms: &[Term<'_>], workspace: &mut Workspace<'_>, out: &mut [f64]);
+
+    /// Adds the sum of gradients times weights to `sum`; without weights, all weights are 1.
+    ///
+    /// With weights, [`squared_norms`](Self::squared_norms) has been called on the same terms and workspace.
+    fn weighted_sum(
+        &self,
+        terms: &[Term<'_>],
+        weights: Option<&[f32]>,
+        workspace: &mut Workspace<'_>,
+        sum: &mut [f32],
+    );
+
+    /// Whether a weighted sum of gradients (not of differences) adds up all records in [groups](crate::cut::GROUP). Otherwise it adds up
+    /// some of them one after another. In both cases a record adds one vector, which is computed separately and has at most the
+    /// reported norm.
+    fn sums_in_groups(&self) -> bool;
+
+    /// Turns a sum in the layer's own order into the order of its parameters.
+    fn reorder(&self, sum: &mut [f64]) {
+        let _ = sum;
+    }
+}
+
+/// A layer that changes a value in place.
+pub(crate) trait Pointwise: Send + Sync {
+    /// Floats for each record whose value has `len` floats.
+    fn scratch_size(&self, len: usize) -> usize {
+        let _ = len;
+        0
+    }
+
+    /// Whether 0 stays 0, so that the border of an image needs no care.
+    fn keeps_zero(&self) -> bool;
+
+    /// Whether the backward pass reads the value. If not, the next layer may overwrite it.
+    fn backward_reads_output(&self) -> bool;
+
+    /// Changes the value.
+    fn forward(&self, context: &Context<'_>, y: &mut [f32], scratch: &mut [f32]);
+
+    /// Changes the gradient, given the value after [`forward`](Self::forward).
+    fn backward(&self, context: &Context<'_>, y: &[f32], dy: &mut [f32], scratch: &mut [f32]);
+}
+
+/// The layer's parameters and the records of the chunk.
+#[derive(Clone, Copy)]
+pub(crate) struct Context<'a> {
+    /// This layer's parameters.
+    pub(crate) params: &'a [f32],
+    /// This layer's packed weights.
+    pub(crate) packs: &'a [Packed],
+    /// Records in the chunk.
+    pub(crate) records: usize,
+    /// Steps of the longest record in the chunk; 1 if the records are not sequences.
+    pub(crate) steps: usize,
+    /// The length of each record.
+    pub(crate) lengths: &'a [usize],
+    /// The tokens of the records, `steps` each; tokens beyond a record's length are 0.
+    pub(crate) tokens: &'a [u32],
+    /// The masks of this layer in a training pass.
+    pub(crate) dropout: Option<Masks<'a>>,
+    /// Whether the input's gradient is added to what is there, for layers that can.
+    pub(crate) accumulate: bool,
+}
+
+/// The values and gradients of a backward pass through one layer.
+pub(crate) struct Flow<'a> {
+    /// The input.
+    pub(crate) x: &'a [f32],
+    /// The output.
+    pub(crate) y: &'a [f32],
+    /// The gradient of the output; may be used as scratch space.
+    pub(crate) dy: &'a mut [f32],
+    /// Buffer for the gradient of the input, if it is needed.
+    pub(crate) dx: Option<&'a mut [f32]>,
+}
+
+/// Floats for each record that a layer keeps from forward to backward and beyond.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct BufferSizes {
+    /// Left factors of gradients.
+    pub(crate) activations: usize,
+    /// Right factors of gradients, or gradients themselves.
+    pub(crate) gradients: usize,
+    /// Anything else.
+    pub(crate) scratch: usize,
+}
+
+/// The buffers of a layer for one chunk; each has the same number of floats for every record.
+#[derive(Default)]
+pub(crate) struct LayerBuffers {
+    pub(crate) activations: Aligned,
+    pub(crate) gradients: Aligned,
+    pub(crate) scratch: Aligned,
+    /// Buffer for a right operand that is packed during a pass.
+    pub(crate) packed: Packed,
+}
+
+/// One term of a layer's per-record gradients: its input and the gradient of its output.
+///
+/// A gradient has one term. The difference of gradients at two points has two: with the activations `a` and output
+/// gradients `b` of the first point and `a'`, `b'` of the second, `a b - a' b'` is `(a - a') b + a' (b - b')`, which does not
+/// cancel when the points are close.
+/// Parameters that are not multiplied by activations (biases, norms, embeddings) have their difference in the last term alone.
+#[derive(Clone, Copy)]
+pub(crate) struct Term<'a> {
+    pub(crate) context: Context<'a>,
+    pub(crate) x: &'a [f32],
+    pub(crate) dy: &'a [f32],
+    pub(crate) buffers: &'a LayerBuffers,
+}
+
+/// Buffers for norms and sums.
+pub(crate) struct Workspace<'a> {
+    /// Gradients of this layer's records, one after another, for weights whose gradients are written out.
+    pub(crate) written: &'a mut [Aligned; 2],
+    /// Scratch space for the duration of a call.
+    pub(crate) scratch: &'a mut Scratch,
+}
+
+/// Scratch space that all layers of a worker share.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    pub(crate) first: Aligned,
+    pub(crate) second: Aligned,
+    pub(crate) third: Aligned,
+    pub(crate) fourth: Aligned,
+}

@@ -1,0 +1,91 @@
+//! What a pass over a batch is asked for, and what it answers.
+
+use crate::batch::Records;
+use crate::params::Params;
+
+/// What a pass over a batch is asked for.
+#[derive(Clone, Copy)]
+pub struct Pass<'a> {
+    pub(crate) at: &'a Params,
+    pub(crate) anchor: Option<&'a Params>,
+    pub(crate) records: &'a Records<'a>,
+    pub(crate) chosen: &'a [usize],
+    pub(crate) dropout: Option<[u8; 32]>,
+    pub(crate) steps: &'a [f64],
+    pub(crate) weigh: Option<&'a WeightRule<'a>>,
+}
+
+/// Chooses the weights of one record, given the norms of its gradient: `rule(norms, weights)`.
+///
+/// `norms[layer]` is the norm over the parameters of one layer, in the order of [`Network::layers`](crate::Network::layers).
+/// `weights[sum * layers + layer]` is the weight of that layer's gradient in a sum. All weights are 0 before the call. A weight
+/// that is not finite counts as 0.
+///
+/// The rule is called once for each record with a finite gradient. Calls come from several threads; each worker calls it for its
+/// records in ascending order.
+///
+/// **Guarantees.** A norm is that of what the record adds to a sum with weight 1, to a few parts in a million. Where it comes
+/// from Gram matrices, whose terms may cancel, the worst rounding error is added, so that it may be too large but not too
+/// small. Records with norms above 1e18 count as not finite and are not shown to a rule.
+///
+/// A caller that clips to a bound `C` with weight `C / norm` should leave a thousandth of `C` for rounding: of the weight to
+/// single precision, and of the sum where a record's positions cancel.
+pub type WeightRule<'a> = dyn Fn(&[f64], &mut [f32]) + Sync + 'a;
+
+impl<'a> Pass<'a> {
+    /// The gradients of the chosen records, in ascending order, at these parameters, each with weight 1 in one sum.
+    pub fn new(at: &'a Params, records: &'a Records<'a>, chosen: &'a [usize]) -> Pass<'a> {
+        Pass { at, anchor: None, records, chosen, dropout: None, steps: &[], weigh: None }
+    }
+
+    /// Asks for differences: each record's gradient minus its gradient at the anchor.
+    ///
+    /// With activations `a`, `a'` and output gradients `b`, `b'`, the difference is `(a - a') b + a' (b - b')`. Norms and
+    /// sums come from these factors, so they keep their accuracy when the two points are close.
+    #[must_use]
+    pub fn minus(self, anchor: &'a Params) -> Pass<'a> {
+        Pass { anchor: Some(anchor), ..self }
+    }
+
+    /// Weighs each record by its norms.
+    #[must_use]
+    pub fn weighed_by(self, weigh: &'a WeightRule<'a>) -> Pass<'a> {
+        Pass { weigh: Some(weigh), ..self }
+    }
+
+    /// Turns dropout on. The mask of a record is a function of this key and of the record's place in the data set, and of nothing else.
+    #[must_use]
+    pub fn with_dropout(self, key: [u8; 32]) -> Pass<'a> {
+        Pass { dropout: Some(key), ..self }
+    }
+
+    /// Rounds the `i`-th sum of each piece of the batch to multiples of `steps[i]`, a power of two, before the pieces are added up.
+    ///
+    /// As long as no sum reaches 2^51 steps, pieces are then added up exactly, and sums do not depend on the number of workers.
+    /// Without steps, or with a step of 0, pieces are added up in double precision.
+    ///
+    /// # Panics
+    /// If a step is neither 0 nor a power of two.
+    #[must_use]
+    pub fn rounded_to(self, steps: &'a [f64]) -> Pass<'a> {
+        let permitted = |step: f64| step == 0.0 || step > 0.0 && step.to_bits() << 12 == 0;
+        assert!(steps.iter().all(|step| permitted(*step)), "steps must be powers of two or 0, got {steps:?}");
+        Pass { steps, ..self }
+    }
+
+    /// The step of a sum's lattice; 0 for none.
+    pub(crate) fn step(&self, sum: usize) -> f64 {
+        self.steps.get(sum).copied().unwrap_or(0.0)
+    }
+}
+
+/// What a pass found out, in the order of the chosen records. All of it is as private as the records.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Outcome {
+    /// The loss of each record; of a difference, the loss at the first point.
+    pub losses: Vec<f64>,
+    /// The gradient norm of each record; empty if nobody weighs.
+    pub norms: Vec<f64>,
+    /// The places of records whose loss or gradient was not finite. They added nothing.
+    pub non_finite: Vec<usize>,
+}
