@@ -78,7 +78,10 @@ fn test_records_are_public_and_the_statement_says_so() {
     let fitted = logistic().epochs(5.0).test_data(&test).fit(&data(1000)).unwrap();
     assert!(fitted.test_score().is_some());
     let statement = fitted.guarantee().to_string();
-    assert!(statement.contains("The 70 records of the test set are public and NOT protected."), "{statement}");
+    assert!(
+        statement.contains("The 70 records of the test set are public and NOT protected."),
+        "{statement}"
+    );
     assert!(statement.contains("on 1,000 training records"), "{statement}");
 }
 
@@ -89,7 +92,8 @@ fn a_saved_model_is_loaded_with_its_guarantee_and_a_changed_file_is_refused() {
         "input = [2]\n[[layers]]\ntype = 'linear'\noutputs = 5\n[[layers]]\ntype = 'tanh'\n[[layers]]\ntype = 'linear'\noutputs = 2\n",
     )
     .unwrap();
-    for (name, model) in [("mlp", Model::mlp(&[4, 3])), ("default", Model::for_data()), ("described", described)]
+    for (name, model) in
+        [("mlp", Model::mlp(&[4, 3])), ("default", Model::for_data()), ("described", described)]
     {
         let fitted = Trainer::new(model).epochs(1.0).fit(&data(600)).unwrap();
         let path = folder.join(name);
@@ -127,7 +131,10 @@ fn training_can_be_stopped_and_the_whole_plan_counts() {
     assert!(!fitted.is_finished() && last.get() == 3);
     assert_eq!(fitted.guarantee().epsilon(), whole.guarantee().epsilon());
     let statement = fitted.guarantee().to_string();
-    assert!(statement.contains("This unfinished logistic model") && !statement.contains("so far"), "{statement}");
+    assert!(
+        statement.contains("This unfinished logistic model") && !statement.contains("so far"),
+        "{statement}"
+    );
     assert!(statement.contains("stopped before the 50 planned"), "{statement}");
 }
 
@@ -200,7 +207,8 @@ fn numbers_are_predicted() {
 
 #[test]
 fn images_and_named_classes_are_trained_on() {
-    let values: Vec<f32> = (0..60 * 64).map(|i| ((i / 64) % 3) as f32 / 3.0 + (i % 5) as f32 / 50.0).collect();
+    let values: Vec<f32> =
+        (0..60 * 64).map(|i| ((i / 64) % 3) as f32 / 3.0 + (i % 5) as f32 / 50.0).collect();
     let names = ["a", "b", "c"];
     let labels: Vec<&str> = (0..60).map(|i| names[i % 3]).collect();
     let shape = Shape::Image { channels: 1, height: 8, width: 8 };
