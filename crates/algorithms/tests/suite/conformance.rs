@@ -1,4 +1,4 @@
-//! Every algorithm of the registry keeps the rules of the house.
+//! Tests that every algorithm of the registry must pass.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use sordino_privacy::{Account, Randomness, Vault};
 
 fn train(name: &str, records: Vec<[f32; 2]>, seed: u64) -> (Point, State) {
     let (config, facts) = (config(name), facts());
-    // The records may be fewer than the facts says; then batches are, too.
+    // With fewer records than the facts have, batches are smaller, too.
     let facts = sordino_algorithms::RunFacts { records: records.len() as u64, ..facts };
     let small = records.len() < 100;
     let facts = if small { facts_for(records.len(), 0.05, 30) } else { facts };
@@ -35,7 +35,7 @@ fn every_algorithm_runs_its_plan_within_the_budget_and_moves_towards_the_records
         let name = algorithm.about().name;
         let (point, _) = train(name, crowd(), 5);
         assert!(point.iter().all(|x| x.is_finite()), "{name}: {point:?}");
-        // Some are buried in noise at this budget.
+        // Some have too much noise to learn at this budget.
         let loud =
             ["noise-decay-zcdp", "noise-decay-tcdp", "dp-svrg", "dp-c4-published", "dp-c4-plus-published"];
         if !loud.contains(&name) {
@@ -57,7 +57,7 @@ fn every_algorithm_survives_strange_records_and_repeats_under_a_seed() {
         let strange = vec![[f32::NAN, 0.0], [f32::INFINITY, 1.0], [1e30, -1e30], [0.0, 0.0]];
         for records in [strange, vec![[1.0, 1.0]]] {
             let first = train(name, records.clone(), 6);
-            // Without clipping there is nothing that a gradient of 1e30 cannot do.
+            // Without clipping a gradient of 1e30 has no bound.
             let plain = name == "none" || name == "dice-published";
             assert!(plain || first.0.iter().all(|x| x.is_finite()), "{name}: {:?}", first.0);
             let again = train(name, records, 6);
@@ -66,8 +66,8 @@ fn every_algorithm_survives_strange_records_and_repeats_under_a_seed() {
     }
 }
 
-/// Two vaults in step, with the same coins and noise, at the same points and with the same public state: what is returned differs by
-/// what the removed record adds, which is at most the sensitivity that the noise was made for.
+/// Two vaults with the same batches and noise, at the same points and with the same public state. Their releases differ by what the
+/// removed record adds, which must be at most the sensitivity that the noise is scaled to.
 #[test]
 fn removing_a_record_moves_every_release_by_at_most_its_sensitivity() {
     for algorithm in AlgorithmConfig::all().iter().filter(|algorithm| algorithm.about().verdict.is_sound()) {
@@ -97,11 +97,11 @@ fn removing_a_record_moves_every_release_by_at_most_its_sensitivity() {
                 let (Some(a), Some(b)) = (one.release(), other.release()) else { break };
                 let (Some(a), Some(b)) = (a, b) else { continue };
                 let moved = f64::from(a[0] - b[0]).hypot(f64::from(a[1] - b[1]));
-                // The quiet multiplier of the first release; in anchors' steps the sum was scaled and its noise is not told.
+                // From the multiplier of the first release. In the steps of anchors the sum was scaled, so its noise is not used.
                 let allowed = match name {
                     // Two sums, each with its own release.
                     "dp-svrg" => 2.0,
-                    // Of at most C = 1, whatever the threshold; and a second step follows the first.
+                    // At most C = 1 for every clipping norm.
                     "dp-c4" => 1.0,
                     "dice" => {
                         let kappa = (1.0_f64 + 81.0).sqrt();
@@ -121,9 +121,9 @@ fn removing_a_record_moves_every_release_by_at_most_its_sensitivity() {
                 one.point = [one.point[0] - 0.01 * a[0], one.point[1] - 0.01 * a[1]];
             }
         }
-        // Of the two sums of dp-svrg one takes away most of what the other adds.
+        // One of the two sums of dp-svrg cancels most of the other.
         let least = if name == "dp-svrg" { 0.1 } else { 0.3 };
-        assert!(most > least, "{name}: the record was hardly felt: {most}");
+        assert!(most > least, "{name}: the record hardly changes the release: {most}");
     }
 }
 
@@ -140,7 +140,7 @@ fn multiplier_of(plan: &Plan, number: u64) -> f64 {
 }
 
 #[test]
-fn a_state_is_taken_up_and_nonsense_is_not() {
+fn a_state_is_restored_and_unusable_values_are_ignored() {
     for name in ["dc-sgd-p", "dc-sgd-e", "quantile", "dice-two-release", "dp-svrg", "dp-c4"] {
         let (_, state) = train(name, crowd(), 5);
         let (config, facts) = (config(name), facts());
@@ -148,7 +148,7 @@ fn a_state_is_taken_up_and_nonsense_is_not() {
         let mut algorithm = config.start::<Toy>(&facts, &terms.plan).unwrap();
         assert_ne!(state, algorithm.state(), "{name}");
         algorithm.restore(&state);
-        // Points are taken up when there is one to copy their shape from.
+        // Points are restored at the first step, which gives their shape.
         let kept = algorithm.state();
         assert_eq!(kept.numbers, state.numbers, "{name}");
         assert!(kept.vectors.iter().all(|(key, vector)| state.vectors[key] == *vector), "{name}");
@@ -185,7 +185,7 @@ fn resumed_runs_go_on_with_their_plan_and_never_cost_less() {
                 assert!(training.step());
             }
             let rate = training.rate;
-            // Killed: nobody closes the vault.
+            // Killed: the vault is not closed.
             drop(training);
             let randomness = Randomness::from_os().unwrap();
             let vault = Vault::resume(records.clone(), &terms, randomness, &ledger.0).unwrap();
@@ -210,9 +210,9 @@ fn resumed_runs_go_on_with_their_plan_and_never_cost_less() {
     }
 }
 
-/// Wherever the threshold has gone, a batch whose gradients are all clipped and agree takes a step of the same length.
+/// Whatever the clipping norm, a batch whose gradients are all clipped and equal takes a step of the same length.
 #[test]
-fn unit_steps_keep_their_length_when_the_threshold_moves() {
+fn unit_steps_keep_their_length_when_the_clipping_norm_moves() {
     for name in ["quantile", "dc-sgd-p", "dc-sgd-e"] {
         let facts = facts_for(2000, 1.0, 30);
         let config = config(name);
@@ -227,6 +227,6 @@ fn unit_steps_keep_their_length_when_the_threshold_moves() {
             assert!((length - 1.0).abs() < 2e-3, "{name}: {length}");
         }
         let clip = training.algorithm.state().numbers["clip"];
-        assert!(clip > 2.0, "{name}: the threshold has not moved: {clip}");
+        assert!(clip > 2.0, "{name}: the clipping norm has not moved: {clip}");
     }
 }

@@ -1,4 +1,4 @@
-//! A small problem on which everything can be worked out by hand: records toy towards points of their own.
+//! A toy problem that can be solved by hand: each record pulls the model towards its own point.
 
 use std::{convert::Infallible, fs, ops::Range, path::PathBuf};
 
@@ -172,7 +172,7 @@ pub(crate) fn quiet(plan: &Plan, records: u64) -> Priced {
     Priced::unprotected(quiet_plan(plan), records)
 }
 
-/// A file that goes away with its test.
+/// A file that is removed at the end of its test.
 pub(crate) struct Scratch(pub(crate) PathBuf);
 
 impl Scratch {
@@ -189,12 +189,12 @@ impl Drop for Scratch {
     }
 }
 
-/// A run in the making.
+/// A run in progress.
 pub(crate) struct Training {
     pub(crate) vault: Vault<Toy>,
     pub(crate) algorithm: Box<dyn AlgorithmSteps<Toy>>,
     pub(crate) point: Point,
-    /// What a released sum is multiplied with.
+    /// The factor of a released sum.
     pub(crate) rate: f32,
 }
 
@@ -212,14 +212,14 @@ impl Training {
         Self { vault, algorithm: config.start(facts, &terms.plan).unwrap(), point: [0.0; 2], rate }
     }
 
-    /// One step of the plan: what the optimizer sees, if anything; nothing at all when the plan is finished.
+    /// Takes one step of the plan. The outer option is none when the plan is finished; the inner option is the release for the optimizer.
     pub(crate) fn release(&mut self) -> Option<Option<Release<Vec<f32>>>> {
         let (number, point) = (self.vault.position(), self.point);
         let algorithm = &mut self.algorithm;
         self.vault.round(|round| algorithm.step(round, &point, number)).unwrap().map(Result::unwrap)
     }
 
-    /// One step of the plan, learned from; false when it is finished.
+    /// Takes one step of the plan and moves the point. False when the plan is finished.
     pub(crate) fn step(&mut self) -> bool {
         let Some(release) = self.release() else { return false };
         if let Some(release) = release {

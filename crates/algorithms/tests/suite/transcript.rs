@@ -1,6 +1,6 @@
-//! An algorithm of ours on a small problem, with next to no noise, beside a transcription of its pseudocode in plain double precision.
+//! Runs of the algorithms on a toy problem with almost no noise, compared with a transcription of their pseudocode in double precision.
 //!
-//! All transcriptions bound a record as the trusted base does, by a thousandth less than the threshold says: room for rounding.
+//! All transcriptions clip as the trusted base does, to a thousandth below the clipping norm, which leaves room for rounding.
 
 use std::{
     cell::RefCell,
@@ -26,7 +26,7 @@ pub(crate) const STEPS: usize = 20;
 pub(crate) const RATE: f64 = 0.1;
 pub(crate) const RECORDS: usize = 37;
 
-/// Records, and who of them was looked at.
+/// Records, and a list of the batches that were evaluated.
 struct Watched {
     toy: Toy,
     batches: Rc<RefCell<Vec<Vec<usize>>>>,
@@ -70,7 +70,7 @@ impl Gradients for Watched {
     }
 }
 
-/// An algorithm of ours on a small problem.
+/// A run of an algorithm on the toy problem.
 pub(crate) struct Run {
     /// The point after each step of training.
     pub(crate) points: Vec<Point>,
@@ -108,7 +108,7 @@ impl Run {
         let watched = Watched { toy: Toy::new(records.to_vec(), slope), batches: Rc::clone(&passes) };
         let mut vault = Vault::seal(watched, terms, Randomness::seeded(8), &ledger.0).unwrap();
         vault.charge_by(terms.steps());
-        // The noise of anchors as published follows from the claim and not from the plan: a claim of nothing has next to none.
+        // The noise of anchors as published follows from the claim and not from the plan. A huge claim gives almost no noise.
         let claim = Budget { epsilon: Epsilon::new(1e30).unwrap(), ..facts.claim.unwrap() };
         let mut algorithm =
             config(text).start::<Watched>(&RunFacts { claim: Some(claim), ..*facts }, plan).unwrap();
