@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use sordino_accounting::total::{PricedRuns, Total};
-use sordino_privacy::Standing;
+use sordino_privacy::PrivacyStatus;
 use sordino_train::Ending;
 
 use crate::{
@@ -51,7 +51,7 @@ impl AllRuns {
             runs += endings.len() as u64;
             let mut private = true;
             for ending in endings {
-                private &= matches!(ending.account.standing_after(0)?, Standing::Private(_));
+                private &= matches!(ending.account.privacy_status_after(0)?, PrivacyStatus::Private(_));
             }
             match (experiment.terms.plan(), experiment.terms.guarantee()) {
                 (Some(plan), Some(&guarantee)) if private => {
@@ -155,9 +155,9 @@ pub(crate) fn row(
     let squares: f64 = accuracies.iter().map(|accuracy| (accuracy - mean).powi(2)).sum();
     let mut seconds: Vec<f64> = endings.iter().map(|ending| ending.seconds).collect();
     seconds.sort_unstable_by(f64::total_cmp);
-    let guarantee = match endings[0].account.standing()? {
-        Standing::Private(guarantee) => Some(guarantee),
-        Standing::NotPrivate(_) => None,
+    let guarantee = match endings[0].account.privacy_status()? {
+        PrivacyStatus::Private(guarantee) => Some(guarantee),
+        PrivacyStatus::NotPrivate(_) => None,
     };
     Ok(Row {
         algorithm,

@@ -6,7 +6,7 @@ use std::{
 };
 
 use indicatif::{ProgressBar, ProgressStyle};
-use sordino_privacy::{Account, Standing, Terms};
+use sordino_privacy::{Account, PrivacyStatus, Terms};
 use sordino_train::{Measurement, Observer};
 
 use crate::statement::{grouped, rounded_up};
@@ -53,8 +53,8 @@ impl Progress {
         // Not at every step: pricing takes some milliseconds.
         let every = self.steps.div_ceil(MILESTONES).max(1);
         self.priced = position.next_multiple_of(every).max(account.charged()).min(self.steps);
-        self.paid = match account.standing_after(self.priced) {
-            Ok(Standing::Private(guarantee)) => {
+        self.paid = match account.privacy_status_after(self.priced) {
+            Ok(PrivacyStatus::Private(guarantee)) => {
                 let paid = rounded_up(guarantee.epsilon.get());
                 // A terminal may be narrow.
                 let reach = match self.bar.is_hidden() {
@@ -63,7 +63,7 @@ impl Progress {
                 };
                 format!(", epsilon {paid} of {} paid ahead{reach}", self.whole)
             }
-            Ok(Standing::NotPrivate(_)) => ", NOT PRIVATE".to_owned(),
+            Ok(PrivacyStatus::NotPrivate(_)) => ", NOT PRIVATE".to_owned(),
             Err(_) => String::new(),
         };
         self.show();

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use sordino_accounting::pld::GroupSize;
-use sordino_privacy::{Account, Standing};
+use sordino_privacy::{Account, PrivacyStatus};
 use sordino_train::Score;
 
 use crate::{
@@ -73,14 +73,15 @@ struct ReportRecord<'a> {
 impl Report<'_> {
     /// One JSON object.
     pub(crate) fn json(&self) -> Result<String, Problem> {
-        let (guarantee, why) = match self.account.standing()? {
-            Standing::Private(guarantee) => (Some(guarantee), None),
-            Standing::NotPrivate(why) => (None, Some(why)),
+        let (guarantee, why) = match self.account.privacy_status()? {
+            PrivacyStatus::Private(guarantee) => (Some(guarantee), None),
+            PrivacyStatus::NotPrivate(why) => (None, Some(why)),
         };
-        let so_far = match (self.account.is_closed(), self.account.standing_after(self.account.charged())?) {
-            (false, Standing::Private(guarantee)) => Some(guarantee.epsilon.get()),
-            _ => None,
-        };
+        let so_far =
+            match (self.account.is_closed(), self.account.privacy_status_after(self.account.charged())?) {
+                (false, PrivacyStatus::Private(guarantee)) => Some(guarantee.epsilon.get()),
+                _ => None,
+            };
         Ok(json(&ReportRecord {
             test_accuracy: self.score.and_then(|score| score.accuracy),
             test_mean_squared_error: self.score.and_then(|score| score.mean_squared_error),
@@ -114,18 +115,18 @@ impl Report<'_> {
 
     /// Text for a person.
     pub(crate) fn text(&self) -> Result<String, Problem> {
-        let standing = self.account.standing()?;
+        let standing = self.account.privacy_status()?;
         let mut lines: Vec<(&str, String)> = Vec::new();
         let mut head = match &standing {
-            Standing::Private(guarantee) => format!(
+            PrivacyStatus::Private(guarantee) => format!(
                 "{} satisfies {}-differential privacy.\n",
                 self.subject(),
                 pair(guarantee.epsilon, guarantee.delta)
             ),
-            Standing::NotPrivate(_) => format!("{} is NOT PRIVATE.\n", self.subject()),
+            PrivacyStatus::NotPrivate(_) => format!("{} is NOT PRIVATE.\n", self.subject()),
         };
         let uncovered = uncovered(self.settings, self.test_records, self.account.records())
-            .filter(|_| matches!(standing, Standing::Private(_)));
+            .filter(|_| matches!(standing, PrivacyStatus::Private(_)));
         for sentence in uncovered.into_iter().chain(self.data.text()) {
             head += &format!("{sentence}\n");
         }
@@ -142,7 +143,7 @@ impl Report<'_> {
             ));
         }
         match standing {
-            Standing::Private(guarantee) => {
+            PrivacyStatus::Private(guarantee) => {
                 lines.push(("epsilon", self.epsilon(guarantee.epsilon.get())?));
                 lines.push(("delta", self.delta(guarantee.delta.get())));
                 lines.push((
@@ -163,7 +164,7 @@ impl Report<'_> {
                 ));
                 lines.push(("status", status(&guarantee)));
             }
-            Standing::NotPrivate(why) => lines.push(("NOT PRIVATE", why)),
+            PrivacyStatus::NotPrivate(why) => lines.push(("NOT PRIVATE", why)),
         }
         lines.push(("algorithm", self.training()));
         lines.push(("steps", self.steps()));
@@ -188,18 +189,18 @@ impl Report<'_> {
     /// What is claimed beside what is proved, if somebody claims something that is not.
     pub(crate) fn warning(&self) -> Result<Option<String>, Problem> {
         let Some(claim) = self.claim() else { return Ok(None) };
-        let (proved, why) = match self.account.standing()? {
-            Standing::Private(guarantee) if guarantee.epsilon.get() <= claim.epsilon => {
+        let (proved, why) = match self.account.privacy_status()? {
+            PrivacyStatus::Private(guarantee) if guarantee.epsilon.get() <= claim.epsilon => {
                 let epsilon = rounded_up(guarantee.epsilon.get());
                 (
                     format!("epsilon {epsilon}"),
                     "in this setting what is proved happens to be no more than the claim".to_owned(),
                 )
             }
-            Standing::Private(guarantee) => {
+            PrivacyStatus::Private(guarantee) => {
                 (format!("epsilon {}", rounded_up(guarantee.epsilon.get())), claim.why)
             }
-            Standing::NotPrivate(why) => ("nothing".to_owned(), why),
+            PrivacyStatus::NotPrivate(why) => ("nothing".to_owned(), why),
         };
         let lines = [
             (
@@ -239,9 +240,9 @@ impl Report<'_> {
         if self.account.is_closed() {
             return Ok(whole);
         }
-        let so_far = match self.account.standing_after(self.account.charged())? {
-            Standing::Private(guarantee) => rounded_up(guarantee.epsilon.get()),
-            Standing::NotPrivate(_) => String::new(),
+        let so_far = match self.account.privacy_status_after(self.account.charged())? {
+            PrivacyStatus::Private(guarantee) => rounded_up(guarantee.epsilon.get()),
+            PrivacyStatus::NotPrivate(_) => String::new(),
         };
         Ok(format!(
             "{whole} for the whole plan, whenever it stops ({so_far} so far, if nothing that was released had a say in \

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::pull::{
-    Point, Pull, QUIET, Scratch, Training, budget, choice, crowd, cubic, least_multiplier, quiet, setting,
-    setting_for, spring, terms,
+    Point, Pull, QUIET, Scratch, Training, budget, choice, crowd, cubic, least_multiplier, pull, quiet,
+    setting, setting_for, spring, terms,
 };
 use sordino_accounting::{NoiseMultiplier, Plan};
 use sordino_algorithms::{
@@ -22,14 +22,8 @@ fn train(name: &str, records: Vec<[f32; 2]>, seed: u64) -> (Point, State) {
     let setting = if small { setting_for(records.len(), 0.05, 30) } else { setting };
     let ledger = Scratch::new(&format!("{name}-{seed}-{}", records.len()));
     let terms = terms(&choice, &setting);
-    let mut training = Training::new(
-        &choice,
-        &setting,
-        &terms,
-        Pull::new(records, spring),
-        Randomness::seeded(seed),
-        &ledger,
-    );
+    let mut training =
+        Training::new(&choice, &setting, &terms, pull(records, spring), Randomness::seeded(seed), &ledger);
     while training.step() {}
     let Training { vault, algorithm, point, .. } = training;
     let account = vault.close().unwrap();
@@ -95,7 +89,7 @@ fn removing_a_record_moves_every_release_by_at_most_its_sensitivity() {
         let mut most = 0.0_f64;
         for removed in [0, 7, 39] {
             let records = (0..40).map(|i| [0.4 * i as f32 - 9.0, 11.0 - 0.5 * i as f32]).collect();
-            let whole = Pull::new(records, cubic);
+            let whole = pull(records, cubic);
             let mut lacking = whole.clone();
             lacking.records[removed] = None;
             let ledgers = [
@@ -189,7 +183,7 @@ fn resumed_runs_go_on_with_their_plan_and_never_cost_less() {
         let name = description.name;
         let (choice, setting) = (choice(name), setting());
         let terms = terms(&choice, &setting);
-        let records = Pull::new(crowd(), spring);
+        let records = pull(crowd(), spring);
         for killed_after in [1, 2, 17] {
             let ledger = Scratch::new(&format!("{name}-resumed-{killed_after}"));
             let randomness = Randomness::from_os().unwrap();
@@ -214,10 +208,12 @@ fn resumed_runs_go_on_with_their_plan_and_never_cost_less() {
             assert_eq!(killed_after + taken, terms.steps(), "{name}");
             assert!(resumed.point.iter().all(|x| x.is_finite()), "{name}: {:?}", resumed.point);
             resumed.vault.close().unwrap();
-            let standing = Account::read(&ledger.0).unwrap().standing().unwrap();
+            let standing = Account::read(&ledger.0).unwrap().privacy_status().unwrap();
             match (standing, terms.guarantee()) {
-                (sordino_privacy::Standing::Private(now), Some(then)) => assert_eq!(now, *then, "{name}"),
-                (sordino_privacy::Standing::NotPrivate(_), None) => {}
+                (sordino_privacy::PrivacyStatus::Private(now), Some(then)) => {
+                    assert_eq!(now, *then, "{name}")
+                }
+                (sordino_privacy::PrivacyStatus::NotPrivate(_), None) => {}
                 (standing, _) => panic!("{name}: {standing:?}"),
             }
         }
@@ -232,7 +228,7 @@ fn unit_steps_keep_their_length_when_the_threshold_moves() {
         let choice = choice(name);
         let plan = choice.plan(&setting, Noise::Multiplier(NoiseMultiplier::new(1.0).unwrap())).unwrap();
         let ledger = Scratch::new(&format!("{name}-unit"));
-        let far = Pull::new(vec![[3e7, -4e7]; 2000], spring);
+        let far = pull(vec![[3e7, -4e7]; 2000], spring);
         let quiet = quiet(&plan, 2000);
         let mut training = Training::new(&choice, &setting, &quiet, far, Randomness::seeded(2), &ledger);
         for _ in 0..30 {

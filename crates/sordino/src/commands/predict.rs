@@ -10,7 +10,7 @@ use std::{
 use clap::Args;
 use sordino_data::{Reading, Row, Source, Unlabelled};
 use sordino_nn::{Engine, Params};
-use sordino_privacy::{Account, Standing};
+use sordino_privacy::{Account, PrivacyStatus};
 use sordino_train::{Inspection, RunFolder, inspect};
 
 use crate::{
@@ -102,7 +102,7 @@ fn note(text: &str) {
 
 /// Prints warnings about the model.
 fn note_standing(account: &Account, weights_covered: bool) -> Result<(), Problem> {
-    if let Standing::NotPrivate(why) = account.standing()? {
+    if let PrivacyStatus::NotPrivate(why) = account.privacy_status()? {
         note(&format!("this model is NOT PRIVATE: {why}"));
     }
     if !weights_covered {
