@@ -20,8 +20,8 @@ const FINENESS: i32 = 22;
 /// The number of coordinates that share a stream of randomness.
 const BLOCK: usize = 1 << 12;
 
-/// The largest magnitude of a sum, in steps: integers do not overflow when noise is added.
-const MAX_STEPS: f64 = (1_u64 << 61) as f64;
+/// The largest magnitude of a sum, in steps: 2^61, so that integers do not overflow when noise is added.
+const MAX_STEPS: f64 = 2_305_843_009_213_693_952.0;
 
 /// Noise of one standard deviation, and the lattice it is added on.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,18 +1,18 @@
-//! Private records and the engine that runs over them, as the trusted base sees them.
+//! The network engine as the trusted base uses it.
 
 use std::ops::Range;
 
 use sordino_nn::{Engine, NetworkError, Params, Query, RecordNorms, RecordWeights, Records};
 use sordino_privacy::{Gradients, Sum, WeightRule};
 
-/// Records of a data set with a network to run over them.
+/// Private records and the engine that computes their gradients.
 pub struct NetworkGradients<'d> {
     engine: Engine,
     records: Records<'d>,
 }
 
 impl<'d> NetworkGradients<'d> {
-    /// These records; they were checked by this engine.
+    /// Records that this engine has checked.
     pub fn new(engine: Engine, records: Records<'d>) -> Self {
         Self { engine, records }
     }

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use crate::pull::{Point, Pull, Scratch, Training, budget, choice, pull, setting_for, spring, terms};
+use crate::pull::{Point, Scratch, Training, budget, choice, pull, setting_for, spring, terms};
 use sordino_accounting::Sampling;
 use sordino_algorithms::Setting;
 use sordino_privacy::{Randomness, Terms};
