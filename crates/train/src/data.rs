@@ -7,7 +7,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use sordino_data::{Dataset, Encoding, Scale, Splits, Source};
+use sordino_data::{Dataset, Encoding, Scale, Source, Splits};
 use sordino_nn::Shape;
 
 use crate::{

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::toy_quadratic::{
     Point, QUIET, Scratch, Toy, Training, budget, config, crowd, cubic, facts, facts_for, least_multiplier,
-    quiet, spring, terms,
+    quiet, spring, terms, toy,
 };
 use sordino_accounting::{NoiseMultiplier, Plan};
 use sordino_algorithms::{Algorithm, AlgorithmConfig, NoiseSource, Verdict};
@@ -20,7 +20,7 @@ fn train(name: &str, records: Vec<[f32; 2]>, seed: u64) -> (Point, State) {
     let ledger = Scratch::new(&format!("{name}-{seed}-{}", records.len()));
     let terms = terms(&config, &facts);
     let mut training =
-        Training::new(&config, &facts, &terms, Toy::new(records, spring), Randomness::seeded(seed), &ledger);
+        Training::new(&config, &facts, &terms, toy(records, spring), Randomness::seeded(seed), &ledger);
     while training.step() {}
     let Training { vault, algorithm, point, .. } = training;
     let account = vault.close().unwrap();
@@ -80,7 +80,7 @@ fn removing_a_record_moves_every_release_by_at_most_its_sensitivity() {
         let mut most = 0.0_f64;
         for removed in [0, 7, 39] {
             let records = (0..40).map(|i| [0.4 * i as f32 - 9.0, 11.0 - 0.5 * i as f32]).collect();
-            let whole = Toy::new(records, cubic);
+            let whole = toy(records, cubic);
             let mut lacking = whole.clone();
             lacking.records[removed] = None;
             let ledgers = [
@@ -175,7 +175,7 @@ fn resumed_runs_go_on_with_their_plan_and_never_cost_less() {
         let name = algorithm.about().name;
         let (config, facts) = (config(name), facts());
         let terms = terms(&config, &facts);
-        let records = Toy::new(crowd(), spring);
+        let records = toy(crowd(), spring);
         for killed_after in [1, 2, 17] {
             let ledger = Scratch::new(&format!("{name}-resumed-{killed_after}"));
             let randomness = Randomness::from_os().unwrap();
@@ -200,10 +200,12 @@ fn resumed_runs_go_on_with_their_plan_and_never_cost_less() {
             assert_eq!(killed_after + taken, terms.steps(), "{name}");
             assert!(resumed.point.iter().all(|x| x.is_finite()), "{name}: {:?}", resumed.point);
             resumed.vault.close().unwrap();
-            let standing = Account::read(&ledger.0).unwrap().standing().unwrap();
+            let standing = Account::read(&ledger.0).unwrap().privacy_status().unwrap();
             match (standing, terms.guarantee()) {
-                (sordino_privacy::Standing::Private(now), Some(then)) => assert_eq!(now, *then, "{name}"),
-                (sordino_privacy::Standing::NotPrivate(_), None) => {}
+                (sordino_privacy::PrivacyStatus::Private(now), Some(then)) => {
+                    assert_eq!(now, *then, "{name}")
+                }
+                (sordino_privacy::PrivacyStatus::NotPrivate(_), None) => {}
                 (standing, _) => panic!("{name}: {standing:?}"),
             }
         }
@@ -218,7 +220,7 @@ fn unit_steps_keep_their_length_when_the_clipping_norm_moves() {
         let config = config(name);
         let plan = config.plan(&facts, NoiseSource::Multiplier(NoiseMultiplier::new(1.0).unwrap())).unwrap();
         let ledger = Scratch::new(&format!("{name}-unit"));
-        let far = Toy::new(vec![[3e7, -4e7]; 2000], spring);
+        let far = toy(vec![[3e7, -4e7]; 2000], spring);
         let quiet = quiet(&plan, 2000);
         let mut training = Training::new(&config, &facts, &quiet, far, Randomness::seeded(2), &ledger);
         for _ in 0..30 {

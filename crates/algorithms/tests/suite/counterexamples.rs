@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use crate::toy_quadratic::{Point, Priced, Scratch, Toy, Training, budget, config, facts_for, spring, terms};
+use crate::toy_quadratic::{Point, Priced, Scratch, Training, budget, config, facts_for, spring, terms, toy};
 use sordino_accounting::Sampling;
 use sordino_algorithms::{Algorithm, RunFacts};
 use sordino_privacy::Randomness;
@@ -36,7 +36,7 @@ impl Attack {
 
     /// What is released in one run, step by step, in units of its noise.
     fn run(&self, canary: Option<[f32; 2]>, seed: u64) -> Vec<f64> {
-        let mut records = Toy::new(vec![[0.0; 2]; 5000], linear);
+        let mut records = toy(vec![[0.0; 2]; 5000], linear);
         records.records[0] = canary;
         let letters: String = self.text.chars().filter(char::is_ascii_alphabetic).collect();
         let ledger = Scratch::new(&format!("{letters}-{seed}"));
@@ -200,7 +200,7 @@ fn sound_dice_keeps_its_promise_under_the_same_attack() {
 
 /// A run on 50 records at the starting point, without the first of them or with a canary in its place.
 fn at_rest(text: &str, name: &str, canary: Option<[f32; 2]>, rate: Option<f32>) -> (Training, Scratch) {
-    let mut records = Toy::new(vec![[0.0; 2]; 50], spring);
+    let mut records = toy(vec![[0.0; 2]; 50], spring);
     records.records[0] = canary;
     let facts = facts_for(50, 0.2, 30);
     let ledger = Scratch::new(name);
@@ -278,7 +278,7 @@ fn sound_dp_c4_has_the_same_noise_with_and_without_the_canary() {
 fn the_size_of_the_noise_of_dp_c4_as_published_reveals_a_record() {
     let text = r#"{"type":"dp-c4-published","anchor_batch":21,"anchor_scale":0.2}"#;
     let [without, with] = [None, Some([3.0, 0.0])].map(|canary| {
-        let mut records = Toy::new(vec![[1.0, 0.0]; 21], spring);
+        let mut records = toy(vec![[1.0, 0.0]; 21], spring);
         records.records[0] = canary;
         let facts = facts_for(21, 1.0, 2000);
         let ledger = Scratch::new(&format!("noise-{}", canary.is_some()));
