@@ -3,10 +3,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use rand_chacha::ChaCha12Rng;
+use rand_chacha::rand_core::SeedableRng;
+
 use crate::description::Description;
 use crate::error::NetworkError;
 use crate::graph_builder::GraphBuilder;
-use crate::init::{Init, Random};
+use crate::init::Init;
 use crate::layers::{Operation, ParameterGradients, Pointwise};
 use crate::params::{Layout, Params};
 use crate::shape::{Shape, Storage};
@@ -143,7 +146,7 @@ impl Network {
     /// of attention, ones and zeros for norms, a normal distribution for embeddings. The same seed gives the same parameters.
     pub fn init(&self, seed: u64) -> Params {
         let mut params = Params::zeros(self.layout.clone());
-        let mut random = Random::new(seed);
+        let mut random = ChaCha12Rng::seed_from_u64(seed);
         for (slice, init) in self.layout.slices().iter().zip(&self.inits) {
             init.fill(&mut params.values_mut()[slice.range.clone()], &mut random);
         }

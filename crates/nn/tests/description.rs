@@ -117,6 +117,8 @@ fn a_misspelt_key_is_an_error_and_not_a_default() {
     let text =
         "input = { image = [1, 8, 8] }\nlayers = [{ type = 'conv2d', channels = 2, kernel = 3, strde = 2 }]";
     assert!(refusal(text).contains("unknown field `strde`"), "{}", refusal(text));
+    let text = "input = { features = 3 }\nlayers = [{ type = 'relu', slope = 2 }]";
+    assert!(refusal(text).contains("slope"), "{}", refusal(text));
     let text = "input = { features = 3 }\nlayers = [{ type = 'liner', outputs = 2 }]";
     assert!(refusal(text).contains("unknown variant `liner`"), "{}", refusal(text));
 }

@@ -4,9 +4,10 @@ mod gradients;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Context, Flow, LayerBuffers, LayerType, Operation, ParameterGradients, PlannedOperation, Site};
-use crate::error::NetworkError;
-use crate::graph_builder::{GraphBuilder, Position, Source, Value};
+use super::{
+    Context, Flow, Form, LayerBuffers, LayerType, Operation, ParameterGradients, PlannedOperation, Site,
+};
+use crate::graph_builder::Source;
 use crate::init::{Init, Parameter};
 use crate::kernels::{Packed, Segment, Starts, Store, product};
 use crate::shape::{Image, Shape};
@@ -65,14 +66,8 @@ impl LayerType for Conv2d {
         Ok(output)
     }
 
-    fn add_to(
-        &self,
-        graph: &mut GraphBuilder,
-        at: &Position,
-        input: &Source,
-        output: Shape,
-    ) -> Result<Value, NetworkError> {
-        Ok(graph.operation(at, *self, input.value, output))
+    fn form(&self) -> Form<'_> {
+        Form::Operation(Box::new(*self))
     }
 }
 

@@ -5,11 +5,10 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BufferSizes, Context, Flow, LayerBuffers, LayerType, Operation, ParameterGradients, PlannedOperation,
-    Site,
+    BufferSizes, Context, Flow, Form, LayerBuffers, LayerType, Operation, ParameterGradients,
+    PlannedOperation, Site,
 };
-use crate::error::NetworkError;
-use crate::graph_builder::{GraphBuilder, Position, Source, Value};
+use crate::graph_builder::Source;
 use crate::init::Parameter;
 use crate::kernels::pool;
 use crate::shape::{Image, Shape};
@@ -38,14 +37,8 @@ impl LayerType for MaxPool {
         pooled(kernel, stride, padding, input)
     }
 
-    fn add_to(
-        &self,
-        graph: &mut GraphBuilder,
-        at: &Position,
-        input: &Source,
-        output: Shape,
-    ) -> Result<Value, NetworkError> {
-        Ok(graph.operation(at, *self, input.value, output))
+    fn form(&self) -> Form<'_> {
+        Form::Operation(Box::new(*self))
     }
 }
 
