@@ -132,7 +132,7 @@ impl ParameterGradients for EmbeddingOperation {
                     vector::add_scaled(row, weight, gradient(step));
                     continue;
                 }
-                // As for the norm: weighed one by one they might not cancel alike.
+                // As for the norm: if they were weighted one by one, they might cancel differently.
                 equals.add(step, gradient, &mut own);
                 row.iter_mut().zip(&own).for_each(|(row, own)| *row += (f64::from(weight) * own) as f32);
             }
@@ -205,7 +205,7 @@ mod tests {
         let (embedding, steps) = (EmbeddingOperation { width: 1 }, 9);
         let stride = Storage::stride(1);
         let mut dy = vec![0.0; steps * stride];
-        // All cancel but for 0.1, which single precision would lose beside 1e7.
+        // All cancel except 0.1, which single precision would lose when it is added to 1e7.
         for (step, value) in [1e7, 0.1, 1.1e7, -1e7, 1.3e7, -1.1e7, -1.3e7, 3e6, -3e6].into_iter().enumerate()
         {
             dy[step * stride] = value;

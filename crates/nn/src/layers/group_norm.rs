@@ -153,7 +153,7 @@ impl Operation for GroupNormOperation {
             let inverse: Vec<f32> = self
                 .by_group(third)
                 .iter()
-                // A variance beyond all floats would make every value 0: not a number says so.
+                // With an infinite variance every value would become 0. A NaN marks the record instead.
                 .map(|sum| {
                     if *sum < f64::INFINITY {
                         1.0 / (sum / self.values_in_group() + EPSILON).sqrt()

@@ -71,7 +71,7 @@ impl PlannedOperation for Lstm {
 /// One layer, one direction, gates in PyTorch's order `i f g o`.
 ///
 /// The input and the hidden state lie side by side in one row `x h 1`, so that both weight matrices are one factored
-/// matrix and a step is one product; the 1 brings the biases.
+/// matrix and a step is one product; the 1 is multiplied by the biases.
 struct LstmOperation {
     inputs: usize,
     hidden: usize,

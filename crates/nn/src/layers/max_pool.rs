@@ -69,8 +69,8 @@ fn window(at: usize, kernel: usize, stride: usize, padding: usize, size: usize) 
 }
 
 impl MaxPoolOperation {
-    /// Calls `f(where windows begin in the output, where each tap begins in the input, floats)` for runs of windows whose taps
-    /// are contiguous in both: a row of windows if they are one pixel apart, else a single window.
+    /// Calls `f(start in the output, start of each tap in the input, floats)` for runs of windows whose taps are contiguous in both: a row
+    /// of windows if they are one pixel apart, else a single window.
     fn each(&self, mut f: impl FnMut(usize, &[usize], usize)) {
         let (input, output) = (&self.input, &self.output);
         let whole_rows = self.window.stride == 1 && self.window.padding == 0;
