@@ -295,20 +295,27 @@ impl<'a> Trainer<'a> {
     /// As for [`price`](Self::price); a run folder that is not empty or cannot be written. What was released before an error counts as
     /// spent.
     pub fn fit(&self, data: &Dataset) -> Result<Fitted, Error> {
-        let (priced, folder) = match &self.target {
-            Target::Memory => (self.price(data)?, None),
+        match &self.target {
+            Target::Memory => self.train(&self.price(data)?, data, None),
             Target::NewFolder(path) => {
                 let priced = self.price(data)?;
                 let folder = RunFolder::create(path)?;
-                priced.write_settings(&folder)?;
-                (priced, Some(folder))
+                let fitted =
+                    priced.write_settings(&folder).and_then(|()| self.train(&priced, data, Some(&folder)));
+                if fitted.is_err() {
+                    folder.remove_if_never_began();
+                }
+                fitted
             }
             Target::Resumed(path) => {
                 let folder = RunFolder::open(path)?;
-                (self.price_resumed(&folder, data)?, Some(folder))
+                self.train(&self.price_resumed(&folder, data)?, data, Some(&folder))
             }
-        };
-        let run = priced.run(data, self.test, folder.as_ref());
+        }
+    }
+
+    fn train(&self, priced: &PricedRun, data: &Dataset, folder: Option<&RunFolder>) -> Result<Fitted, Error> {
+        let run = priced.run(data, self.test, folder);
         let mut observer = Callback {
             trainer: self,
             progress: TrainingProgress { step: 0, steps: priced.terms.steps(), score: None },
@@ -317,7 +324,7 @@ impl<'a> Trainer<'a> {
             Target::Resumed(_) => run.resume(&self.stop.0, &mut observer)?,
             _ => run.begin(&self.stop.0, &mut observer)?,
         };
-        fitted(&priced, folder.as_ref(), ending)
+        fitted(priced, folder, ending)
     }
 
     /// A run that is resumed keeps its settings and its plan.

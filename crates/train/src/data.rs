@@ -123,7 +123,7 @@ impl RunData {
         let absolute = |path: &Option<PathBuf>| path.clone().map(|path| path.canonicalize().unwrap_or(path));
         let test_data = absolute(&settings.test_data);
         let source =
-            Source { path: absolute(&settings.data).unwrap_or("mushroom".into()), ..source(settings) };
+            Source { path: absolute(&settings.data).unwrap_or("mushroom".into()), ..data_source(settings) };
         check_paths([Some(&source.path), test_data.as_ref()].into_iter().flatten())?;
         let sets = sordino_data::read(&source)?;
         let separate = separate_test_set(test_data.as_deref(), &source, &sets)?;
@@ -180,7 +180,7 @@ impl RunData {
 }
 
 /// Where the settings say that the data is.
-pub fn source(settings: &Settings) -> Source {
+pub fn data_source(settings: &Settings) -> Source {
     Source {
         path: settings.data.clone().unwrap_or_else(|| "mushroom".into()),
         schema: settings.schema.clone(),

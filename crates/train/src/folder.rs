@@ -98,9 +98,18 @@ impl RunFolder {
     }
 
     /// Whether the folder has nothing that a run writes after its settings: no complete line of a ledger, and no later file.
-    pub fn never_began(&self) -> bool {
+    fn never_began(&self) -> bool {
         let later = [self.metrics(), self.model(), self.checkpoint()];
         !self.has_ledger() && !later.iter().any(|file| file.exists())
+    }
+
+    /// Removes the folder if its run never began. Returns whether that was so.
+    pub fn remove_if_never_began(&self) -> bool {
+        let never_began = self.never_began();
+        if never_began {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+        never_began
     }
 
     /// The folder itself.

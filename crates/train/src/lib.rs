@@ -86,7 +86,7 @@ mod state;
 
 pub use algorithm::{NetworkAlgorithm, parse_algorithm};
 pub use claim::Claim;
-pub use data::{DataDescription, DataFacts, RunData, source};
+pub use data::{DataDescription, DataFacts, RunData, data_source};
 pub use error::TrainError;
 pub use evaluation::{Evaluator, Score, class_of};
 pub use folder::{RunFolder, write_whole};

@@ -77,13 +77,20 @@ pub fn prepare(
             }
         }
     }
+    let (mut candidates, mut rejected) = (Vec::new(), Vec::new());
+    let mut checked = Vec::new();
+    for (name, tuned, settings) in tried {
+        match used_settings(settings) {
+            Ok(settings) => checked.push((name, tuned, settings)),
+            Err(error) => rejected.push(Rejected { algorithm: name.clone(), error }),
+        }
+    }
     let data = RunData::read(settings)?;
     if data.test.is_none() {
         return Err(TrainError::refused("a comparison needs test records", "leave out {test_fraction=0}"));
     }
-    let (mut candidates, mut rejected) = (Vec::new(), Vec::new());
-    for (name, tuned, settings) in tried {
-        match priced(settings, &data) {
+    for (name, tuned, settings) in checked {
+        match resolve(&settings, &data.description).and_then(|resolved| price(resolved, None)) {
             Ok(priced) => {
                 priced.resolved.footprint.check(simultaneous_runs())?;
                 candidates.push(Candidate { algorithm: name.clone(), tuned, priced });
@@ -94,11 +101,12 @@ pub fn prepare(
     Ok((data, candidates, rejected))
 }
 
-fn priced(settings: Settings, data: &RunData) -> Result<PricedRun, TrainError> {
+/// The settings that an algorithm uses, after they are checked.
+fn used_settings(settings: Settings) -> Result<Settings, TrainError> {
     let algorithm = parse_algorithm(settings.algorithm.as_deref().unwrap_or_default())?;
     let settings = without_unused(settings, &*algorithm);
     check(&settings)?;
-    price(resolve(&settings, &data.description)?, None)
+    Ok(settings)
 }
 
 /// One run at a time on each core.

@@ -10,7 +10,7 @@ use std::{
 use clap::Args;
 use sordino::{Fitted, GuaranteeStatus};
 use sordino_data::{PredictionOptions, Row, Source, UnlabelledRows};
-use sordino_train::{DataFacts, Hint, RunFolder, Settings, format::grouped, source};
+use sordino_train::{DataFacts, Hint, RunFolder, Settings, data_source, format::grouped};
 
 use crate::{
     predictions::table,
@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
 
 /// Reads records of the same kind as the training records.
 fn read(arguments: &Arguments, settings: &Settings, facts: &DataFacts) -> Result<UnlabelledRows, Problem> {
-    let source = Source { path: arguments.data.clone(), ..source(settings) };
+    let source = Source { path: arguments.data.clone(), ..data_source(settings) };
     let reading = PredictionOptions {
         id: arguments.id.clone(),
         ignore_unknown: arguments.ignore_unknown,

@@ -131,10 +131,7 @@ fn resumed(path: &Path) -> Result<Prepared, Problem> {
 
 /// The error of a failed run, with a hint how to continue. The folder of a run that never began is removed.
 fn with_next_step(error: TrainError, folder: &RunFolder) -> Problem {
-    let never_began = folder.never_began();
-    if never_began {
-        let _ = fs::remove_dir_all(folder.path());
-    }
+    let never_began = folder.remove_if_never_began();
     Problem::from(error).with_disk_hint(|| match never_began {
         true => {
             "free some space, then start again: no step was taken, and no privacy budget was spent".to_owned()

@@ -1,0 +1,295 @@
+//! The library as a user calls it.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+use std::{
+    cell::Cell,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use sordino::{Dataset, Fitted, GuaranteeStatus, Labels, Model, Sampling, Shape, Trainer};
+
+/// A folder that is removed at the end of the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("sordino-library-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+
+    fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn rows(count: usize) -> Vec<[f32; 2]> {
+    (0..count).map(|i| [(i % 10) as f32 / 10.0, (i % 7) as f32 / 7.0]).collect()
+}
+
+/// Whether the first value is above one half.
+fn data(count: usize) -> Dataset {
+    let x = rows(count);
+    let y: Vec<bool> = x.iter().map(|row| row[0] > 0.5).collect();
+    Dataset::from_rows(&x, &y).unwrap()
+}
+
+fn logistic<'a>() -> Trainer<'a> {
+    Trainer::new(Model::logistic()).budget(2.0, 1e-5).unwrap().batch_size(100)
+}
+
+#[test]
+fn a_model_is_fitted_within_its_budget_in_memory() {
+    let fitted = logistic().epochs(20.0).fit(&data(1000)).unwrap();
+    let guarantee = fitted.guarantee();
+    assert!(guarantee.is_private() && fitted.is_finished());
+    assert!(guarantee.epsilon().unwrap().get() <= 2.0 && guarantee.delta().unwrap().get() == 1e-5);
+    assert!(guarantee.relation().unwrap().contains("zero-out"));
+    let statement = guarantee.to_string();
+    for part in [
+        "This logistic model satisfies (",
+        "on 1,000 training records",
+        "PROVED",
+        "in memory: the whole plan counts as spent from the first step on",
+    ] {
+        assert!(statement.contains(part), "{statement}");
+    }
+    // No test records were given, so nothing was measured, and every record is protected.
+    assert!(fitted.test_score().is_none() && !statement.contains("NOT protected"), "{statement}");
+    assert_eq!(fitted.predict(&[[0.9, 0.5], [0.1, 0.5]]).unwrap(), ["true", "false"]);
+    assert_eq!(fitted.predict_classes(&[[0.9, 0.5]]).unwrap(), [1]);
+    let probabilities = fitted.predict_proba(&[[0.9, 0.5]]).unwrap();
+    assert!(probabilities[0][1] > 0.5 && (probabilities[0].iter().sum::<f64>() - 1.0).abs() < 1e-12);
+    assert!(fitted.score(&data(70)).unwrap().accuracy.unwrap() > 0.7);
+}
+
+#[test]
+fn test_records_are_public_and_the_statement_says_so() {
+    let test = data(70);
+    let fitted = logistic().epochs(5.0).test_data(&test).fit(&data(1000)).unwrap();
+    assert!(fitted.test_score().is_some());
+    let statement = fitted.guarantee().to_string();
+    assert!(
+        statement.contains("The 70 records of the test set are public and NOT protected."),
+        "{statement}"
+    );
+    assert!(statement.contains("on 1,000 training records"), "{statement}");
+}
+
+#[test]
+fn a_saved_model_is_loaded_with_its_guarantee_and_a_changed_file_is_refused() {
+    let folder = Folder::new("saved");
+    let described = Model::from_toml(
+        "input = [2]\n[[layers]]\ntype = 'linear'\noutputs = 5\n[[layers]]\ntype = 'tanh'\n[[layers]]\ntype = 'linear'\noutputs = 2\n",
+    )
+    .unwrap();
+    for (name, model) in
+        [("mlp", Model::mlp(&[4, 3])), ("default", Model::for_data()), ("described", described)]
+    {
+        let fitted = Trainer::new(model).epochs(1.0).fit(&data(600)).unwrap();
+        let path = folder.join(name);
+        fitted.save(&path).unwrap();
+        let loaded = Fitted::load(&path).unwrap();
+        assert_eq!(loaded.guarantee(), fitted.guarantee());
+        let new = rows(30);
+        assert_eq!(loaded.predict_proba(&new).unwrap(), fitted.predict_proba(&new).unwrap(), "{name}");
+        let mut bytes = fs::read(&path).unwrap();
+        *bytes.last_mut().unwrap() ^= 0x80;
+        fs::write(&path, &bytes).unwrap();
+        let error = Fitted::load(&path).unwrap_err().to_string();
+        assert!(error.contains("was changed after it was written"), "{error}");
+    }
+    fs::write(folder.join("not"), b"not a model").unwrap();
+    assert!(Fitted::load(folder.join("not")).is_err());
+    assert!(Fitted::load(folder.join("missing")).is_err());
+}
+
+#[test]
+fn training_can_be_stopped_and_the_whole_plan_counts() {
+    let data = data(1000);
+    let whole = logistic().steps(50).unwrap().fit(&data).unwrap();
+    let trainer = logistic().steps(50).unwrap();
+    let stop = trainer.stop_handle();
+    let last = Cell::new(0);
+    let trainer = trainer.on_progress(|progress| {
+        last.set(progress.step);
+        assert_eq!(progress.steps, 50);
+        if progress.step == 3 {
+            stop.stop();
+        }
+    });
+    let fitted = trainer.fit(&data).unwrap();
+    assert!(!fitted.is_finished() && last.get() == 3);
+    assert_eq!(fitted.guarantee().epsilon(), whole.guarantee().epsilon());
+    let statement = fitted.guarantee().to_string();
+    assert!(
+        statement.contains("This unfinished logistic model") && !statement.contains("so far"),
+        "{statement}"
+    );
+    assert!(statement.contains("stopped before the 50 planned"), "{statement}");
+}
+
+#[test]
+fn a_run_folder_is_shown_by_the_command_and_can_be_resumed() {
+    let folder = Folder::new("folder");
+    let (run, data) = (folder.join("run"), data(1000));
+    let trainer = logistic().steps(2000).unwrap().data_name("circles").run_folder(&run);
+    let stop = trainer.stop_handle();
+    let stopped = trainer.on_progress(|progress| {
+        if progress.step == 100 {
+            stop.stop();
+        }
+    });
+    let stopped = stopped.fit(&data).unwrap();
+    assert!(!stopped.is_finished());
+    let error = logistic().run_folder(&run).fit(&data).unwrap_err();
+    assert!(error.to_string().contains("is not empty"), "{error}");
+    assert!(error.hint().to_string().contains("resume = "), "{}", error.hint());
+    let error = Trainer::resume(&run).batch_size(7).fit(&data).unwrap_err();
+    assert!(error.to_string().contains("keeps its settings"), "{error}");
+    let error = Trainer::resume(&run).fit(&self::data(999)).unwrap_err();
+    assert!(!error.to_string().is_empty());
+    let fitted = Trainer::resume(&run).fit(&data).unwrap();
+    assert!(fitted.is_finished());
+    assert!(fitted.guarantee().to_string().contains("resumed once"), "{}", fitted.guarantee());
+    let opened = Fitted::open(&run).unwrap();
+    assert_eq!(opened.predict_proba(&rows(20)).unwrap(), fitted.predict_proba(&rows(20)).unwrap());
+    assert_eq!(opened.guarantee().status(), fitted.guarantee().status());
+    let shown = Command::new(env!("CARGO_BIN_EXE_sordino")).arg("show").arg(&run).output().unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert_eq!(shown.lines().next(), fitted.guarantee().to_string().lines().next());
+    assert!(shown.contains("training records of circles"), "{shown}");
+}
+
+/// The command and the library go through the same stages, so the same seed gives the same weights.
+#[test]
+fn the_library_and_the_command_train_the_same_model() {
+    let folder = Folder::new("same");
+    let run = folder.join("run");
+    let output = Command::new(env!("CARGO_BIN_EXE_sordino"))
+        .args(["train", "--seed", "7", "--steps", "20", "--algorithm", "quantile", "--out"])
+        .arg(&run)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let (train, test) = sordino::data::embedded::mushroom().unwrap().split(0.2, 0).unwrap();
+    let trainer = || Trainer::new(Model::for_data()).seed(7).steps(20).unwrap();
+    let named = trainer().algorithm("quantile").fit(&train).unwrap();
+    let command = Fitted::open(&run).unwrap();
+    assert_eq!(named.params().values(), command.params().values());
+    assert_eq!(named.score(&test.unwrap()).unwrap(), command.test_score().unwrap());
+    assert!(matches!(named.guarantee().status(), GuaranteeStatus::NotPrivate(why) if why.contains("seed")));
+    // An algorithm as a value gives the same run as its name.
+    let value = trainer().with_algorithm(sordino::algorithms::Quantile::default()).fit(&train).unwrap();
+    assert_eq!(value.params().values(), named.params().values());
+}
+
+#[test]
+fn numbers_are_predicted() {
+    let x = rows(1000);
+    let y: Vec<f32> = x.iter().map(|row| 2.0 * row[0] - 1.0).collect();
+    let data = Dataset::from_rows(&x, &y).unwrap();
+    let fitted = Trainer::new(Model::linear()).budget(8.0, 1e-5).unwrap().epochs(20.0).fit(&data).unwrap();
+    let values = fitted.predict_values(&[[0.9, 0.5], [0.0, 0.5]]).unwrap();
+    assert!((values[0][0] - 0.8).abs() < 0.3 && (values[1][0] + 1.0).abs() < 0.3, "{values:?}");
+    assert!(fitted.score(&data).unwrap().mean_squared_error.unwrap() < 0.1);
+    assert!(fitted.predict(&x).unwrap_err().to_string().contains("predicts numbers"));
+}
+
+#[test]
+fn images_and_named_classes_are_trained_on() {
+    let values: Vec<f32> =
+        (0..60 * 64).map(|i| ((i / 64) % 3) as f32 / 3.0 + (i % 5) as f32 / 50.0).collect();
+    let names = ["a", "b", "c"];
+    let labels: Vec<&str> = (0..60).map(|i| names[i % 3]).collect();
+    let shape = Shape::Image { channels: 1, height: 8, width: 8 };
+    let data = Dataset::from_flat(values.clone(), shape, Labels::named(&names, &labels)).unwrap();
+    let trainer = Trainer::new(Model::for_data()).batch_size(20).sampling(Sampling::FixedSize);
+    let fitted = trainer.budget(8.0, 1e-3).unwrap().steps(3).unwrap().fit(&data).unwrap();
+    assert_eq!(fitted.classes(), names);
+    assert!(fitted.guarantee().relation().unwrap().contains("replace-one"));
+    let predicted = fitted.predict(&values.chunks(64).take(5).collect::<Vec<_>>()).unwrap();
+    assert!(predicted.len() == 5 && predicted.iter().all(|name| names.contains(&name.as_str())));
+}
+
+#[test]
+fn settings_are_priced_without_training_and_have_their_origins() {
+    use sordino::train::Origin;
+    let priced = logistic().epochs(3.0).price(&data(1000)).unwrap();
+    assert!(priced.terms.guarantee().unwrap().epsilon.get() <= 2.0);
+    let origins = priced.resolved.values.origins();
+    let origin = |name| origins.iter().find(|(other, _)| *other == name).map(|(_, origin)| *origin);
+    assert_eq!(origin("batch_size"), Some(Origin::User));
+    assert_eq!(origin("optimizer"), Some(Origin::Default));
+    assert_eq!(origin("test_fraction"), None);
+    let priced = Trainer::new(Model::for_data()).price(&data(1000)).unwrap();
+    assert_eq!(priced.resolved.values.batch_size.unwrap().origin, Origin::PublicFact);
+    assert_eq!(priced.resolved.values.model.unwrap().value, "logistic");
+}
+
+#[test]
+fn bad_input_gets_the_value_the_range_and_a_hint() {
+    let data = data(600);
+    let errors = [
+        (logistic().batch_size(1000).fit(&data), "600; got 1000"),
+        (logistic().epochs(f64::NAN).fit(&data), "got NaN"),
+        (logistic().algorithm("dp-sdg").fit(&data), "got dp-sdg"),
+        (logistic().optimizer("adam,beta2=2").fit(&data), "got 2"),
+        (logistic().schedule("step").fit(&data), "every"),
+        (logistic().learning_rate(-1.0).fit(&data), "got -1"),
+        (logistic().average(2.0).fit(&data), "got 2"),
+        (logistic().max_batch_size(101).fit(&data), ""),
+        (logistic().set("test_fraction", "0.5").unwrap().fit(&data), "given in memory"),
+        (logistic().noise_multiplier(0.5).unwrap().fit(&data), "the budget is 2"),
+        (Trainer::new(Model::lenet5()).fit(&data), "reads images"),
+        (Trainer::new(Model::logistic()).fit(&Dataset::unlabelled(&rows(600)).unwrap()), ""),
+    ];
+    for (number, (result, part)) in errors.into_iter().enumerate() {
+        let error = result.map(drop).unwrap_err();
+        assert!(error.to_string().contains(part), "{number}: {error}");
+        let (error, hint) = (error.to_string(), error.hint().to_string());
+        assert!(!hint.is_empty() && !format!("{error} {hint}").contains("--"), "{error} {hint}");
+    }
+    assert!(logistic().budget(-1.0, 1e-5).is_err() && logistic().budget(1.0, 1.0).is_err());
+    assert!(logistic().max_grad_norm(0.0).is_err() && logistic().steps(0).is_err());
+    let fitted = logistic().steps(1).unwrap().fit(&data).unwrap();
+    let error = fitted.predict(&[[1.0, 2.0, 3.0]]).unwrap_err();
+    assert!(error.to_string().contains("row 0 has 3 values, but the model reads 2"), "{error}");
+    assert!(fitted.predict(&[[f32::NAN, 0.0]]).is_err());
+    assert!(fitted.predict_values(&[[0.0, 0.0]]).unwrap_err().to_string().contains("predicts classes"));
+}
+
+/// Library errors and hints name settings, not flags: a front end renders them in its own vocabulary.
+#[test]
+fn no_text_of_the_library_has_a_flag() {
+    fn visit(folder: &Path, found: &mut Vec<String>) {
+        for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if entry.is_dir() && !entry.ends_with("cli") {
+                visit(&entry, found);
+            } else if entry.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(&entry).unwrap();
+                let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+                let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+                let has_flag = |line: &&str| {
+                    line.split("--").skip(1).any(|rest| rest.starts_with(|c: char| c.is_ascii_lowercase()))
+                };
+                found.extend(lines.filter(has_flag).map(|line| format!("{}: {line}", entry.display())));
+            }
+        }
+    }
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut found = Vec::new();
+    for name in ["accounting", "algorithms", "data", "nn", "optim", "privacy", "train", "sordino"] {
+        visit(&crates.join(name).join("src"), &mut found);
+    }
+    assert!(found.is_empty(), "{found:#?}");
+}
