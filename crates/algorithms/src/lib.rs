@@ -37,6 +37,7 @@ registry! {
     dp_sgd: DpSgd,
     dp_nsgd: DpNsgd,
     auto_clip: AutoClip,
+    psac: Psac,
     dynamic: Dynamic,
     noise_decay_zcdp: NoiseDecayZcdp,
     noise_decay_tcdp: NoiseDecayTcdp,

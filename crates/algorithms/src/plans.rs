@@ -45,7 +45,7 @@ pub(crate) fn part_done(number: u64, steps: Steps) -> f64 {
     (number + 1) as f64 / steps.get() as f64
 }
 
-/// The plan with all multipliers times the factor that the source of noise asks for.
+/// The plan with all multipliers times the factor that the source of noise gives.
 pub(crate) fn calibrated(unit: &Plan, noise: NoiseSource) -> Result<Plan, AlgorithmError> {
     let factor = match noise {
         NoiseSource::Multiplier(multiplier) => return Ok(unit.scaled(multiplier.get())?),

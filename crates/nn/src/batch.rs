@@ -1,10 +1,10 @@
-//! Records as the engine reads them: borrowed, checked once, used at every step.
+//! Records as the engine reads them: borrowed, checked once, used in every pass.
 
 use crate::error::NetworkError;
 use crate::loss::{Loss, Target};
 use crate::shape::Shape;
 
-/// What a network reads, for all records of a data set.
+/// The inputs of all records of a data set.
 #[derive(Debug, Clone, Copy)]
 pub enum Inputs<'a> {
     /// Records of equal size, one after another: vectors, images channel by channel, or sequences of greatest length.
@@ -13,19 +13,19 @@ pub enum Inputs<'a> {
     Sequences {
         /// All steps of all records, one after another.
         values: &'a [f32],
-        /// Where each record starts, in steps; one more entry than records.
+        /// The start of each record, in steps, and the end of the last one.
         starts: &'a [usize],
     },
     /// Sequences of tokens; record `i` is `tokens[starts[i] .. starts[i + 1]]`.
     Tokens {
         /// All tokens of all records, one after another.
         tokens: &'a [u32],
-        /// Where each record starts; one more entry than records.
+        /// The start of each record, and the end of the last one.
         starts: &'a [usize],
     },
 }
 
-/// What a network should say, for all records of a data set.
+/// The targets of all records of a data set.
 #[derive(Debug, Clone, Copy)]
 pub enum Targets<'a> {
     /// A class for each record.
@@ -63,7 +63,7 @@ impl<'a> Unlabelled<'a> {
             (Inputs::Tokens { tokens, starts }, Shape::Tokens { steps, vocabulary }) => {
                 if let Some(place) = tokens.iter().position(|&token| token as usize >= vocabulary) {
                     return refuse(format!(
-                        "token {} at place {place} is not in the vocabulary of {vocabulary}: permitted are 0 to {}",
+                        "token {} at position {place} is not in the vocabulary of {vocabulary}: permitted are 0 to {}",
                         tokens[place],
                         vocabulary - 1
                     ));
@@ -74,7 +74,7 @@ impl<'a> Unlabelled<'a> {
                 if values.len() % width != 0 =>
             {
                 return refuse(format!(
-                    "{} input values are no whole number of steps of {width}",
+                    "{} input values are not a whole number of steps of {width}",
                     values.len()
                 ));
             }
@@ -84,7 +84,7 @@ impl<'a> Unlabelled<'a> {
             (Inputs::Dense(values), Shape::Features(_) | Shape::Image { .. } | Shape::Sequence { .. }) => {
                 if values.len() % shape.len() != 0 {
                     return refuse(format!(
-                        "{} input values are no whole number of records: a record of {shape} has {}",
+                        "{} input values are not a whole number of records: a record of {shape} has {}",
                         values.len(),
                         shape.len()
                     ));
@@ -93,7 +93,7 @@ impl<'a> Unlabelled<'a> {
             }
             _ => {
                 return refuse(format!(
-                    "the network reads records of {shape}; these are given in another form"
+                    "the network reads records of {shape}; these inputs have another form"
                 ));
             }
         };
@@ -115,7 +115,7 @@ impl<'a> Unlabelled<'a> {
         self.shape
     }
 
-    /// The steps of a record; 1 if it is no sequence.
+    /// The steps of a record; 1 if it is not a sequence.
     pub(crate) fn steps(&self, record: usize) -> usize {
         match self.inputs {
             Inputs::Dense(_) => self.shape.steps(),
@@ -166,7 +166,7 @@ impl<'a> Records<'a> {
             && (width == 0 || values.len() % width != 0)
         {
             return refuse(format!(
-                "{} target values are no whole number of records of {width}",
+                "{} target values are not a whole number of records of {width}",
                 values.len()
             ));
         }
@@ -205,7 +205,7 @@ impl<'a> Records<'a> {
     }
 }
 
-/// Checks that records lie one after another, none empty, none too long; returns how many there are.
+/// Checks that records are consecutive, not empty and not too long; returns their number.
 fn check_starts(starts: &[usize], steps: usize, available: usize) -> Result<usize, NetworkError> {
     let refuse = |problem: String| Err(NetworkError::Records(problem));
     if starts.is_empty() {

@@ -51,8 +51,8 @@ pub(crate) fn assign(pieces: Vec<Range<usize>>, workers: usize) -> Vec<Vec<Range
     shares.into_iter().map(|(_, pieces)| pieces).collect()
 }
 
-/// How far the sums of two batches that differ in one record can be apart, beyond what that record adds, because of rounding to single
-/// precision; relative to the bound on what a record adds. Pieces have at most `most` records and are computed in chunks of at most `chunk`. All
+/// The greatest distance between the sums of two batches that differ in one record, beyond what that record adds. It is due to rounding to
+/// single precision and relative to the bound on what a record adds. Pieces have at most `most` records and are computed in chunks of at most `chunk`. All
 /// layers add up records in [groups](GROUP) within a chunk if `in_groups` is true; otherwise some layers add them up one after another.
 ///
 /// An addition is off by at most `u = 2^-24` of its result, and a sum over `n` records, each of norm at most 1, has at most norm `n`. So a sum is

@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::layers::Layer;
 use crate::shape::Shape;
 
-/// What a network is made of.
+/// The input shape and the layers of a network.
 ///
 /// In a file, `input` gives the shape of a record and `layers` the layers in order:
 ///
@@ -41,7 +41,7 @@ impl Description {
         Description { input, layers: Vec::new() }
     }
 
-    /// Adds a layer whose parameters are named by its place, as PyTorch's `Sequential` does: `3.weight`.
+    /// Adds a layer whose parameters are named by its position, as in PyTorch's `Sequential`: `3.weight`.
     #[must_use]
     pub fn then(mut self, layer: impl Into<Layer>) -> Description {
         self.layers.push(layer.into().into());
@@ -56,16 +56,16 @@ impl Description {
     }
 }
 
-/// One layer: what it does, its name, and whether its parameters are trained.
+/// A layer with its name, and whether its parameters are trained.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LayerDescription {
-    /// What it does.
+    /// The layer.
     #[serde(flatten)]
     pub layer: Layer,
-    /// The prefix of its parameters' names; its place in the list if there is none.
+    /// The prefix of its parameters' names; by default its position in the list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Whether its parameters are left alone by training: no norm, no gradient.
+    /// Whether its parameters are excluded from training: no norm, no gradient.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub frozen: bool,
 }
@@ -77,7 +77,7 @@ impl LayerDescription {
     }
 }
 
-/// The keys beside a layer's own are taken out first, so that a misspelt one is an error and not a default.
+/// The keys `name` and `frozen` are removed first. The layer refuses all keys that it does not have, so a misspelt key is an error.
 impl<'de> Deserialize<'de> for LayerDescription {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<LayerDescription, D::Error> {
         let mut keys = serde_json::Map::deserialize(deserializer)?;

@@ -13,20 +13,20 @@ use crate::network::{Action, Network, Node};
 use crate::params::Params;
 use crate::pass::{Outcome, Pass};
 use crate::tape::{Point, Tape};
-use crate::worker::{Job, Worker};
+use crate::worker::{PassJob, Worker};
 
 /// Runs a network over batches: losses, per-record gradient norms, and weighted sums of per-record gradients.
 ///
 /// A batch is cut into pieces that belong to ranges of the data set. Each worker runs its pieces, in chunks of records small enough for
-/// its cache, forward and backward, obtains weights for the norms, and adds the weighted gradients to its own sum; the sums
+/// its cache, forward and backward, obtains weights from the norms, and adds the weighted gradients to its own sum; the sums
 /// are added up at the end. No more than a chunk of records for each worker is ever in memory, whatever the size of the batch, and
 /// no gradient of a single record leaves this crate.
 ///
 /// **Guarantees.** In a pass with weights, a record whose loss or gradient is not finite is reported and adds exactly
-/// nothing to any sum (a pass without weights computes no norms and looks at losses only). What a record adds does not depend, not even
-/// in its last bit, on which other records are chosen. Choosing one record more moves a sum by what that record adds and by at most
+/// nothing to any sum (a pass without weights computes no norms and checks losses only). What a record adds does not depend, bit by
+/// bit, on which other records are chosen. Choosing one record more moves a sum by what that record adds and by at most
 /// [`rounding`](Self::rounding) times the bound on that. The same batch gives the same sums, bit by bit; with
-/// [`Pass::rounded_to`], for any number of workers.
+/// [`Pass::rounded_to`], this holds for any number of workers.
 ///
 /// ```
 /// use sordino_nn::{Engine, Inputs, Loss, Pass, Targets, models};
@@ -86,12 +86,12 @@ impl Engine {
         }
         let chunk = chunk_size(&network);
         // In double precision, which cannot overflow.
-        let room = 4.0 * record_size(&network) as f64 * chunk as f64 * workers as f64;
-        if room > MOST_MEMORY {
+        let memory = 4.0 * record_size(&network) as f64 * chunk as f64 * workers as f64;
+        if memory > MOST_MEMORY {
             return Err(NetworkError::Description(format!(
                 "one record on each of {workers} workers takes {:.0} GiB, more than the {:.0} permitted; use fewer steps, \
                  a smaller image or fewer workers",
-                room / f64::from(1 << 30),
+                memory / f64::from(1 << 30),
                 MOST_MEMORY / f64::from(1 << 30)
             )));
         }
@@ -111,9 +111,9 @@ impl Engine {
         self.chunk
     }
 
-    /// How far the sums of two batches that differ in one record can be apart beyond what that record adds, because sums are rounded;
-    /// relative to the greatest norm that a record has after weighting. (With [`Pass::rounded_to`], up to six roundings to the lattice
-    /// are added.)
+    /// The greatest distance between the sums of two batches that differ in one record, beyond what that record adds. It is due to
+    /// rounding and relative to the greatest norm of a record after weighting. (With [`Pass::rounded_to`], up to six roundings to the
+    /// lattice are added.)
     ///
     /// Below a thousandth for most networks. `differences` is true for sums of [differences](Pass::minus).
     pub fn rounding(&self, differences: bool) -> f64 {
@@ -141,7 +141,7 @@ impl Engine {
     /// Passes over a batch once; `sums[i]` becomes the `i`-th weighted sum of the gradients.
     ///
     /// Without weights there is one sum, of all gradients as they are, and no norms are computed. With weights there may be
-    /// any number of sums, also none. Sums are zero where parameters are frozen.
+    /// any number of sums, including none. Sums are zero where parameters are frozen.
     ///
     /// **Edge cases.** An empty batch gives sums of zero.
     ///
@@ -158,9 +158,10 @@ impl Engine {
         }
         let here = Point { params: pass.at.values(), packs };
         let there = pass.anchor.map(|anchor| Point { params: anchor.values(), packs: anchor_packs });
-        let job = Job { network, loss: self.loss, chunk: self.chunk, pass, here, there, sums: sums.len() };
+        let job =
+            PassJob { network, loss: self.loss, chunk: self.chunk, pass, here, there, sums: sums.len() };
         let pieces = cut::pieces(pass.chosen, pass.records.len(), self.piece);
-        let active = worth_waking(pass.chosen.len(), self.workers.len(), network.operations());
+        let active = useful_workers(pass.chosen.len(), self.workers.len(), network.operations());
         let workers = &mut self.workers[..active];
         let shares = cut::assign(pieces, active);
         workers.par_iter_mut().zip(shares).for_each(|(worker, pieces)| worker.pass(&job, &pieces));
@@ -192,7 +193,7 @@ impl Engine {
         let here = Point { params: at.values(), packs };
         let width = network.outputs();
         let mut outputs = vec![0.0; chosen.len() * width];
-        let active = worth_waking(chosen.len(), self.workers.len(), network.operations());
+        let active = useful_workers(chosen.len(), self.workers.len(), network.operations());
         let chunks = chosen.len().div_ceil(self.chunk).next_multiple_of(active).max(1);
         let size = chosen.len().div_ceil(chunks).max(1);
         let mut shares: Vec<Vec<(&[usize], &mut [f32])>> = (0..active).map(|_| Vec::new()).collect();
@@ -228,7 +229,7 @@ impl Engine {
         }
         let refuse = |problem: String| Err(NetworkError::Parameters(problem));
         if pass.weigh.is_none() && sums.len() != 1 {
-            return refuse(format!("without weights there is one sum, got room for {}", sums.len()));
+            return refuse(format!("a pass without weights has one sum, got {}", sums.len()));
         }
         match sums.iter().find(|sum| sum.len() != self.network.layout().len()) {
             Some(sum) => refuse(format!(
@@ -262,10 +263,10 @@ impl Engine {
     }
 }
 
-/// More workers than any machine has cores for.
+/// The greatest number of workers.
 const MOST_WORKERS: usize = 1024;
 
-/// Bytes for values and gradients of all workers that are surely a mistake: 64 GiB.
+/// The most bytes for values and gradients of all workers, 64 GiB; more are surely a mistake.
 const MOST_MEMORY: f64 = 64.0 * (1 << 30) as f64;
 
 /// Packs the weights of every node.
@@ -275,15 +276,15 @@ fn pack(network: &Network, params: &Params, packs: &mut [Vec<Packed>]) {
             operation.pack(&params.values()[node.params.clone()], network.needs_gradient[*x], packs);
         }
     };
-    // Handing out small jobs costs more than they take.
+    // Small networks are not worth distributing.
     match network.layout().len() < 1 << 14 {
         true => network.nodes.iter().zip(packs).for_each(one),
         false => network.nodes.par_iter().zip(packs).for_each(one),
     }
 }
 
-/// How many workers to use for a batch.
-fn worth_waking(records: usize, workers: usize, operations: f64) -> usize {
+/// The number of workers for a batch.
+fn useful_workers(records: usize, workers: usize, operations: f64) -> usize {
     let worth = (records as f64 * operations / 2e6).ceil().max(1.0);
     if worth < workers as f64 { worth as usize } else { workers }
 }
@@ -300,11 +301,11 @@ fn record_size(network: &Network) -> usize {
     Tape::size(network, steps) + network.nodes.iter().map(written).sum::<usize>()
 }
 
-/// How many records fit into twice the second-level cache, or into twice as much room as the parameters take, since every
+/// How many records fit into twice the second-level cache, or into twice the memory of the parameters, since every
 /// chunk reads them once.
 fn chunk_size(network: &Network) -> usize {
-    let room = (2 * second_level_cache()).max(8 * network.layout().len());
-    (room / (4 * record_size(network)).max(1)).clamp(1, 256)
+    let memory = (2 * second_level_cache()).max(8 * network.layout().len());
+    (memory / (4 * record_size(network)).max(1)).clamp(1, 256)
 }
 
 /// How many records are added up in single precision before the sum moves to double precision: enough that the move takes about two
@@ -314,7 +315,7 @@ fn piece_size(network: &Network, chunk: usize) -> usize {
     (enough.min(256.0) as usize).clamp(chunk, 256)
 }
 
-/// Bytes of the second-level cache; a mebibyte if the system does not say.
+/// Bytes of the second-level cache; a mebibyte if it is unknown.
 fn second_level_cache() -> usize {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index2/size").unwrap_or_default();
     let text = text.trim();

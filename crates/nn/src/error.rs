@@ -1,4 +1,4 @@
-//! Everything that can go wrong when a network is described, loaded or fed.
+//! Errors of networks, parameters and records.
 
 use thiserror::Error;
 
@@ -9,11 +9,11 @@ pub enum NetworkError {
     /// A layer does not fit what comes before it.
     #[error("layer {layer} ({kind}): {problem}")]
     Layer {
-        /// The layer's place: `3`, or `4.body.1` inside a residual block.
+        /// The path to the layer: `3`, or `4.body.1` inside a residual block.
         layer: String,
         /// The layer's type.
         kind: &'static str,
-        /// What is wrong, with the value, what is permitted, and the cure.
+        /// The problem: the value, the permitted range, and the cure.
         problem: String,
     },
     /// The description as a whole is wrong.
@@ -30,7 +30,7 @@ pub enum NetworkError {
     File {
         /// The file.
         path: String,
-        /// What happened.
+        /// The problem.
         problem: String,
     },
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::description::{Description, LayerDescription};
 use crate::error::NetworkError;
 use crate::init::Parameter;
-use crate::layers::{PlannedOperation, Pointwise, Site};
+use crate::layers::{Form, PlannedOperation, Pointwise, Site};
 use crate::network::{Action, LayerParameters, Network, Node};
 use crate::params::Layout;
 use crate::shape::{Shape, Storage};
@@ -167,7 +167,11 @@ impl GraphBuilder {
             let layer = described.layer.layer_type();
             let shape = layer.output_shape(&source).and_then(|shape| fits(shape, 0).map(|()| shape));
             let shape = shape.map_err(|problem| at.error(problem))?;
-            let value = layer.add_to(self, &at, &source, shape)?;
+            let value = match layer.form() {
+                Form::Operation(operation) => self.operation(&at, operation, source.value, shape),
+                Form::Pointwise(operation) => self.pointwise(operation, source.value),
+                Form::Composite(composite) => composite.add_to(self, &at, &source, shape)?,
+            };
             let producer = format!("layer {} ({})", at.path, layer.label(at.kind, source.shape()));
             source = Source { value, producer };
         }
@@ -193,14 +197,14 @@ impl GraphBuilder {
     pub(crate) fn operation(
         &mut self,
         at: &Position,
-        operation: impl PlannedOperation + 'static,
+        operation: Box<dyn PlannedOperation>,
         input: Value,
         output: Shape,
     ) -> Value {
         let output = self.value(output, !operation.backward_reads_output());
         self.nodes.push(PlannedNode {
             parameters: operation.parameters(input.shape),
-            action: PlannedAction::Operation(Box::new(operation)),
+            action: PlannedAction::Operation(operation),
             name: at.name.clone(),
             frozen: at.frozen,
             input: input.index,
@@ -210,10 +214,10 @@ impl GraphBuilder {
     }
 
     /// Adds `value = f(value)`.
-    pub(crate) fn pointwise(&mut self, operation: impl Pointwise + 'static, input: Value) -> Value {
+    fn pointwise(&mut self, operation: Box<dyn Pointwise>, input: Value) -> Value {
         let value = self.overwritable(input);
         let overwritable = !operation.backward_reads_output();
-        self.without_parameters(PlannedAction::Pointwise(Box::new(operation)), value, value);
+        self.without_parameters(PlannedAction::Pointwise(operation), value, value);
         Value { overwritable, ..value }
     }
 

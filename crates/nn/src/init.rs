@@ -1,7 +1,8 @@
 //! Parameters of layers and their initial values.
 
 use rand_chacha::ChaCha12Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
+use rand_chacha::rand_core::Rng;
+use rand_distr::{Distribution, StandardNormal};
 
 /// A parameter of a layer.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,34 +45,22 @@ impl Init {
         Init::Uniform((6.0 / (fan_in + fan_out) as f32).sqrt())
     }
 
-    /// Fills a parameter.
-    pub(crate) fn fill(self, values: &mut [f32], random: &mut Random) {
+    /// Fills a parameter. The randomness is public: it protects nothing and is reproducible.
+    pub(crate) fn fill(self, values: &mut [f32], random: &mut ChaCha12Rng) {
         for value in values {
             *value = match self {
                 Init::Constant(constant) => constant,
-                Init::Uniform(bound) => (2.0 * random.uniform() - 1.0) * bound,
-                Init::Normal(deviation) => random.normal() * deviation,
+                Init::Uniform(bound) => (2.0 * uniform(random) - 1.0) * bound,
+                Init::Normal(deviation) => {
+                    let normal: f32 = StandardNormal.sample(random);
+                    normal * deviation
+                }
             };
         }
     }
 }
 
-/// Public randomness for initialisation. It protects nothing and is reproducible.
-pub(crate) struct Random(ChaCha12Rng);
-
-impl Random {
-    pub(crate) fn new(seed: u64) -> Random {
-        Random(ChaCha12Rng::seed_from_u64(seed))
-    }
-
-    /// Uniform in (0, 1).
-    fn uniform(&mut self) -> f32 {
-        ((self.0.next_u32() >> 8) as f32 + 0.5) / (1u32 << 24) as f32
-    }
-
-    /// Standard normal, by Box and Muller's method.
-    fn normal(&mut self) -> f32 {
-        let radius = (-2.0 * self.uniform().ln()).sqrt();
-        radius * (std::f32::consts::TAU * self.uniform()).cos()
-    }
+/// Uniform in (0, 1).
+fn uniform(random: &mut ChaCha12Rng) -> f32 {
+    ((random.next_u32() >> 8) as f32 + 0.5) / (1u32 << 24) as f32
 }

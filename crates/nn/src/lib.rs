@@ -1,10 +1,10 @@
-//! Networks whose gradients are known record by record, at the speed of plain training.
+//! Networks with per-record gradients, at the speed of ordinary training.
 //!
 //! A [`Description`] becomes a [`Network`]; an [`Engine`] runs it over batches. One [`pass`](Engine::pass) gives the losses
 //! and gradient norms of the chosen records and any number of weighted sums of their gradients, where the weights may depend
 //! on the norms: clipping is a rule for weights. Only a chunk of records for each worker is in memory at a time.
 //!
-//! This crate is arithmetic. It adds no noise and gives no guarantee; what it returns is as private as the records.
+//! This crate does not add noise and gives no privacy guarantee: its results are as private as the records.
 //! `docs/engine.md` explains how it works.
 //!
 //! No layer mixes records. There is no BatchNorm: use [`GroupNorm`](layers::GroupNorm) for images and [`LayerNorm`](layers::LayerNorm) for vectors

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::batch::Targets;
 use crate::error::NetworkError;
 
-/// What is minimised, record by record.
+/// The loss of one record, which training minimises.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Loss {
@@ -24,7 +24,7 @@ pub enum Loss {
     SquaredError,
     /// `sum` of `d^2 / 2` up to `delta` and of `delta (|d| - delta / 2)` beyond, with `d = z - y`.
     Huber {
-        /// Where the square becomes a line.
+        /// The distance from which on the loss is linear.
         delta: f32,
     },
 }
@@ -68,7 +68,7 @@ impl Loss {
         }
     }
 
-    /// Checks the loss itself and the number of outputs it is given.
+    /// Checks the loss itself and the number of outputs.
     pub(crate) fn check_outputs(&self, outputs: usize) -> Result<(), NetworkError> {
         let refuse = |problem: String| Err(NetworkError::Description(problem));
         match *self {
@@ -89,7 +89,7 @@ impl Loss {
         }
     }
 
-    /// The loss of one record; its gradient is left in `gradient`.
+    /// The loss of one record; `gradient` becomes its gradient.
     pub(crate) fn gradient(&self, outputs: &[f32], target: Target<'_>, gradient: &mut [f32]) -> f64 {
         match (self, target) {
             (Loss::CrossEntropy { label_smoothing }, Target::Class(class)) => {
@@ -98,8 +98,8 @@ impl Loss {
             (Loss::Logistic, Target::Class(class)) => {
                 let (z, y) = (f64::from(outputs[0]), f64::from(class));
                 let sigmoid = 1.0 / (1.0 + (-z).exp());
-                gradient[0] = settled(sigmoid - y);
-                // log(1 + e^z) without overflow; a NaN stays.
+                gradient[0] = without_subnormals(sigmoid - y);
+                // log(1 + e^z) without overflow; a NaN stays a NaN.
                 (if z > 0.0 { z + (-z).exp().ln_1p() } else { z.exp().ln_1p() }) - y * z
             }
             (Loss::Hinge, Target::Class(class)) => {
@@ -139,17 +139,17 @@ pub(crate) enum Target<'a> {
     Values(&'a [f32]),
 }
 
-/// Gradients below this count as none.
-const NOTHING: f64 = 1e-25;
+/// Smaller gradients count as 0.
+const SMALLEST: f64 = 1e-25;
 
-/// A gradient in single precision. Of records that are learned beyond all doubt it would be so small that arithmetic with it is many
-/// times slower (subnormal numbers); a NaN stays.
-fn settled(gradient: f64) -> f32 {
-    if gradient.abs() < NOTHING { 0.0 } else { gradient as f32 }
+/// A gradient in single precision. The gradients of records with a loss near 0 would be subnormal numbers, with which arithmetic is many
+/// times slower; they become 0. A NaN stays a NaN.
+fn without_subnormals(gradient: f64) -> f32 {
+    if gradient.abs() < SMALLEST { 0.0 } else { gradient as f32 }
 }
 
 fn cross_entropy(outputs: &[f32], class: u32, smoothing: f32, gradient: &mut [f32]) -> f64 {
-    // `f32::max` would drop a NaN, but the exponentials bring it back.
+    // `f32::max` ignores a NaN, but the exponentials below do not.
     let greatest = outputs.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let mut sum = 0.0;
     for (g, z) in gradient.iter_mut().zip(outputs) {
@@ -161,7 +161,7 @@ fn cross_entropy(outputs: &[f32], class: u32, smoothing: f32, gradient: &mut [f3
     let mut loss = 0.0;
     for (index, (g, z)) in gradient.iter_mut().zip(outputs).enumerate() {
         let q = share + if index == class as usize { 1.0 - f64::from(smoothing) } else { 0.0 };
-        *g = settled(f64::from(*g) / sum - q);
+        *g = without_subnormals(f64::from(*g) / sum - q);
         loss += q * (log_sum - f64::from(*z));
     }
     loss

@@ -1,12 +1,15 @@
-//! A network: layers in order, the shapes between them, and where their parameters lie.
+//! A network: its nodes, the storage of values, and the layout of parameters.
 
 use std::ops::Range;
 use std::sync::Arc;
 
+use rand_chacha::ChaCha12Rng;
+use rand_chacha::rand_core::SeedableRng;
+
 use crate::description::Description;
 use crate::error::NetworkError;
 use crate::graph_builder::GraphBuilder;
-use crate::init::{Init, Random};
+use crate::init::Init;
 use crate::layers::{Operation, ParameterGradients, Pointwise};
 use crate::params::{Layout, Params};
 use crate::shape::{Shape, Storage};
@@ -26,12 +29,12 @@ pub struct Network {
     pub(crate) layout: Arc<Layout>,
 }
 
-/// The trained parameters of one layer: what per-layer clipping clips together.
+/// The trained parameters of one layer, which per-layer clipping clips together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LayerParameters {
     /// The prefix of the parameters' names.
     pub name: String,
-    /// Where they lie in the flat vector.
+    /// Their range in the flat vector.
     pub range: Range<usize>,
 }
 
@@ -114,7 +117,7 @@ impl Network {
         }
     }
 
-    /// What it was made from.
+    /// The description of the network.
     pub fn description(&self) -> &Description {
         &self.description
     }
@@ -129,7 +132,7 @@ impl Network {
         self.storage[self.output].width()
     }
 
-    /// The names and places of the parameters.
+    /// The names and ranges of the parameters.
     pub fn layout(&self) -> &Arc<Layout> {
         &self.layout
     }
@@ -139,11 +142,11 @@ impl Network {
         &self.layers
     }
 
-    /// Parameters to begin with: Kaiming's uniform rule for linear and convolutional layers, Xavier's for the projections
+    /// Initial parameters: Kaiming's uniform rule for linear and convolutional layers, Xavier's for the projections
     /// of attention, ones and zeros for norms, a normal distribution for embeddings. The same seed gives the same parameters.
     pub fn init(&self, seed: u64) -> Params {
         let mut params = Params::zeros(self.layout.clone());
-        let mut random = Random::new(seed);
+        let mut random = ChaCha12Rng::seed_from_u64(seed);
         for (slice, init) in self.layout.slices().iter().zip(&self.inits) {
             init.fill(&mut params.values_mut()[slice.range.clone()], &mut random);
         }
@@ -167,5 +170,5 @@ impl Network {
     }
 }
 
-/// Parameters that are surely a mistake: 16 GiB of them.
+/// The greatest number of parameters, 16 GiB; more are surely a mistake.
 pub(crate) const MOST_PARAMETERS: usize = 1 << 32;

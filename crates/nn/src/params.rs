@@ -8,17 +8,17 @@ use crate::error::NetworkError;
 /// A named slice of the parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slice {
-    /// The name a PyTorch user expects: `conv1.weight`.
+    /// The name that PyTorch uses: `conv1.weight`.
     pub name: String,
     /// The shape, in PyTorch's order.
     pub shape: Vec<usize>,
-    /// Where it lies in the flat vector.
+    /// Its range in the flat vector.
     pub range: Range<usize>,
-    /// Whether training leaves it alone: no norm, no gradient.
+    /// Whether it is excluded from training: no norm, no gradient.
     pub frozen: bool,
 }
 
-/// The names, shapes and places of all parameters of a network.
+/// The names, shapes and ranges of all parameters of a network.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Layout {
     slices: Vec<Slice>,
@@ -51,9 +51,9 @@ impl Layout {
         self.slices.iter().find(|slice| slice.name == name)
     }
 
-    /// The stretches of the flat vector that training may change, in order; neighbours are joined.
+    /// The ranges of the flat vector that training may change, in order; adjacent ranges are joined.
     ///
-    /// Gradient sums are zero everywhere else, and noise belongs nowhere else.
+    /// Gradient sums are zero everywhere else, and noise is added nowhere else.
     pub fn trainable(&self) -> Vec<Range<usize>> {
         let mut ranges: Vec<Range<usize>> = Vec::new();
         for slice in self.slices.iter().filter(|slice| !slice.frozen && !slice.range.is_empty()) {
@@ -66,7 +66,7 @@ impl Layout {
     }
 }
 
-/// The parameters of a network: one flat vector, and what lies where in it.
+/// The parameters of a network: one flat vector and its layout.
 ///
 /// ```
 /// use sordino_nn::models;
@@ -104,7 +104,7 @@ impl Params {
         Params { values: vec![0.0; layout.len()], layout }
     }
 
-    /// What lies where.
+    /// The names and ranges of the parameters.
     pub fn layout(&self) -> &Arc<Layout> {
         &self.layout
     }
@@ -114,7 +114,7 @@ impl Params {
         &self.values
     }
 
-    /// The flat vector, to be changed.
+    /// The flat vector, mutable.
     pub fn values_mut(&mut self) -> &mut [f32] {
         &mut self.values
     }
@@ -124,7 +124,7 @@ impl Params {
         self.layout.get(name).map(|slice| &self.values[slice.range.clone()])
     }
 
-    /// The values of one named slice, to be changed.
+    /// The values of one named slice, mutable.
     pub fn slice_mut(&mut self, name: &str) -> Option<&mut [f32]> {
         let range = self.layout.get(name)?.range.clone();
         Some(&mut self.values[range])

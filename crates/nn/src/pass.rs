@@ -1,9 +1,9 @@
-//! What a pass over a batch is asked for, and what it answers.
+//! A pass over a batch: its inputs and its outcome.
 
 use crate::batch::Records;
 use crate::params::Params;
 
-/// What a pass over a batch is asked for.
+/// A pass over a batch: parameters, records, and the weights of their gradients.
 #[derive(Clone, Copy)]
 pub struct Pass<'a> {
     pub(crate) at: &'a Params,
@@ -38,7 +38,7 @@ impl<'a> Pass<'a> {
         Pass { at, anchor: None, records, chosen, dropout: None, steps: &[], weigh: None }
     }
 
-    /// Asks for differences: each record's gradient minus its gradient at the anchor.
+    /// Replaces gradients by differences: each record's gradient minus its gradient at the anchor.
     ///
     /// With activations `a`, `a'` and output gradients `b`, `b'`, the difference is `(a - a') b + a' (b - b')`. Norms and
     /// sums come from these factors, so they keep their accuracy when the two points are close.
@@ -47,13 +47,13 @@ impl<'a> Pass<'a> {
         Pass { anchor: Some(anchor), ..self }
     }
 
-    /// Weighs each record by its norms.
+    /// Sets the weights of each record by a rule.
     #[must_use]
     pub fn weighed_by(self, weigh: &'a WeightRule<'a>) -> Pass<'a> {
         Pass { weigh: Some(weigh), ..self }
     }
 
-    /// Turns dropout on. The mask of a record is a function of this key and of the record's place in the data set, and of nothing else.
+    /// Turns dropout on. The mask of a record is a function of this key and of the record's slot in the data set alone.
     #[must_use]
     pub fn with_dropout(self, key: [u8; 32]) -> Pass<'a> {
         Pass { dropout: Some(key), ..self }
@@ -79,13 +79,13 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// What a pass found out, in the order of the chosen records. All of it is as private as the records.
+/// The results of a pass, in the order of the chosen records. All of them are as private as the records.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Outcome {
-    /// The loss of each record; of a difference, the loss at the first point.
+    /// The loss of each record; for differences, the loss at the first point.
     pub losses: Vec<f64>,
-    /// The gradient norm of each record; empty if nobody weighs.
+    /// The gradient norm of each record; empty in a pass without a weight rule.
     pub norms: Vec<f64>,
-    /// The places of records whose loss or gradient was not finite. They added nothing.
+    /// The places in the batch of records whose loss or gradient was not finite. They added nothing.
     pub non_finite: Vec<usize>,
 }

@@ -1,4 +1,4 @@
-//! Parameters as safetensors files, with the names and shapes that PyTorch would give them.
+//! Parameters as safetensors files, with PyTorch's names and shapes.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -12,7 +12,7 @@ use crate::error::NetworkError;
 use crate::params::{Layout, Params};
 
 impl Params {
-    /// The parameters as the bytes of a safetensors file; reading them back gives the same bits.
+    /// The parameters as the bytes of a safetensors file; reading them restores the same bits.
     ///
     /// # Errors
     /// None are known: the layout's shapes fit its values.
@@ -20,7 +20,7 @@ impl Params {
         self.to_safetensors_noting(HashMap::new())
     }
 
-    /// The same, with notes in the file's metadata.
+    /// The same, with entries in the file's metadata.
     ///
     /// # Errors
     /// None are known.

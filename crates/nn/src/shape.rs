@@ -26,16 +26,16 @@ pub enum Shape {
         /// The length of each vector.
         width: usize,
     },
-    /// Whole numbers below `vocabulary` in order; records may be shorter than `steps`.
+    /// Integers below `vocabulary` in order; records may be shorter than `steps`.
     Tokens {
         /// The greatest length.
         steps: usize,
-        /// How many different tokens there are.
+        /// The number of different tokens.
         vocabulary: usize,
     },
 }
 
-/// The same, as it is written in a file: `{ image = [1, 28, 28] }`.
+/// A [`Shape`] as written in files: `{ image = [1, 28, 28] }`.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum InputShape {
@@ -78,7 +78,7 @@ impl Shape {
         }
     }
 
-    /// Whether a record has no values at all, which no network accepts.
+    /// Whether a record has no values. Networks reject such shapes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -118,12 +118,12 @@ impl fmt::Display for Shape {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Storage {
     pub(crate) shape: Shape,
-    /// Zero pixels around an image, so that convolutions may reach beyond its edge.
+    /// Zero pixels around an image, which convolutions read beyond its edge.
     pub(crate) border: usize,
 }
 
 impl Storage {
-    /// Floats from one row to the next: an odd number of cache lines, so that rows spread over all sets of the cache.
+    /// Floats from one row to the next: an odd number of cache lines, so that rows are distributed over all sets of the cache.
     pub(crate) fn stride(width: usize) -> usize {
         (width.div_ceil(16) | 1) * 16
     }
@@ -220,7 +220,7 @@ impl Image {
         (self.width + 2 * self.border) * self.channels
     }
 
-    /// Where a pixel begins within its record.
+    /// The index of a pixel's first channel within its record.
     pub(crate) fn at(&self, y: usize, x: usize) -> usize {
         (y + self.border) * self.row() + (x + self.border) * self.channels
     }

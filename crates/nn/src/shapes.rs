@@ -86,7 +86,7 @@ pub(crate) fn pooled(kernel: usize, stride: usize, padding: usize, source: &Sour
     Ok(Shape::Image { channels, height, width })
 }
 
-/// How many windows fit, down and across.
+/// The number of windows that fit, vertically and horizontally.
 pub(crate) fn windows(
     (height, width): (usize, usize),
     kernel: usize,

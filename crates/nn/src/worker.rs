@@ -1,4 +1,4 @@
-//! A worker: one chunk after another, forward, backward, norms, weights, sums.
+//! A worker: runs its chunks one after another (forward, backward, norms, weights, sums).
 
 use std::ops::Range;
 
@@ -48,11 +48,11 @@ struct ChunkGradients {
     record_weights: Vec<f32>,
 }
 
-/// Above this norm a record counts as not finite: clipped to any sensible bound, its weight would be no normal float.
+/// Above this norm a record counts as not finite: after clipping to any sensible bound, its weight would be a subnormal number.
 const GREATEST_NORM: f64 = 1e18;
 
 /// What all workers know about a context.
-pub(crate) struct Job<'a> {
+pub(crate) struct PassJob<'a> {
     pub(crate) network: &'a Network,
     pub(crate) loss: Loss,
     /// The greatest number of records in a chunk.
@@ -83,8 +83,8 @@ impl Worker {
     }
 
     /// Passes over pieces of the batch, each a range of places in it.
-    pub(crate) fn pass(&mut self, job: &Job<'_>, pieces: &[Range<usize>]) {
-        self.begin(job);
+    pub(crate) fn pass(&mut self, job: &PassJob<'_>, pieces: &[Range<usize>]) {
+        self.prepare(job);
         for (index, piece) in pieces.iter().enumerate() {
             if index > 0 {
                 self.fold(job);
@@ -99,7 +99,7 @@ impl Worker {
     }
 
     /// Makes ready for a context.
-    fn begin(&mut self, job: &Job<'_>) {
+    fn prepare(&mut self, job: &PassJob<'_>) {
         self.results.clear();
         self.chunk.dropout = job.pass.dropout;
         self.totals.iter_mut().for_each(Vec::clear);
@@ -114,13 +114,13 @@ impl Worker {
     }
 
     /// Runs one chunk.
-    fn run(&mut self, job: &Job<'_>, first: usize, chosen: &[usize]) {
+    fn run(&mut self, job: &PassJob<'_>, first: usize, chosen: &[usize]) {
         let (network, inputs) = (job.network, &job.pass.records.inputs);
         self.chunk.load(inputs, chosen);
-        let begun = self.results.len();
+        let first_result = self.results.len();
         let result = |place| RecordResult { place, loss: 0.0, norm: 0.0, finite: true };
         self.results.extend((first..first + chosen.len()).map(result));
-        self.evaluate(job, job.here, chosen, begun);
+        self.evaluate(job, job.here, chosen, first_result);
         let layers = network.layers.len();
         self.gradients.squared.clear();
         self.gradients.squared.resize(layers * chosen.len(), 0.0);
@@ -129,7 +129,7 @@ impl Worker {
         if let (Some(there), Some(mut anchor)) = (job.there, anchor) {
             self.tape.backward(network, job.here, &self.chunk, &mut self.spare, |_, _| {});
             std::mem::swap(&mut self.tape, &mut anchor);
-            self.evaluate(job, there, chosen, begun);
+            self.evaluate(job, there, chosen, first_result);
             self.tape.backward(network, there, &self.chunk, &mut self.spare, |_, _| {});
             std::mem::swap(&mut self.tape, &mut anchor);
             self.tape.subtract(&mut anchor);
@@ -145,12 +145,12 @@ impl Worker {
                 }
             });
         }
-        self.weigh(job, begun);
+        self.weigh(job, first_result);
         self.add(job, weighed);
     }
 
     /// Moves the sums into the totals.
-    fn fold(&mut self, job: &Job<'_>) {
+    fn fold(&mut self, job: &PassJob<'_>) {
         let length = job.network.layout().len();
         self.totals.resize_with(job.sums.max(self.totals.len()), Vec::new);
         for (index, (total, sum)) in self.totals.iter_mut().zip(&mut self.sums[..job.sums]).enumerate() {
@@ -161,14 +161,14 @@ impl Worker {
     }
 
     /// Forward, and the gradients of the losses.
-    fn evaluate(&mut self, job: &Job<'_>, point: Point<'_>, chosen: &[usize], begun: usize) {
+    fn evaluate(&mut self, job: &PassJob<'_>, point: Point<'_>, chosen: &[usize], first_result: usize) {
         let records = job.pass.records;
         self.tape.load(job.network, &self.chunk, &records.inputs, chosen);
         self.tape.forward(job.network, point, &self.chunk);
         for (index, &record) in chosen.iter().enumerate() {
             let (outputs, gradient) = self.tape.loss_gradient(job.network, index);
             let loss = job.loss.gradient(outputs, records.target(record), gradient);
-            let result = &mut self.results[begun + index];
+            let result = &mut self.results[first_result + index];
             result.finite &= loss.is_finite();
             if std::ptr::eq(point.params, job.here.params) {
                 result.loss = loss;
@@ -177,7 +177,7 @@ impl Worker {
     }
 
     /// Calls `f` for each trained node and the terms of its gradients.
-    fn each_layer(&mut self, job: &Job<'_>, mut f: impl FnMut(&mut ChunkGradients, usize, &[Term<'_>])) {
+    fn each_layer(&mut self, job: &PassJob<'_>, mut f: impl FnMut(&mut ChunkGradients, usize, &[Term<'_>])) {
         for (index, node) in job.network.nodes.iter().enumerate() {
             if node.layer.is_none() {
                 continue;
@@ -194,12 +194,12 @@ impl Worker {
     }
 
     /// Erases records that are not finite, and sets the weights of the others by the rule.
-    fn weigh(&mut self, job: &Job<'_>, begun: usize) {
+    fn weigh(&mut self, job: &PassJob<'_>, first_result: usize) {
         let (records, layers) = (self.chunk.records, job.network.layers.len());
         self.gradients.weights.clear();
         self.gradients.weights.resize(job.sums * layers * records, 0.0);
         for index in 0..records {
-            let result = &mut self.results[begun + index];
+            let result = &mut self.results[first_result + index];
             let squared = (0..layers).map(|layer| self.gradients.squared[layer * records + index]);
             result.norm = squared.sum::<f64>().sqrt();
             result.finite &= result.norm <= GREATEST_NORM;
@@ -218,7 +218,7 @@ impl Worker {
     }
 
     /// Adds the weighted gradients to the sums.
-    fn add(&mut self, job: &Job<'_>, weighed: bool) {
+    fn add(&mut self, job: &PassJob<'_>, weighed: bool) {
         let mut sums = std::mem::take(&mut self.sums);
         let (records, layers, network) = (self.chunk.records, job.network.layers.len(), job.network);
         self.each_layer(job, |gradients, index, terms| {

@@ -117,6 +117,8 @@ fn a_misspelt_key_is_an_error_and_not_a_default() {
     let text =
         "input = { image = [1, 8, 8] }\nlayers = [{ type = 'conv2d', channels = 2, kernel = 3, strde = 2 }]";
     assert!(refusal(text).contains("unknown field `strde`"), "{}", refusal(text));
+    let text = "input = { features = 3 }\nlayers = [{ type = 'relu', slope = 2 }]";
+    assert!(refusal(text).contains("slope"), "{}", refusal(text));
     let text = "input = { features = 3 }\nlayers = [{ type = 'liner', outputs = 2 }]";
     assert!(refusal(text).contains("unknown variant `liner`"), "{}", refusal(text));
 }
@@ -227,7 +229,7 @@ fn records_that_do_not_fit_are_refused() {
     };
     assert_eq!(
         message(&[0.0; 7], &[0]),
-        "7 input values are no whole number of records: a record of 3 has 3"
+        "7 input values are not a whole number of records: a record of 3 has 3"
     );
     assert_eq!(message(&[0.0; 6], &[0]), "2 records have 1 targets; every record needs one");
     assert_eq!(message(&[0.0; 6], &[0, 2]), "record 1 has class 2, permitted are 0 to 1");
@@ -238,7 +240,7 @@ fn records_that_do_not_fit_are_refused() {
     let message = |tokens: &[u32], starts: &[usize]| {
         engine.unlabelled(Inputs::Tokens { tokens, starts }).unwrap_err().to_string()
     };
-    assert!(message(&[1, 10], &[0, 2]).starts_with("token 10 at place 1 is not in the vocabulary of 10"));
+    assert!(message(&[1, 10], &[0, 2]).starts_with("token 10 at position 1 is not in the vocabulary of 10"));
     assert!(message(&[1, 2], &[0, 1, 1]).starts_with("record 1 is empty"));
     assert!(message(&[1; 4], &[0, 4]).starts_with("record 0 has 4 steps, the network reads at most 3"));
     assert!(message(&[1; 2], &[0, 3]).starts_with("the last record ends at step 3"));

@@ -4,20 +4,19 @@ use sordino_accounting::ClipNorm;
 
 use crate::PrivacyError;
 
-/// What is kept free for rounding: of weights to single precision, of norms, and of sums within a record.
-const ROOM: f64 = 1.0 / 1024.0;
+/// The part of a bound that is reserved for rounding: of weights to single precision, of norms, and of sums within a record.
+const MARGIN: f64 = 1.0 / 1024.0;
 
-/// A gradient so small that it would need a larger weight is mostly rounding error; it is not enlarged further.
-const GREATEST_WEIGHT: f64 = 1e12;
+/// The largest weight. A gradient so small that it would need a larger one is mostly rounding error.
+const MAX_WEIGHT: f64 = 1e12;
 
-/// The greatest number of pairs in a table of weights.
-const MOST_PAIRS: usize = 1 << 16;
+/// The largest number of pairs in a table of weights.
+const MAX_PAIRS: usize = 1 << 16;
 
 /// A rule that bounds what each record adds to a sum.
 ///
-/// A rule is data, not code: it cannot look at norms for any other purpose. Whatever weight it asks for, the base lets a
-/// record add at most the bound: `weight <= bound / norm`, less a thousandth for rounding. A record with norm 0 or a norm that
-/// is not finite adds nothing.
+/// A rule is data, not code, so that it cannot store the norms it is applied to. For every rule the base enforces
+/// `weight <= bound / norm`, minus a thousandth for rounding. A record adds nothing if its norm is 0 or not finite.
 ///
 /// | rule | weight of a gradient with norm `n` | sensitivity of the sum |
 /// | --- | --- | --- |
@@ -31,7 +30,7 @@ const MOST_PAIRS: usize = 1 << 16;
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClipRule {
     bounds: Bounds,
-    curve: Curve,
+    weighting: Weighting,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -42,7 +41,7 @@ enum Bounds {
 
 /// The weight that a rule asks for, as a function of the norm.
 #[derive(Debug, Clone, PartialEq)]
-enum Curve {
+enum Weighting {
     Clipping,
     Normalising { regulariser: f64 },
     Table(Vec<(f64, f64)>),
@@ -52,9 +51,9 @@ impl ClipRule {
     /// Clips the whole gradient to a norm.
     ///
     /// # Errors
-    /// A norm outside of [1e-12, 1e12], where single precision ends.
+    /// A norm outside of [1e-12, 1e12], the range that single precision supports.
     pub fn flat(bound: ClipNorm) -> Result<Self, PrivacyError> {
-        Ok(Self { bounds: Bounds::Flat(checked(bound)?), curve: Curve::Clipping })
+        Ok(Self { bounds: Bounds::Flat(checked(bound)?), weighting: Weighting::Clipping })
     }
 
     /// Clips each layer to a norm of its own.
@@ -63,49 +62,44 @@ impl ClipRule {
     /// As [`flat`](Self::flat); no layers.
     pub fn per_layer(bounds: &[ClipNorm]) -> Result<Self, PrivacyError> {
         if bounds.is_empty() {
-            return Err(PrivacyError::Rule(
-                "clipping by layers needs a norm for each layer, got none".into(),
-            ));
+            return refused("per-layer clipping needs a norm for each layer, got none".to_owned());
         }
         let bounds = bounds.iter().map(|&bound| checked(bound)).collect::<Result<_, _>>()?;
-        Ok(Self { bounds: Bounds::PerLayer(bounds), curve: Curve::Clipping })
+        Ok(Self { bounds: Bounds::PerLayer(bounds), weighting: Weighting::Clipping })
     }
 
-    /// Scales every gradient to just below the bound, the smaller ones too: weight `C / (r + n)`.
+    /// Scales every gradient to just below the bound, small ones too: weight `C / (r + n)`.
     ///
     /// # Errors
     /// A regulariser that is negative or not finite.
     pub fn normalising(self, regulariser: f64) -> Result<Self, PrivacyError> {
         match regulariser >= 0.0 && regulariser.is_finite() {
-            true => Ok(Self { curve: Curve::Normalising { regulariser }, ..self }),
-            false => Err(PrivacyError::Rule(format!(
-                "the regulariser must be a finite number of at least 0, got {regulariser}"
-            ))),
+            true => Ok(Self { weighting: Weighting::Normalising { regulariser }, ..self }),
+            false => refused(format!("the regulariser must be finite and at least 0, got {regulariser}")),
         }
     }
 
     /// Takes weights from a table of (norm, weight) pairs: linear interpolation between pairs, constant before the first pair and
     /// after the last. With bounds for each layer, every layer looks up its own norm.
     ///
-    /// Weights above `C / n` are cut to it, so that the sensitivity is the same for every table.
+    /// Weights above `C / n` are reduced to `C / n`, so that the sensitivity is the same for every table.
     ///
     /// # Errors
     /// A table with no pairs or more than 65,536; norms that are negative, not finite, or not strictly ascending; weights that are
     /// negative or not finite.
     pub fn weighted_by(self, table: &[(f64, f64)]) -> Result<Self, PrivacyError> {
-        let wrong = |problem: String| Err(PrivacyError::Rule(problem));
-        if !(1..=MOST_PAIRS).contains(&table.len()) {
-            return wrong(format!("a table of weights has 1 to {MOST_PAIRS} pairs, got {}", table.len()));
+        if !(1..=MAX_PAIRS).contains(&table.len()) {
+            return refused(format!("a table of weights has 1 to {MAX_PAIRS} pairs, got {}", table.len()));
         }
         for value in table.iter().flat_map(|(norm, weight)| [norm, weight]) {
             if !(*value >= 0.0 && value.is_finite()) {
-                return wrong(format!("norms and weights must be finite and at least 0, got {value}"));
+                return refused(format!("norms and weights must be finite and at least 0, got {value}"));
             }
         }
         if let Some(pair) = table.windows(2).find(|pair| pair[0].0 >= pair[1].0) {
-            return wrong(format!("norms must ascend strictly, got {} before {}", pair[0].0, pair[1].0));
+            return refused(format!("norms must ascend strictly, got {} before {}", pair[0].0, pair[1].0));
         }
-        Ok(Self { curve: Curve::Table(table.to_vec()), ..self })
+        Ok(Self { weighting: Weighting::Table(table.to_vec()), ..self })
     }
 
     /// How far the sum can move when one record is removed.
@@ -119,10 +113,10 @@ impl ClipRule {
     /// Checks that there is a bound for each layer.
     pub(crate) fn fits(&self, layers: usize) -> Result<(), PrivacyError> {
         match &self.bounds {
-            Bounds::PerLayer(bounds) if bounds.len() != layers => Err(PrivacyError::Rule(format!(
-                "the model has {layers} layers to be clipped, the rule {} norms",
+            Bounds::PerLayer(bounds) if bounds.len() != layers => refused(format!(
+                "the model has {layers} trained layers, but the rule has {} clip norms",
                 bounds.len()
-            ))),
+            )),
             _ => Ok(()),
         }
     }
@@ -148,7 +142,7 @@ impl ClipRule {
         }
     }
 
-    /// The norm that decides the weight of a layer, and its bound.
+    /// The norm that determines the weight of a layer, and its bound.
     fn measure(&self, norms: &[f64], layer: usize, total: f64) -> (f64, f64) {
         match &self.bounds {
             Bounds::Flat(bound) => (total, *bound),
@@ -157,10 +151,10 @@ impl ClipRule {
     }
 
     fn weight(&self, norm: f64, bound: f64) -> f32 {
-        let wanted = match &self.curve {
-            Curve::Clipping => 1.0,
-            Curve::Normalising { regulariser } => bound / (regulariser + norm),
-            Curve::Table(pairs) => interpolated(pairs, norm),
+        let wanted = match &self.weighting {
+            Weighting::Clipping => 1.0,
+            Weighting::Normalising { regulariser } => bound / (regulariser + norm),
+            Weighting::Table(pairs) => interpolated(pairs, norm),
         };
         bounded(wanted, norm, bound)
     }
@@ -182,14 +176,14 @@ fn interpolated(pairs: &[(f64, f64)], norm: f64) -> f64 {
     }
 }
 
-/// The weight that a rule asks for, or the greatest that is permitted, rounded down.
+/// The weight that a rule asks for, or the largest that is permitted, rounded down.
 fn bounded(wanted: f64, norm: f64, bound: f64) -> f32 {
-    let most = bound * (1.0 - ROOM) / norm;
-    // Written so that a NaN in any place gives 0.
+    let most = bound * (1.0 - MARGIN) / norm;
+    // A NaN in any argument gives 0.
     if !(norm > 0.0 && norm.is_finite() && wanted >= 0.0 && most >= 0.0) {
         return 0.0;
     }
-    let weight = wanted.min(most).min(GREATEST_WEIGHT);
+    let weight = wanted.min(most).min(MAX_WEIGHT);
     #[expect(clippy::cast_possible_truncation, reason = "rounded down below")]
     let rounded = weight as f32;
     if f64::from(rounded) > weight { rounded.next_down() } else { rounded }
@@ -198,8 +192,12 @@ fn bounded(wanted: f64, norm: f64, bound: f64) -> f32 {
 fn checked(bound: ClipNorm) -> Result<f64, PrivacyError> {
     match (1e-12..=1e12).contains(&bound.get()) {
         true => Ok(bound.get()),
-        false => Err(PrivacyError::Rule(format!("clip norms must be between 1e-12 and 1e12, got {bound}"))),
+        false => refused(format!("clip norms must be between 1e-12 and 1e12, got {bound}")),
     }
+}
+
+fn refused<T>(problem: String) -> Result<T, PrivacyError> {
+    Err(PrivacyError::Rule(problem))
 }
 
 #[cfg(test)]
@@ -228,7 +226,7 @@ mod tests {
                 let added = f64::from(rule.weight(n, bound)) * n;
                 // An infinite norm times a weight of 0 is NaN; the weight is what counts.
                 assert!(
-                    added <= bound * (1.0 - ROOM) || rule.weight(n, bound) == 0.0,
+                    added <= bound * (1.0 - MARGIN) || rule.weight(n, bound) == 0.0,
                     "{rule:?} adds {added} of {n}"
                 );
             }
@@ -237,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_rule_wants_is_bounded() {
+    fn every_weight_is_bounded_whatever_the_rule_asks_for() {
         for wanted in [-1.0, 0.0, 1.0, 1e300, f64::INFINITY, f64::NAN] {
             for n in [1e-6, 1.0, 1e6] {
                 let weight = f64::from(bounded(wanted, n, 0.5));
@@ -247,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn small_gradients_are_left_alone_by_clipping_and_enlarged_by_normalising() {
+    fn clipping_keeps_small_gradients_and_normalising_enlarges_them() {
         let rule = ClipRule::flat(norm(1.0)).unwrap();
         assert_eq!(rule.weight(0.25, 1.0), 1.0);
         let added = f64::from(rule.normalising(0.01).unwrap().weight(0.25, 1.0)) * 0.25;
@@ -276,25 +274,25 @@ mod tests {
         let rule = ClipRule::flat(norm(1.0)).unwrap().weighted_by(&pairs).unwrap();
         for n in [0.01, 0.3, 1.0, 7.7, 300.0] {
             assert!(
-                (f64::from(rule.weight(n, 1.0)) / curve(n).min((1.0 - ROOM) / n) - 1.0).abs() < 1e-4,
+                (f64::from(rule.weight(n, 1.0)) / curve(n).min((1.0 - MARGIN) / n) - 1.0).abs() < 1e-4,
                 "{n}"
             );
         }
     }
 
     #[test]
-    fn layers_bound_together_what_they_bound_apart() {
+    fn the_sensitivity_of_per_layer_clipping_is_the_norm_of_its_bounds() {
         let rule = ClipRule::per_layer(&[norm(3.0), norm(4.0)]).unwrap();
         assert!((rule.sensitivity() - 5.0).abs() < 1e-12);
         assert!(rule.fits(2).is_ok());
         assert_eq!(
             rule.fits(3).unwrap_err().to_string(),
-            "the model has 3 layers to be clipped, the rule 2 norms"
+            "the model has 3 trained layers, but the rule has 2 clip norms"
         );
     }
 
     #[test]
-    fn wrong_rules_are_refused_with_their_value() {
+    fn invalid_rules_are_refused_with_their_value() {
         let message = |rule: Result<ClipRule, PrivacyError>| rule.unwrap_err().to_string();
         assert!(message(ClipRule::flat(norm(1e-20))).contains("got 1e-20"));
         assert!(message(ClipRule::per_layer(&[])).contains("got none"));

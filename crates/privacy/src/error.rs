@@ -1,13 +1,14 @@
-//! Everything that can go wrong between a plan and a release.
+//! The errors of the trusted base.
 
 use std::path::PathBuf;
 
-use sordino_accounting::{AccountingError, Epsilon};
+use sordino_accounting::{AccountingError, Delta, Epsilon};
 use thiserror::Error;
 
 /// Why the base refused.
 ///
-/// The message has the value and what is permitted; [`hint`](Self::hint) has the cure.
+/// The message has the value and what is permitted. [`hint`](Self::hint) says what to change; settings in it are in braces, as in
+/// `{accountant=rdp}`, for a front end to render.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PrivacyError {
@@ -17,35 +18,38 @@ pub enum PrivacyError {
     /// The plan costs more than the budget.
     #[error("the plan costs epsilon = {cost} at delta = {delta}, the budget is {budget}")]
     OverBudget {
-        /// What it costs.
+        /// The epsilon of the plan.
         cost: Epsilon,
-        /// What may be spent.
+        /// The largest epsilon that is permitted.
         budget: Epsilon,
-        /// At this delta.
-        delta: sordino_accounting::Delta,
+        /// The delta of both.
+        delta: Delta,
     },
     /// The accountant only approximates.
-    #[error("the {0} accountant gives no bound, so nothing can be released on its word")]
+    #[error("the {0} accountant is an approximation and not a bound, so nothing can be released under it")]
     NoBound(&'static str),
-    /// Plan and records do not belong together.
+    /// The plan, the records or the ledger do not belong together.
     #[error("{0}")]
     Mismatch(String),
     /// The plan has an entry with stateful sampling.
     #[error("the vault cannot run the entry {0}: its releases depend on hidden state")]
     Stateful(String),
-    /// A clip rule makes no sense, or not for this model.
+    /// A clip rule is invalid, or does not fit the model or the plan.
     #[error("{0}")]
     Rule(String),
-    /// A round tried to release more than its plan says.
-    #[error("the plan has {planned} releases for this step, all of them made")]
+    /// A round tried to release more than its plan permits.
+    #[error("the plan permits {planned} releases in this step, and all of them have been made")]
     OffPlan {
-        /// How many there are.
+        /// The number of releases in the plan.
         planned: usize,
     },
+    /// The engine computed a sum that is not finite.
+    #[error("the sum of gradients is not finite, so nothing was released; the step is charged")]
+    NotFinite,
     /// The operating system has no randomness.
     #[error("the operating system gives no randomness: {0}")]
     NoRandomness(String),
-    /// The engine could not run.
+    /// The engine failed.
     #[error("the gradients could not be computed: {0}")]
     Engine(Box<dyn std::error::Error + Send + Sync>),
     /// The ledger cannot be read or written.
@@ -62,12 +66,12 @@ pub enum PrivacyError {
     /// The plan is finished.
     #[error("the run of the ledger {} is finished: no step of its plan is left", .0.display())]
     Finished(PathBuf),
-    /// The ledger is not what was written.
+    /// The ledger was changed after it was written.
     #[error("{}, line {line}: {problem}", path.display())]
     LedgerBroken {
         /// The file.
         path: PathBuf,
-        /// The first line that is wrong.
+        /// The first wrong line.
         line: usize,
         /// What is wrong with it.
         problem: String,
@@ -75,27 +79,24 @@ pub enum PrivacyError {
 }
 
 impl PrivacyError {
-    /// What to do about it.
+    /// What to change.
     pub fn hint(&self) -> String {
         match self {
             Self::Accounting(error) => return error.hint(),
             Self::OverBudget { .. } => "use more noise, fewer steps or a lower sampling rate",
-            Self::NoBound(_) => "use pld or rdp",
+            Self::NoBound(_) => "use {accountant=pld} or {accountant=rdp}",
             Self::Mismatch(_) => "plans, records and ledgers belong together; start a new run for new ones",
             Self::Stateful(_) => "entries with stateful sampling are for the accountant alone",
-            Self::Rule(_) => "typical clip norms lie between 0.1 and 10",
+            Self::Rule(_) => "typical values of {max_grad_norm} are between 0.1 and 10",
             Self::OffPlan { .. } => "put every release of a step into the plan before training starts",
-            Self::NoRandomness(_) => "noise needs getrandom(2) or its like; there is no substitute",
-            Self::Engine(_) => "check that parameters belong to the model",
-            Self::LedgerFile { .. } => {
-                "the ledger must be writable, on a disk with room, and used by one run at a time"
-            }
-            Self::InUse(_) => {
-                "another process is training in this folder; wait until it has ended, or stop it"
-            }
+            Self::NotFinite => "end this run and repair the engine: it adds gradients that are not finite",
+            Self::NoRandomness(_) => "noise needs getrandom(2) or its equivalent; there is no substitute",
+            Self::Engine(_) => "check that the parameters belong to the model",
+            Self::LedgerFile { .. } => "the ledger must be a writable file on a disk with free space",
+            Self::InUse(_) => "wait until the other process has ended, or stop it",
             Self::Finished(_) => "there is nothing to resume; start a new run, or show this one",
             Self::LedgerBroken { .. } => {
-                "restore the ledger from a copy; without it no epsilon can be stated for this run"
+                "restore the ledger from a copy; without it no epsilon can be stated"
             }
         }
         .to_owned()

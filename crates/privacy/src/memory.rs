@@ -1,61 +1,56 @@
-//! What is kept from one step to the next and never leaves without noise: parts of gradients that were clipped away.
+//! Residuals of clipped gradients, kept from one step to the next. They never leave the vault without noise.
 
 use std::collections::VecDeque;
 
 use crate::{ClipRule, Sum, noise::rounded};
 
-/// The hidden state of a vault. It lives in memory only: a resumed run begins without one.
-#[derive(Default)]
-pub(crate) struct Memory {
-    band: Option<Band>,
-}
-
-/// Residuals of the last `W` steps of an entry, for banded error feedback.
-pub(crate) struct Band {
+/// Residual sums of the last `W` steps of a plan entry, for banded error feedback.
+///
+/// They are kept in memory only: a resumed run begins without them.
+pub(crate) struct ResidualMemory {
     entry: usize,
-    /// The rules of the clipped sum and of the residual. A band has one pair of them: the proof adds up what a record does to
-    /// `W + 1` steps with the same noise.
-    rules: (ClipRule, ClipRule),
-    /// How far one record moves the clipped sum and the residual.
-    moved: [f64; 2],
-    /// Residual sums, in steps of their lattice, with their turns, the oldest first.
+    /// The rules of the clipped sum and of the residual. They stay the same, because the proof adds up what a record does to `W + 1`
+    /// steps with the same noise.
+    rules: [ClipRule; 2],
+    /// The sensitivities of the clipped sum and of the residual.
+    sensitivities: [f64; 2],
+    /// Residual sums, in steps of their lattice, with the turns they are from, the oldest first.
     held: VecDeque<(u64, Vec<i64>)>,
-    /// The sum of what is held: whole numbers, so that what has been taken out leaves no trace.
+    /// The sum of what is held. It is exact, so that a residual that was subtracted leaves no trace.
     sum: Vec<i64>,
 }
 
-impl Memory {
-    /// The band of this entry; a new one if there is none. None if the band has other rules or other noise.
-    pub(crate) fn band(
-        &mut self,
+impl ResidualMemory {
+    /// An empty memory.
+    pub(crate) fn new(
         entry: usize,
-        (rule, residual): (&ClipRule, &ClipRule),
-        moved: [f64; 2],
+        rules: [&ClipRule; 2],
+        sensitivities: [f64; 2],
         dimension: usize,
-    ) -> Option<&mut Band> {
-        self.band.take_if(|band| band.entry != entry);
-        let band = self.band.get_or_insert_with(|| Band {
-            entry,
-            rules: (rule.clone(), residual.clone()),
-            moved,
-            held: VecDeque::new(),
-            sum: vec![0; dimension],
-        });
-        (band.rules.0 == *rule && band.rules.1 == *residual && band.moved == moved).then_some(band)
+    ) -> Self {
+        let rules = rules.map(Clone::clone);
+        Self { entry, rules, sensitivities, held: VecDeque::new(), sum: vec![0; dimension] }
     }
-}
 
-impl Band {
-    /// How far the releases of `W + 1` steps can move together: `sqrt(C_1^2 + C_r^2 / W)`.
+    /// Whether it belongs to this entry of the plan.
+    pub(crate) fn is_for(&self, entry: usize) -> bool {
+        self.entry == entry
+    }
+
+    /// Whether it was begun with these rules and sensitivities.
+    pub(crate) fn agrees(&self, rules: [&ClipRule; 2], sensitivities: [f64; 2]) -> bool {
+        self.rules.each_ref() == rules && self.sensitivities == sensitivities
+    }
+
+    /// How far one record can move the releases of `W + 1` steps together: `sqrt(C_1^2 + C_r^2 / W)`.
     #[expect(clippy::cast_precision_loss, reason = "a count")]
-    pub(crate) fn sensitivity(clipped: f64, residual: f64, window: u64) -> f64 {
+    pub(crate) fn sensitivity([clipped, residual]: [f64; 2], window: u64) -> f64 {
         (clipped.powi(2) + residual.powi(2) / window as f64).sqrt()
     }
 
-    /// Adds the mean of the last `window` residuals to a clipped sum, and stores this step's residual. No value of an honest
-    /// residual exceeds `most`.
-    #[expect(clippy::cast_precision_loss, reason = "below 2^63, rounded to 53 digits")]
-    pub(crate) fn feed(&mut self, turn: u64, window: u64, sum: &mut [f64], residual: &Sum, most: f64) {
+    /// Adds the mean of the last `window` residuals to a clipped sum, and stores this step's residual.
+    #[expect(clippy::cast_precision_loss, reason = "below 2^53 for the sums of an honest engine")]
+    pub(crate) fn feed(&mut self, turn: u64, window: u64, sum: &mut [f64], residual: &Sum) {
         while self.held.front().is_some_and(|(from, _)| from.saturating_add(window) < turn)
             && let Some((_, old)) = self.held.pop_front()
         {
@@ -63,9 +58,7 @@ impl Band {
         }
         let share = residual.step / window as f64;
         sum.iter_mut().zip(&self.sum).for_each(|(sum, held)| *sum += *held as f64 * share);
-        // A NaN becomes 0 when it is rounded.
-        let steps = |value: &f64| rounded(value.clamp(-most, most) / residual.step);
-        let own: Vec<i64> = residual.values.iter().map(steps).collect();
+        let own: Vec<i64> = residual.values.iter().map(|value| rounded(value / residual.step)).collect();
         self.sum.iter_mut().zip(&own).for_each(|(sum, own)| *sum = sum.wrapping_add(*own));
         self.held.push_back((turn, own));
     }
@@ -81,18 +74,19 @@ mod tests {
         ClipRule::flat(ClipNorm::new(bound).unwrap()).unwrap()
     }
 
-    fn fed(memory: &mut Memory, turn: u64, window: u64, residual: f64) -> f64 {
+    fn empty() -> ResidualMemory {
+        ResidualMemory::new(0, [&flat(1.0), &flat(2.0)], [1.0, 2.0], 1)
+    }
+
+    fn fed(memory: &mut ResidualMemory, turn: u64, window: u64, residual: f64) -> f64 {
         let (mut sum, residual) = ([0.0], Sum { step: 2f64.powi(-30), values: vec![residual] });
-        memory
-            .band(0, (&flat(1.0), &flat(2.0)), [1.0, 2.0], 1)
-            .unwrap()
-            .feed(turn, window, &mut sum, &residual, 1e3);
+        memory.feed(turn, window, &mut sum, &residual);
         sum[0]
     }
 
     #[test]
     fn residuals_come_back_over_the_window_and_are_then_forgotten() {
-        let mut memory = Memory::default();
+        let mut memory = empty();
         for ((turn, residual), expected) in
             [(0, 1.5), (1, 0.0), (2, 0.3), (3, 0.0), (4, 0.0)].into_iter().zip([0.0, 0.75, 0.75, 0.15, 0.15])
         {
@@ -101,25 +95,26 @@ mod tests {
         }
         // Exactly nothing is left, also after a gap.
         assert_eq!(fed(&mut memory, 9, 2, 0.0), 0.0);
-        assert!(memory.band.as_ref().unwrap().sum.iter().all(|held| *held == 0));
+        assert_eq!(memory.sum, [0]);
     }
 
+    /// Also of residuals that no honest engine computes: they saturate and wrap, and are subtracted exactly.
     #[test]
-    fn sums_that_no_honest_records_give_are_cut_before_they_are_kept() {
-        let mut memory = Memory::default();
-        for (turn, spoilt) in [f64::INFINITY, f64::NAN, -1e30].into_iter().enumerate() {
-            fed(&mut memory, turn as u64, 3, spoilt);
+    fn a_forgotten_residual_leaves_no_trace() {
+        let mut memory = empty();
+        for (turn, residual) in [1e30, -1e30, 1e30, 1e30].into_iter().enumerate() {
+            fed(&mut memory, turn as u64, 3, residual);
         }
-        assert!((fed(&mut memory, 3, 3, 0.0)).abs() < 1e-6);
+        assert_eq!(fed(&mut memory, 9, 3, 0.0), 0.0);
         assert_eq!(fed(&mut memory, u64::MAX, u64::MAX, 0.0), 0.0);
     }
 
     #[test]
-    fn a_band_has_one_pair_of_rules_and_belongs_to_its_entry() {
-        let mut memory = Memory::default();
-        fed(&mut memory, 0, 2, 1.0);
-        assert!(memory.band(0, (&flat(1.0), &flat(3.0)), [1.0, 2.0], 1).is_none());
-        assert!(memory.band(0, (&flat(1.0), &flat(2.0)), [1.01, 2.0], 1).is_none());
-        assert!(memory.band(1, (&flat(1.0), &flat(3.0)), [1.0, 3.0], 1).unwrap().held.is_empty());
+    fn a_memory_has_one_pair_of_rules_and_belongs_to_its_entry() {
+        let memory = empty();
+        assert!(memory.agrees([&flat(1.0), &flat(2.0)], [1.0, 2.0]));
+        assert!(!memory.agrees([&flat(1.0), &flat(3.0)], [1.0, 2.0]));
+        assert!(!memory.agrees([&flat(1.0), &flat(2.0)], [1.01, 2.0]));
+        assert!(memory.is_for(0) && !memory.is_for(1));
     }
 }

@@ -1,6 +1,6 @@
-//! Misuses that do not compile, each beside the use that does.
+//! Misuses that must not compile, and the uses that do.
 //!
-//! The use that compiles, from which every misuse departs in one place:
+//! This use compiles. Each misuse below differs from it in one place:
 //!
 //! ```
 //! use sordino_privacy::*;
@@ -37,7 +37,7 @@
 //! }
 //! ```
 //!
-//! Printing what is sensitive or bounded:
+//! Printing a sensitive or bounded value:
 //!
 //! ```compile_fail,E0277
 //! use sordino_privacy::*;
@@ -56,7 +56,7 @@
 //! }
 //! ```
 //!
-//! Copying or reading what is sensitive:
+//! Copying or reading a sensitive value:
 //!
 //! ```compile_fail,E0308
 //! fn copy<'r>(value: &sordino_privacy::Sensitive<'r, f64>) -> sordino_privacy::Sensitive<'r, f64> {
@@ -70,7 +70,7 @@
 //! }
 //! ```
 //!
-//! Forging a release, a bounded sum, or something sensitive that is known:
+//! Forging a release or a sensitive value:
 //!
 //! ```compile_fail,E0451
 //! fn forge(value: Vec<f32>) -> sordino_privacy::Release<Vec<f32>> {
@@ -125,8 +125,8 @@
 //! }
 //! ```
 //!
-//! Keeping something sensitive beyond its round, or disclosing it through another vault, whose ledger would say so while its own
-//! would not:
+//! Keeping a sensitive value beyond its round, or disclosing it through another vault, so that the disclosure would be missing in the
+//! ledger of its own vault:
 //!
 //! ```compile_fail
 //! use sordino_privacy::*;
@@ -146,19 +146,19 @@
 //! }
 //! ```
 //!
-//! (Its own vault can:)
+//! Disclosing it through its own vault compiles:
 //!
 //! ```
 //! use sordino_privacy::*;
 //! fn step<G: Gradients>(vault: &mut Vault<G>, at: &G::Point) {
 //!     let disclosed = vault.round(|round| {
 //!         let sum = round.gradients(at).plain_sum()?;
-//!         round.disclose(sum, "a reason that stands in the ledger")
+//!         round.disclose(sum, "a reason for the ledger")
 //!     });
 //! }
 //! ```
 //!
-//! A clip rule that spies on norms: a rule is data, and code is not taken for one.
+//! A clip rule that stores norms: a rule is data, and a closure is not accepted.
 //!
 //! ```compile_fail,E0308
 //! use sordino_privacy::*;
@@ -173,7 +173,7 @@
 //! }
 //! ```
 //!
-//! Opening a vault on a plan that nobody priced:
+//! Opening a vault on a plan without a price:
 //!
 //! ```compile_fail,E0308
 //! use sordino_privacy::*;
@@ -182,7 +182,7 @@
 //! }
 //! ```
 //!
-//! Reaching the records through the vault:
+//! Reading the records through the vault:
 //!
 //! ```compile_fail,E0616
 //! fn peek<G: sordino_privacy::Gradients>(vault: sordino_privacy::Vault<G>) -> G {
@@ -190,7 +190,7 @@
 //! }
 //! ```
 //!
-//! Reaching what is fed back:
+//! Reading the residuals that are fed back:
 //!
 //! ```compile_fail,E0616
 //! fn peek<G: sordino_privacy::Gradients>(vault: sordino_privacy::Vault<G>) {
@@ -198,7 +198,7 @@
 //! }
 //! ```
 //!
-//! Releasing a sum whose bound was given up, or adding it to a release as if it were public:
+//! Releasing a sum without its bound, or adding it to a release as if it were public:
 //!
 //! ```compile_fail,E0308
 //! use sordino_privacy::*;
@@ -220,4 +220,4 @@
 //! }
 //! ```
 //!
-//! An un-noised sum handed to an optimizer fails likewise; that test stands with the optimizers.
+//! Passing a sum without noise to an optimizer fails to compile too; that test is in `sordino-optim`.

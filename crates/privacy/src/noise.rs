@@ -1,10 +1,10 @@
-//! Gaussian noise on a lattice, so that the digits of a released number tell nothing.
+//! Gaussian noise on a lattice, so that the low-order digits of a released number reveal nothing.
 //!
-//! Noise in floating point has gaps: which sums can be reached depends on the value beneath, and the last bits of a
-//! published number have given values away. Here the sum is rounded to multiples of a step `g`, a power of two at least
-//! 2^22 times smaller than the noise; the noise is rounded to multiples of `g` as well, and the two are added as whole numbers.
-//! For `x` on the lattice `x + round(n) = round(x + n)`, so this is the Gaussian mechanism followed by rounding: every
-//! multiple of `g` is possible for every sum, with the probability it should have.
+//! Floating-point noise has gaps: which results can occur depends on the sum, and attacks have read sums from the last bits of
+//! released numbers. Here the sum is rounded to multiples of a step `g`, a power of two at least 2^22 times smaller than the noise.
+//! The noise is rounded to multiples of `g` as well, and the two are added as integers. For `x` on the lattice
+//! `x + round(n) = round(x + n)`, so this is the Gaussian mechanism followed by rounding: every multiple of `g` is possible for every
+//! sum, with the correct probability.
 
 use std::ops::Range;
 
@@ -14,15 +14,18 @@ use rayon::prelude::*;
 
 use crate::{randomness::Streams, sampling::uniform};
 
-/// The lattice's step is at most the noise's standard deviation, and at most the sensitivity, over 2 to this power.
+/// The step of the lattice is at most the smaller of the standard deviation and the sensitivity, divided by 2 to this power.
 const FINENESS: i32 = 22;
 
-/// Coordinates that share a stream of randomness.
+/// The number of coordinates that share a stream of randomness.
 const BLOCK: usize = 1 << 12;
 
-/// How noise is laid on a sum.
+/// The largest magnitude of a sum, in steps: 2^61, so that integers do not overflow when noise is added.
+const MAX_STEPS: f64 = 2_305_843_009_213_693_952.0;
+
+/// Noise of one standard deviation, and the lattice it is added on.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Noise {
+pub(crate) struct GaussianNoise {
     /// The step of the lattice.
     step: f64,
     /// One over the step, which is exact for a power of two.
@@ -31,31 +34,26 @@ pub(crate) struct Noise {
     steps: f64,
     /// The standard deviation.
     pub(crate) std: f64,
-    /// The greatest multiple of the step that a coordinate of an honest sum can have.
-    most: f64,
 }
 
-impl Noise {
-    /// Noise of `multiplier` times the sensitivity of a sum of at most `records` records in `dimension` coordinates, those of all
-    /// releases that share the sensitivity.
+impl GaussianNoise {
+    /// Noise of `multiplier` times the sensitivity of a sum in `dimension` coordinates, counted over all releases that share the
+    /// sensitivity.
     ///
     /// Rounding each of `d` coordinates moves a sum by at most `g sqrt(d) / 2`, so two neighbouring sums end up at most
-    /// `g sqrt(d)` further apart; the noise is that much larger.
-    pub(crate) fn new(multiplier: f64, sensitivity: f64, records: usize, dimension: u64) -> Self {
-        // Fine compared with the noise, and with the sensitivity, which it adds to; but not so fine that integers overflow.
+    /// `g sqrt(d)` further apart. The noise is scaled to that distance.
+    pub(crate) fn new(multiplier: f64, sensitivity: f64, dimension: u64) -> Self {
+        // Fine compared with the noise and with the sensitivity, but not so fine that integers overflow.
         let scale = multiplier.min(1.0).max(multiplier * 2.0_f64.powi(-24)) * sensitivity;
         #[expect(clippy::cast_possible_truncation, reason = "the exponent of a positive number")]
         let step = 2.0_f64.powi(scale.log2().floor() as i32 - FINENESS);
         #[expect(clippy::cast_precision_loss, reason = "a count, rounded")]
-        let (records, dimension) = (records as f64, dimension as f64);
-        let std = multiplier * (sensitivity + step * dimension.sqrt());
-        // Below 2^61, so that nothing overflows when noise is added.
-        let most = (records * sensitivity / step).ceil().min(2.0_f64.powi(61));
-        Self { step, per_step: 1.0 / step, steps: std / step, std, most }
+        let std = multiplier * (sensitivity + step * (dimension as f64).sqrt());
+        Self { step, per_step: 1.0 / step, steps: std / step, std }
     }
 
-    /// Rounds the sum to the lattice and adds noise, in the trained stretches; everything else becomes zero. The result is written to
-    /// `out`.
+    /// Rounds the sum to the lattice and adds noise in the trainable ranges. All other coordinates become zero. The result is written
+    /// to `out`.
     pub(crate) fn add(&self, sum: &[f64], trainable: &[Range<usize>], streams: &Streams, out: &mut Vec<f32>) {
         out.resize(sum.len(), 0.0);
         let mut blocks: Vec<(&[f64], &mut [f32])> = Vec::new();
@@ -79,8 +77,7 @@ impl Noise {
     /// One coordinate, given a standard normal number.
     #[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "as explained above")]
     fn noised(&self, value: f64, normal: f64) -> f32 {
-        // A coordinate that is out of reach of honest records is cut; a NaN becomes 0.
-        let sum = rounded((value * self.per_step).clamp(-self.most, self.most));
+        let sum = rounded((value * self.per_step).clamp(-MAX_STEPS, MAX_STEPS));
         let noise = rounded(normal * self.steps);
         ((sum + noise) as f64 * self.step) as f32
     }
@@ -88,9 +85,9 @@ impl Noise {
 
 /// A standard normal number.
 ///
-/// The ziggurat of `rand_distr` computes numbers beyond [`TAIL`] from logarithms of multiples of 2^-52. This leaves gaps between them that grow with
-/// the distance. So these numbers are drawn again here, from uniform numbers that have 53 digits however small they are. A number beyond `TAIL`
-/// stays beyond it and has the distribution of the tail.
+/// The ziggurat of `rand_distr` computes numbers beyond [`TAIL`] from logarithms of multiples of 2^-52. This leaves gaps between them
+/// that grow with the distance. So these numbers are drawn again here, from uniform numbers that have 53 digits however small they are.
+/// A number beyond `TAIL` stays beyond it and has the distribution of the tail.
 fn normal(rng: &mut impl Rng) -> f64 {
     let drawn: f64 = StandardNormal.sample(rng);
     if drawn.abs() <= TAIL { drawn } else { tail(|| uniform(rng)).copysign(drawn) }
@@ -110,7 +107,7 @@ fn tail(mut uniform: impl FnMut() -> f64) -> f64 {
     }
 }
 
-/// The nearest whole number; a NaN gives 0. (`f64::round` is a call into a library on most processors.)
+/// The nearest integer; a NaN gives 0. (`f64::round` is a library call on most processors.)
 #[expect(clippy::cast_possible_truncation, reason = "within 2^62, or saturated")]
 pub(crate) fn rounded(x: f64) -> i64 {
     (x + 0.5_f64.copysign(x)) as i64
@@ -125,8 +122,8 @@ mod tests {
         0.5 * libm::erfc(-x / std::f64::consts::SQRT_2)
     }
 
-    fn sample(count: usize, seed: u64) -> (Noise, Vec<f64>) {
-        let noise = Noise::new(1.5, 2.0, 100, count as u64);
+    fn sample(count: usize, seed: u64) -> (GaussianNoise, Vec<f64>) {
+        let noise = GaussianNoise::new(1.5, 2.0, count as u64);
         let streams = Randomness::seeded(seed).streams();
         let mut released = Vec::new();
         noise.add(&vec![0.0; count], std::slice::from_ref(&(0..count)), &streams, &mut released);
@@ -172,8 +169,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_released_lies_on_the_lattice_whatever_the_sum_was() {
-        let noise = Noise::new(1.0, 1.0, 10, 1);
+    fn releases_are_on_the_lattice_for_every_sum() {
+        let noise = GaussianNoise::new(1.0, 1.0, 1);
         assert_eq!(noise.step, 2.0_f64.powi(-22));
         for value in [0.0, 0.1, -0.3, 1.0 / 3.0, 5e-9] {
             for normal in [0.0, 1e-30, 0.123_456_789, -2.5] {
@@ -188,25 +185,26 @@ mod tests {
     }
 
     #[test]
-    fn sums_that_no_honest_records_give_are_cut_before_the_noise() {
-        let noise = Noise::new(1.0, 1.0, 10, 1);
-        assert_eq!(noise.noised(f64::NAN, 0.0), 0.0);
-        assert_eq!(noise.noised(f64::INFINITY, 0.0), 10.0);
-        assert_eq!(noise.noised(-1e30, 0.0), -10.0);
+    fn sums_beyond_the_range_of_integers_are_clamped() {
+        let noise = GaussianNoise::new(1.0, 1.0, 1);
+        for (value, expected) in [(1e300, 2.0_f32.powi(39)), (-1e30, -(2.0_f32.powi(39)))] {
+            assert_eq!([0.0, 1.0, -1.0].map(|normal| noise.noised(value, normal)), [expected; 3]);
+        }
+        assert_eq!(noise.noised(1e9, 0.0), 1e9);
     }
 
     #[test]
     fn extreme_scales_do_not_overflow() {
         for (multiplier, sensitivity) in [(1e-6, 1e-12), (1e-6, 1e12), (1e12, 1e12), (1.0, 1e-12)] {
-            let noise = Noise::new(multiplier, sensitivity, usize::MAX, 1 << 30);
+            let noise = GaussianNoise::new(multiplier, sensitivity, 1 << 30);
             assert!(noise.std >= multiplier * sensitivity && noise.std.is_finite() && noise.step > 0.0);
             assert!(noise.noised(f64::from(f32::MAX), 12.0).is_finite() || multiplier * sensitivity > 1e20);
         }
     }
 
     #[test]
-    fn frozen_coordinates_are_zero_and_bear_no_noise() {
-        let noise = Noise::new(1.0, 1.0, 10, 3);
+    fn frozen_coordinates_are_zero_without_noise() {
+        let noise = GaussianNoise::new(1.0, 1.0, 3);
         // Whatever the memory held before.
         let mut released = vec![7.0; 9];
         noise.add(&[1.0; 6], &[1..2, 3..5], &Randomness::seeded(1).streams(), &mut released);

@@ -1,4 +1,4 @@
-//! Secret randomness: one key from the operating system, and streams that are never used twice.
+//! Secret randomness: a key from the operating system, and streams that are never used twice.
 
 use rand_chacha::{
     ChaCha20Rng,
@@ -7,9 +7,9 @@ use rand_chacha::{
 
 use crate::PrivacyError;
 
-/// Where coins and noise come from.
+/// The source of sampling coins and noise.
 ///
-/// A key is never written anywhere, and no stream of it is used twice. A resumed run begins with a new key.
+/// The key is never written anywhere, and no stream of it is used twice. A resumed run begins with a new key.
 pub struct Randomness {
     key: ChaCha20Rng,
     families: u64,
@@ -20,26 +20,26 @@ impl Randomness {
     /// ChaCha20 with a key from the operating system.
     ///
     /// # Errors
-    /// If the operating system has no randomness to give.
+    /// The operating system has no randomness.
     pub fn from_os() -> Result<Self, PrivacyError> {
         let mut key = [0; 32];
         getrandom::fill(&mut key).map_err(|error| PrivacyError::NoRandomness(error.to_string()))?;
         Ok(Self { key: ChaCha20Rng::from_seed(key), families: 0, seeded: false })
     }
 
-    /// Randomness that anybody can repeat. Whatever is made with it is **not private**, and is marked so everywhere.
+    /// Randomness that can be repeated. A run that uses it is **not private**, and its ledger says so.
     pub fn seeded(seed: u64) -> Self {
         Self { key: ChaCha20Rng::seed_from_u64(seed), families: 0, seeded: true }
     }
 
-    /// Whether it can be repeated.
+    /// Whether it comes from a fixed seed.
     pub fn is_seeded(&self) -> bool {
         self.seeded
     }
 
-    /// Streams that nobody has used before.
+    /// A family of streams that has not been used before.
     pub(crate) fn streams(&mut self) -> Streams {
-        // Stream number n of the key yields the key of the n-th family: distinct streams of ChaCha20 are independent.
+        // Stream number n of the key gives the key of the n-th family: distinct streams of ChaCha20 are independent.
         let mut rng = self.key.clone();
         rng.set_stream(self.families);
         self.families += 1;

@@ -1,13 +1,13 @@
-//! What may leave: values that carry their noise and are paid for.
+//! Values that may leave the vault: they have noise and are charged to the ledger.
 
 use std::ops::Deref;
 
-/// A value that was noised and charged to the ledger. Only [`Round::release`](crate::Round::release) and
-/// [`Round::disclose`](crate::Round::disclose) make one.
+/// A value that has noise and was charged to the ledger, or was [disclosed](crate::Round::disclose). Only methods of
+/// [`Round`](crate::Round) create one.
 ///
-/// Whatever is computed from releases and public values alone costs nothing more: differential privacy is closed under
-/// post-processing. So a release can be read, changed and kept at will.
-#[must_use = "a release was paid for when it was made"]
+/// Values computed from releases and public values alone have no further cost, because differential privacy is closed under
+/// post-processing. So a release can be read, changed and stored.
+#[must_use = "a release has been charged to the ledger"]
 #[derive(Debug)]
 pub struct Release<T> {
     value: T,
@@ -19,8 +19,8 @@ impl<T> Release<T> {
         Self { value, noise_std }
     }
 
-    /// The standard deviation of the noise in each trained coordinate: public, from the plan. Zero for what was disclosed, and
-    /// together with that of whatever was [added](Release::plus).
+    /// The standard deviation of the noise in each trained coordinate, including the noise of vectors that were
+    /// [added](Release::plus). It is public: it follows from the plan. It is 0 for a disclosed value.
     pub fn noise_std(&self) -> f64 {
         self.noise_std
     }
@@ -32,8 +32,8 @@ impl<T> Release<T> {
 }
 
 impl Release<Vec<f32>> {
-    /// The vector plus a public one, times a public factor. Whatever can be read is public, or was released before; then it
-    /// carries noise of its own, with this standard deviation.
+    /// The vector plus a public factor times a public vector. A vector that was released before is public too; `noise_std` is the
+    /// standard deviation of its noise.
     ///
     /// # Panics
     /// If the lengths differ.
@@ -46,7 +46,7 @@ impl Release<Vec<f32>> {
         self
     }
 
-    /// The vector and its noise, times a public factor: one over the *expected* batch size makes a mean gradient of a sum.
+    /// The vector and its noise, times a public factor. One over the *expected* batch size turns a sum into a mean gradient.
     pub fn scaled(mut self, factor: f32) -> Self {
         for value in &mut self.value {
             *value *= factor;

@@ -1,11 +1,11 @@
-//! Which records take part in a step.
+//! The batch of a step.
 
 use rand::seq::index;
 use rand_chacha::rand_core::Rng;
 use sordino_accounting::Sampling;
 
-/// Draws a batch of `population` records, in ascending order, at a cost proportional to the batch. `turn` counts the steps of the
-/// plan's entry.
+/// Draws a batch out of `population` records, in ascending order. The cost is proportional to the batch. `turn` counts the steps of
+/// the plan entry.
 pub(crate) fn draw(
     sampling: Sampling,
     turn: u64,
@@ -15,23 +15,23 @@ pub(crate) fn draw(
 ) {
     batch.clear();
     match sampling {
-        // No vault has such a plan.
+        // A vault refuses such a plan.
         Sampling::Stateful { .. } => {}
         Sampling::Rotating { rate, groups } => {
-            // Place `i` belongs to group `i mod groups`, whoever else is there.
+            // Record `i` belongs to group `i mod groups`, whichever other records are present.
             let groups = usize::try_from(groups).unwrap_or(usize::MAX);
             #[expect(clippy::cast_possible_truncation, reason = "less than the number of groups")]
             let group = (turn % groups as u64) as usize;
             let members = population.saturating_sub(group).div_ceil(groups);
             poisson(rate.get(), members, rng, batch);
-            for place in batch {
-                *place = *place * groups + group;
+            for record in batch {
+                *record = *record * groups + group;
             }
         }
         Sampling::Poisson { rate, cap } => {
             poisson(rate.get(), population, rng, batch);
             if let Some(cap) = cap {
-                // What is dropped does not matter: the price of a cap is the chance that it is felt at all.
+                // Which records are dropped does not matter: a cap costs the probability that the batch exceeds it.
                 batch.truncate(usize::try_from(cap.max_batch_size).unwrap_or(usize::MAX));
             }
         }
@@ -44,21 +44,14 @@ pub(crate) fn draw(
     }
 }
 
-/// Every record with probability `rate`, by jumping from one chosen record to the next.
+/// Chooses every record with probability `rate`, by jumping from one chosen record to the next.
 ///
-/// The number of records passed over is geometric: `Pr[gap >= k] = (1 - q)^k`, and `u <= (1 - q)^k` for a uniform `u` in
-/// (0, 1) just when `floor(ln u / ln(1 - q)) >= k`.
+/// The number of records that are skipped is geometric: `Pr[gap >= k] = (1 - q)^k`, and `u <= (1 - q)^k` for a uniform `u` in
+/// (0, 1) exactly when `floor(ln u / ln(1 - q)) >= k`.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates; never negative")]
 fn poisson(rate: f64, population: usize, rng: &mut impl Rng, batch: &mut Vec<usize>) {
     let ln_absent = (-rate).ln_1p();
-    let mut gap = || {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "saturates; never negative"
-        )]
-        let records = (uniform(rng).ln() / ln_absent) as usize;
-        records
-    };
+    let mut gap = || (uniform(rng).ln() / ln_absent) as usize;
     let mut next = gap();
     while next < population {
         batch.push(next);
@@ -66,10 +59,10 @@ fn poisson(rate: f64, population: usize, rng: &mut impl Rng, batch: &mut Vec<usi
     }
 }
 
-/// Uniform in (0, 1), with 53 digits however small it is: long gaps have their probabilities, too.
+/// A uniform number in (0, 1) with 53 digits however small it is, so that long gaps have accurate probabilities too.
 ///
-/// The exponent is geometric, the digits behind it are uniform. (Multiples of 2^-53 would be off by 2^-53 in each of the
-/// many probabilities of a gap, and by their sum in the whole.)
+/// The exponent is geometric, and the digits after it are uniform. (Multiples of 2^-53 would be off by 2^-53 in the probability of
+/// each gap, and the errors would add up.)
 pub(crate) fn uniform(rng: &mut impl Rng) -> f64 {
     let mut exponent = 0;
     let mut bits = rng.next_u64();
@@ -138,7 +131,7 @@ mod tests {
 
     /// Fixed seed; the Kolmogorov-Smirnov statistic exceeds 2.2 / sqrt(n) with probability 1.3e-4.
     #[test]
-    fn uniforms_are_uniform_also_where_they_are_tiny() {
+    fn uniform_numbers_are_uniform_even_near_zero() {
         let mut rng = ChaCha20Rng::seed_from_u64(2);
         let mut values: Vec<f64> = (0..100_000).map(|_| uniform(&mut rng)).collect();
         assert!(values.iter().all(|&u| u > 0.0 && u < 1.0));
@@ -164,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn edge_rates_take_everybody_or_hardly_anybody() {
+    fn extreme_rates_choose_all_records_or_almost_none() {
         assert_eq!(batches(at_rate(1.0), 5, 3), vec![vec![0, 1, 2, 3, 4]; 3]);
         assert!(batches(at_rate(1e-300), usize::MAX, 3).iter().all(Vec::is_empty));
         assert!(batches(at_rate(0.5), 0, 3).iter().all(Vec::is_empty));
@@ -172,20 +165,20 @@ mod tests {
     }
 
     #[test]
-    fn groups_take_turns_and_places_never_change_theirs() {
+    fn groups_take_turns_and_records_never_change_their_group() {
         let mut rng = ChaCha20Rng::seed_from_u64(4);
         let mut batch = Vec::new();
-        let everybody = Sampling::Rotating { rate: SamplingRate::new(1.0).unwrap(), groups: 3 };
+        let all = Sampling::Rotating { rate: SamplingRate::new(1.0).unwrap(), groups: 3 };
         for (turn, members) in [(0, vec![0, 3, 6]), (1, vec![1, 4, 7]), (2, vec![2, 5]), (3, vec![0, 3, 6])] {
-            draw(everybody, turn, 8, &mut rng, &mut batch);
+            draw(all, turn, 8, &mut rng, &mut batch);
             assert_eq!(batch, members);
         }
         let half = Sampling::Rotating { rate: SamplingRate::new(0.5).unwrap(), groups: 3 };
         let mut hits = [0; 8];
         for turn in 0..60_000 {
             draw(half, turn, 8, &mut rng, &mut batch);
-            assert!(batch.iter().all(|place| *place as u64 % 3 == turn % 3));
-            batch.iter().for_each(|place| hits[*place] += 1);
+            assert!(batch.iter().all(|record| *record as u64 % 3 == turn % 3));
+            batch.iter().for_each(|record| hits[*record] += 1);
         }
         // Fixed seed; each would leave 5 standard deviations by chance once in 1.7 million.
         assert!(hits.iter().all(|hits| deviation(*hits, 20_000, 0.5).abs() < 5.0), "{hits:?}");

@@ -1,30 +1,31 @@
-//! What was agreed before any record is read: a plan and its price.
+//! The terms of a run, fixed before any record is read: a plan and its price.
 
 use serde::{Deserialize, Serialize};
-use sordino_accounting::{Accountant, Delta, Epsilon, Guarantee, NoiseMultiplier, Plan, Sampling};
+use sordino_accounting::{Accountant, Delta, Entry, Epsilon, Guarantee, NoiseMultiplier, Plan, Sampling};
 
 use crate::PrivacyError;
 
 /// What a run may do with how many records, and what that costs.
 ///
-/// A plan becomes terms by being priced, and only terms open a [`Vault`](crate::Vault).
+/// A plan becomes terms when it is priced, and only terms open a [`Vault`](crate::Vault).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Terms {
     pub(crate) text: TermsText,
     guarantee: Option<Guarantee>,
 }
 
-/// The terms as they stand in the ledger.
+/// The terms as they are written to the ledger.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TermsText {
     /// The public number of records.
     pub(crate) records: u64,
-    /// What the run is, in words; a resumed run must say the same.
+    /// A description of the run. A resumed run must have the same.
     pub(crate) about: String,
     pub(crate) agreed: Agreed,
 }
 
+/// A priced plan, or a plan without a price.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Agreed {
@@ -34,10 +35,10 @@ pub(crate) enum Agreed {
 
 /// What a run guarantees.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Standing {
-    /// This, for every record.
+pub enum PrivacyStatus {
+    /// This guarantee, for every record.
     Private(Guarantee),
-    /// Nothing, for this reason.
+    /// No guarantee, for this reason.
     NotPrivate(String),
 }
 
@@ -45,13 +46,13 @@ pub enum Standing {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Step {
     pub(crate) sampling: Sampling,
-    /// The number of the plan's entry, and which of its steps this is.
+    /// The index of the plan entry, and the number of this step within the entry.
     pub(crate) entry: usize,
     pub(crate) turn: u64,
     pub(crate) releases: Vec<NoiseMultiplier>,
 }
 
-/// A place in a plan: an entry, and how many steps come before it.
+/// A position in a plan: an entry, and the number of steps before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Cursor {
     entry: usize,
@@ -59,7 +60,7 @@ pub(crate) struct Cursor {
 }
 
 impl Terms {
-    /// Prices a plan for this many records, a public number, and compares it with the budget if there is one.
+    /// Prices a plan for a public number of records, and compares the price with the budget if there is one.
     ///
     /// ```
     /// use sordino_accounting::{Accountant, Delta, Epsilon, NoiseMultiplier, Plan, SamplingRate, Steps};
@@ -73,7 +74,7 @@ impl Terms {
     /// ```
     ///
     /// # Errors
-    /// A plan over budget; an accountant that only approximates or cannot bound the plan; a plan for another number of
+    /// A plan that exceeds the budget; an accountant that only approximates or cannot bound the plan; a plan for another number of
     /// records.
     pub fn price(
         plan: Plan,
@@ -86,7 +87,7 @@ impl Terms {
             return Err(PrivacyError::NoBound(accountant.name()));
         }
         if plan.entries().is_empty() {
-            return Err(PrivacyError::Mismatch("the plan is empty: it permits no step".to_owned()));
+            return Err(PrivacyError::Mismatch("the plan has no entries, so it permits no step".to_owned()));
         }
         for entry in plan.entries() {
             let population = match entry.sampling() {
@@ -96,7 +97,7 @@ impl Terms {
             };
             if population != records {
                 return Err(PrivacyError::Mismatch(format!(
-                    "the plan is for {population} records, there are {records}"
+                    "the plan is for {population} records, but there are {records}"
                 )));
             }
         }
@@ -111,21 +112,20 @@ impl Terms {
         Ok(Self { text, guarantee: Some(guarantee) })
     }
 
-    /// Terms without any protection: every step may disclose what it computes. The plan says how batches are drawn; nobody
-    /// prices it.
+    /// Terms without protection: every step may disclose what it computes. The plan determines how batches are drawn and has no price.
     pub fn unprotected(plan: Plan, records: u64, why: &str) -> Self {
         let agreed = Agreed::Unprotected { plan, why: why.to_owned() };
         Self { text: TermsText { records, about: String::new(), agreed }, guarantee: None }
     }
 
-    /// Says what the run is. It stands in the ledger, and a run can be resumed only under the same words.
+    /// Describes the run. The description is written to the ledger, and a run can be resumed only with the same description.
     #[must_use]
-    pub fn about(mut self, words: &str) -> Self {
-        words.clone_into(&mut self.text.about);
+    pub fn about(mut self, description: &str) -> Self {
+        description.clone_into(&mut self.text.about);
         self
     }
 
-    /// What the whole plan costs; nothing for unprotected terms.
+    /// The price of the whole plan; none for unprotected terms.
     pub fn guarantee(&self) -> Option<&Guarantee> {
         self.guarantee.as_ref()
     }
@@ -142,33 +142,34 @@ impl Terms {
 }
 
 impl TermsText {
-    /// Refuses entries that the accountant can price and the base does not run.
+    /// Refuses entries that the accountant can price but the base cannot run.
     pub(crate) fn check_sampling(&self) -> Result<(), PrivacyError> {
-        let (Agreed::Plan { plan, .. } | Agreed::Unprotected { plan, .. }) = &self.agreed;
-        match plan.entries().iter().find(|entry| matches!(entry.sampling(), Sampling::Stateful { .. })) {
+        let stateful = |entry: &&Entry| matches!(entry.sampling(), Sampling::Stateful { .. });
+        match self.batches().entries().iter().find(stateful) {
             Some(entry) => Err(PrivacyError::Stateful(entry.to_string())),
             None => Ok(()),
         }
     }
 
+    /// The plan that batches are drawn by, with or without a price.
+    fn batches(&self) -> &Plan {
+        let (Agreed::Plan { plan, .. } | Agreed::Unprotected { plan, .. }) = &self.agreed;
+        plan
+    }
+
+    /// The plan; none for unprotected terms.
     pub(crate) fn plan(&self) -> Option<&Plan> {
-        match &self.agreed {
-            Agreed::Plan { plan, .. } => Some(plan),
-            Agreed::Unprotected { .. } => None,
-        }
+        matches!(self.agreed, Agreed::Plan { .. }).then(|| self.batches())
     }
 
     pub(crate) fn steps(&self) -> u64 {
-        match &self.agreed {
-            Agreed::Plan { plan, .. } | Agreed::Unprotected { plan, .. } => plan.steps(),
-        }
+        self.batches().steps()
     }
 
-    /// What the step with this number may do; `None` after the last. Numbers must not fall from one call to the next.
+    /// What the step with this number may do; `None` after the last. Numbers must not decrease from one call to the next.
     pub(crate) fn step(&self, number: u64, cursor: &mut Cursor) -> Option<Step> {
-        let (Agreed::Plan { plan, .. } | Agreed::Unprotected { plan, .. }) = &self.agreed;
         loop {
-            let entry = plan.entries().get(cursor.entry)?;
+            let entry = self.batches().entries().get(cursor.entry)?;
             if number < cursor.before + entry.steps().get() {
                 return Some(Step {
                     sampling: entry.sampling(),
@@ -182,13 +183,13 @@ impl TermsText {
         }
     }
 
-    /// What the first steps cost.
-    pub(crate) fn standing(&self, steps: u64) -> Result<Standing, PrivacyError> {
+    /// The price of the first steps.
+    pub(crate) fn privacy_status(&self, steps: u64) -> Result<PrivacyStatus, PrivacyError> {
         match &self.agreed {
             Agreed::Plan { plan, delta, accountant } => {
-                Ok(Standing::Private(accountant.price(&plan.first(steps), *delta)?))
+                Ok(PrivacyStatus::Private(accountant.price(&plan.first(steps), *delta)?))
             }
-            Agreed::Unprotected { why, .. } => Ok(Standing::NotPrivate(why.clone())),
+            Agreed::Unprotected { why, .. } => Ok(PrivacyStatus::NotPrivate(why.clone())),
         }
     }
 }

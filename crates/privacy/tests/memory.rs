@@ -1,15 +1,13 @@
-//! What is fed back from hidden memory moves releases no further than is paid for.
+//! Banded error feedback: residuals in memory move releases by no more than the declared sensitivity.
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
-mod rows;
-
-use rows::{Folder, Rows};
 use sordino_accounting::{
     Accountant, ClipNorm, Delta, Entry, NoiseMultiplier, Plan, Sampling, SamplingRate, Steps,
 };
 use sordino_privacy::{Bounded, ClipRule, PerRecord, PrivacyError, Randomness, Terms, Vault};
+use sordino_testing::{Folder, Rows, rows, same_rows};
 
-/// So little that sums can be read off.
+/// So little noise that a release shows the sum.
 const QUIET: f64 = 1e-6;
 
 fn rule(bound: f64) -> ClipRule {
@@ -45,9 +43,8 @@ fn plain<'r>(gradients: PerRecord<'_, 'r, Rows>) -> Result<Bounded<'r>, PrivacyE
 
 /// Releases of all steps, and the sensitivity that each declares.
 fn run(records: Vec<Vec<f32>>, terms: &Terms, seed: u64, sum: Sum) -> Vec<(Vec<f32>, f64)> {
-    let folder = Folder::new(&format!("memory-{seed}-{}", records.iter().map(Vec::len).sum::<usize>()));
-    let rows = Rows { dimension: 2, ..Rows::new(records) };
-    let mut vault = Vault::seal(rows, terms, Randomness::seeded(seed), &folder.file("l")).unwrap();
+    let rows = Rows { dimension: 2, ..rows(records) };
+    let mut vault = Vault::seal_in_memory(rows, terms, Randomness::seeded(seed)).unwrap();
     let mut releases = Vec::new();
     while let Some(release) = vault
         .round(|round| {
@@ -81,7 +78,7 @@ fn records(count: usize) -> Vec<Vec<f32>> {
 }
 
 /// For every record, window and seed: a block of `W + 1` steps moves by at most `kappa`, and a record moves nothing outside of the
-/// blocks that sampled it. Some blocks later_shift 99.8 % of it (a thousandth is kept for rounding).
+/// blocks that sampled it. Some blocks reach 99.8 % of it (a thousandth is reserved for rounding).
 #[test]
 fn a_block_of_banded_releases_moves_by_at_most_its_sensitivity() {
     for groups in [2_u64, 3, 5] {
@@ -96,7 +93,7 @@ fn a_block_of_banded_releases_moves_by_at_most_its_sensitivity() {
             for block in moves[first..].chunks(groups as usize) {
                 let total = block.iter().map(|moved| moved * moved).sum::<f64>().sqrt();
                 assert!(total <= kappa * (1.0 + 1e-6), "{groups} groups, record {record}: {total} > {kappa}");
-                // Either the block's first step samples the record or the block does not know of it.
+                // Either the first step of the block samples the record, or the block does not depend on it.
                 assert!(block[0] > 0.0 || total == 0.0, "{block:?}");
                 most = most.max(total / kappa);
             }
@@ -107,28 +104,28 @@ fn a_block_of_banded_releases_moves_by_at_most_its_sensitivity() {
     }
 }
 
-/// A gradient that two clips cover comes back whole.
+/// A gradient of norm at most `C_1 + C_r` comes back completely.
 #[test]
 fn what_is_clipped_away_comes_back_over_the_window() {
-    let mut rows = vec![Vec::new(); 6];
-    rows[1] = vec![2.5, 0.0];
-    let releases = run(rows, &terms(&[(grouped(3, 1.0), 6)], 6), 4, banded);
+    let mut records = vec![Vec::new(); 6];
+    records[1] = vec![2.5, 0.0];
+    let releases = run(records, &terms(&[(grouped(3, 1.0), 6)], 6), 4, banded);
     let whole: f32 = releases[..4].iter().map(|(release, _)| release[0]).sum();
     assert!((whole - 2.5).abs() < 3e-3, "{whole}");
     assert!((releases[1].0[0] - 1.0).abs() < 2e-3 && (releases[2].0[0] - 0.75).abs() < 2e-3);
 }
 
 #[test]
-fn memory_ends_with_its_entry_and_with_its_process() {
-    // In the second entry the record's group has its turn first; nothing of the first entry is left.
-    let mut rows = vec![Vec::new(); 4];
-    rows[1] = vec![9.0, 0.0];
+fn residuals_are_forgotten_at_the_end_of_an_entry_and_of_a_process() {
+    // In the second entry the record's group is sampled in the second step; nothing of the first entry is left before that.
+    let mut records = vec![Vec::new(); 4];
+    records[1] = vec![9.0, 0.0];
     let two = terms(&[(grouped(2, 1.0), 2), (grouped(2, 1.0), 2)], 4);
-    let releases = run(rows.clone(), &two, 7, banded);
+    let releases = run(records.clone(), &two, 7, banded);
     assert!(releases[1].0[0] > 0.9 && releases[2].0[0].abs() < 1e-3, "{releases:?}");
 
     let folder = Folder::new("forget");
-    let (one, engine) = (terms(&[(grouped(2, 1.0), 4)], 4), Rows { dimension: 2, ..Rows::new(rows) });
+    let (one, engine) = (terms(&[(grouped(2, 1.0), 4)], 4), Rows { dimension: 2, ..rows(records) });
     let mut vault = Vault::seal(engine.clone(), &one, Randomness::seeded(1), &folder.file("l")).unwrap();
     for _ in 0..2 {
         let step = vault.round(|round| banded(round.gradients(&[])).and_then(|sum| round.release(sum)));
@@ -141,16 +138,15 @@ fn memory_ends_with_its_entry_and_with_its_process() {
         .unwrap()
         .unwrap()
         .unwrap();
-    // The third step has the turn of the other group, and the residual of the second is gone.
+    // The third step samples the other group, and the residual of the second step is gone.
     assert!(release[0].abs() < 1e-3, "{release:?}");
 }
 
 #[test]
 fn what_the_proof_does_not_cover_is_refused() {
-    let folder = Folder::new("refused");
     let refuse = |name: &str, terms: &Terms, act: &dyn Fn(&mut sordino_privacy::Round<'_, Rows>) -> bool| {
-        let rows = Rows { dimension: 2, ..Rows::new(records(4)) };
-        let mut vault = Vault::seal(rows, terms, Randomness::seeded(1), &folder.file(name)).unwrap();
+        let rows = Rows { dimension: 2, ..rows(records(4)) };
+        let mut vault = Vault::seal_in_memory(rows, terms, Randomness::seeded(1)).unwrap();
         let refused = std::iter::from_fn(|| vault.round(|round| act(round)).unwrap()).any(|refused| refused);
         assert!(refused, "{name}");
     };
@@ -160,7 +156,7 @@ fn what_the_proof_does_not_cover_is_refused() {
     refuse("twice", &groups, &|round| {
         banded(round.gradients(&[])).is_ok() && banded(round.gradients(&[])).is_err()
     });
-    // The residual is in memory already; a release of another sum would come on top of it.
+    // The residual has been stored already; another sum would be released in addition to it.
     refuse("another sum", &groups, &|round| {
         let other = plain(round.gradients(&[])).unwrap();
         banded(round.gradients(&[])).is_ok() && round.release(other).is_err()
@@ -194,7 +190,7 @@ fn a_vault_refuses_plans_with_stateful_sampling() {
     let priced = Terms::price(plan(), 10, delta, None, Accountant::FirstParticipation).unwrap();
     let mixed = Plan::new(vec![entry(grouped(2, 0.5)), entry(stateful(5.0, 0.1))]);
     for terms in [priced, Terms::unprotected(mixed, 10, "a test")] {
-        let refused = Vault::seal_in_memory(Rows::same(10, &[1.0]), &terms, Randomness::seeded(1));
+        let refused = Vault::seal_in_memory(same_rows(10, &[1.0]), &terms, Randomness::seeded(1));
         let error = refused.err().unwrap();
         assert!(matches!(error, PrivacyError::Stateful(_)), "{error}");
         assert!(error.hint().contains("accountant alone"));

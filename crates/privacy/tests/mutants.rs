@@ -1,21 +1,19 @@
-//! Tests of the tests: for every rule of private training there is a check, the vault passes it, and a mechanism with that one
-//! bug planted in it does not.
+//! Tests of the tests: for every rule of private training there is a check. The vault passes it, and a mechanism with one planted bug
+//! does not.
 //!
-//! Seeds are fixed. Statistics are held to 5 standard deviations, which a sound mechanism leaves once in 1.7 million.
+//! Seeds are fixed. Statistics must be within 5 standard deviations, which a sound mechanism exceeds once in 1.7 million.
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
-
-mod rows;
 
 use rand_chacha::{
     ChaCha20Rng,
     rand_core::{Rng, SeedableRng},
 };
 use rand_distr::{Distribution, StandardNormal};
-use rows::{Folder, Rows, terms};
 use sordino_accounting::{
     Accountant, Cap, ClipNorm, Delta, Entry, NoiseMultiplier, Plan, Sampling, SamplingRate, Steps,
 };
 use sordino_privacy::{Account, ClipRule, Randomness, Vault};
+use sordino_testing::{Folder, Rows, rows, same_rows, terms};
 
 /// What a mechanism is asked to do.
 #[derive(Clone)]
@@ -31,20 +29,19 @@ struct Task {
 }
 
 impl Task {
-    /// One step over everybody with hardly any noise, so that the sum shows.
+    /// One step over all records with hardly any noise, so that the release shows the sum.
     fn bare(rows: Vec<Vec<f32>>) -> Self {
         Self { rows, rate: 1.0, multiplier: 1e-6, bound: 1.0, regulariser: None, table: None, steps: 1 }
     }
 }
 
-/// Something that answers a task with a release for each step.
+/// A mechanism that gives a release for each step of a task.
 trait Mechanism {
     fn releases(&mut self, task: &Task) -> Vec<Vec<f32>>;
 }
 
 /// The vault.
 struct Sound {
-    folder: Folder,
     calls: u64,
 }
 
@@ -52,10 +49,8 @@ impl Mechanism for Sound {
     fn releases(&mut self, task: &Task) -> Vec<Vec<f32>> {
         self.calls += 1;
         let terms = terms(task.rows.len(), &[task.multiplier], task.rate, task.steps as u64);
-        let ledger = self.folder.file(&self.calls.to_string());
         let randomness = Randomness::seeded(self.calls);
-        let mut vault = Vault::seal(Rows::new(task.rows.clone()), &terms, randomness, &ledger).unwrap();
-        vault.charge_by(task.steps as u64);
+        let mut vault = Vault::seal_in_memory(rows(task.rows.clone()), &terms, randomness).unwrap();
         let mut rule = ClipRule::flat(ClipNorm::new(task.bound).unwrap()).unwrap();
         if let Some(regulariser) = task.regulariser {
             rule = rule.normalising(regulariser).unwrap();
@@ -373,7 +368,7 @@ fn what_is_not_finite_adds_nothing(mechanism: &mut dyn Mechanism) -> Result<(), 
     Ok(())
 }
 
-/// Rule 1: nothing is made of nothing, also by a rule that enlarges.
+/// Rule 1: a zero gradient adds nothing, even if the rule enlarges small gradients.
 fn zero_gradients_add_nothing(mechanism: &mut dyn Mechanism) -> Result<(), String> {
     for regulariser in [0.0, 0.01] {
         let task = Task { regulariser: Some(regulariser), ..Task::bare(vec![vec![0.0, 0.0]; 5]) };
@@ -420,14 +415,14 @@ const BUGS: [(Bug, &str); 20] = [
 
 #[test]
 fn the_vault_passes_every_check() {
-    let mut sound = Sound { folder: Folder::new("mutants"), calls: 0 };
+    let mut sound = Sound { calls: 0 };
     for (name, check) in CHECKS {
         assert_eq!(check(&mut sound), Ok(()), "{name}");
     }
 }
 
 #[test]
-fn the_naive_twin_passes_every_check_without_a_bug() {
+fn the_naive_mechanism_without_a_bug_passes_every_check() {
     for (name, check) in CHECKS {
         assert_eq!(check(&mut Naive::new(None)), Ok(()), "{name}");
     }
@@ -483,14 +478,14 @@ fn priced_apart(entry: &Entry, delta: Delta) -> f64 {
     Accountant::Pld.price(&entry.releases().iter().map(one).collect(), delta).unwrap().epsilon.get()
 }
 
-/// Forgets what a cap costs.
+/// Ignores the cost of a cap.
 fn priced_without_cap(entry: &Entry, delta: Delta) -> f64 {
     let Sampling::Poisson { rate, .. } = entry.sampling() else { panic!("Poisson only") };
     let sampling = Sampling::Poisson { rate, cap: None };
     price(&Entry::new(sampling, entry.releases().to_vec(), entry.steps()).unwrap(), delta)
 }
 
-/// Prices the addition of a record and forgets its removal.
+/// Prices the addition of a record and ignores its removal.
 fn priced_in_one_direction(entry: &Entry, delta: Delta) -> f64 {
     let Sampling::Poisson { rate, .. } = entry.sampling() else { panic!("Poisson only") };
     price(entry, delta).min(-(-rate.get()).ln_1p())
@@ -532,7 +527,7 @@ fn prices_are_bounds_and_wrong_ones_are_caught() {
     }
 }
 
-// Rule 9: write-ahead, fresh randomness, and no seed that claims to be secret.
+// Rule 9: write-ahead charges and fresh randomness.
 
 /// A run that stops after a step, is resumed, and takes another. For each step: what the ledger covered when its batch was
 /// drawn, and what was released.
@@ -549,12 +544,12 @@ fn one_step(vault: &mut Vault<Rows>, ledger: &std::path::Path) -> (u64, Vec<f32>
 
 fn interrupted_by(folder: &Folder, randomness: fn() -> Randomness) -> Vec<(u64, Vec<f32>)> {
     let (ledger, terms) = (folder.file("ledger"), terms(5, &[1.0], 1.0, 9));
-    let rows = || Rows::same(5, &[0.5; 16]);
+    let records = || same_rows(5, &[0.5; 16]);
     let mut steps = Vec::new();
-    let mut vault = Vault::seal(rows(), &terms, randomness(), &ledger).unwrap();
+    let mut vault = Vault::seal(records(), &terms, randomness(), &ledger).unwrap();
     steps.push(one_step(&mut vault, &ledger));
     drop(vault);
-    let mut vault = Vault::resume(rows(), &terms, randomness(), &ledger).unwrap();
+    let mut vault = Vault::resume(records(), &terms, randomness(), &ledger).unwrap();
     steps.push(one_step(&mut vault, &ledger));
     steps
 }
@@ -563,16 +558,16 @@ fn sound_run(folder: &Folder) -> Vec<(u64, Vec<f32>)> {
     interrupted_by(folder, || Randomness::from_os().unwrap())
 }
 
-/// Goes on with the state of the generator that a checkpoint kept: the same noise twice.
+/// Continues with a generator from a checkpoint: the same noise twice.
 fn restores_its_generator(folder: &Folder) -> Vec<(u64, Vec<f32>)> {
     interrupted_by(folder, || Randomness::seeded(4))
 }
 
-/// Draws a step before it is entered: what the ledger covers is what it covered before the round.
+/// Draws a step before it is charged: the ledger covers what it covered before the round.
 fn charges_afterwards(folder: &Folder) -> Vec<(u64, Vec<f32>)> {
     let (ledger, terms) = (folder.file("ledger"), terms(5, &[1.0], 1.0, 9));
     let mut vault =
-        Vault::seal(Rows::same(5, &[0.5; 16]), &terms, Randomness::from_os().unwrap(), &ledger).unwrap();
+        Vault::seal(same_rows(5, &[0.5; 16]), &terms, Randomness::from_os().unwrap(), &ledger).unwrap();
     let step = |_| {
         let covered = Account::read(&ledger).unwrap().charged();
         (covered, one_step(&mut vault, &ledger).1)
@@ -580,12 +575,12 @@ fn charges_afterwards(folder: &Folder) -> Vec<(u64, Vec<f32>)> {
     (0..2).map(step).collect()
 }
 
-/// Begins a new ledger after a crash.
+/// Creates a new ledger after a crash.
 fn starts_over(folder: &Folder) -> Vec<(u64, Vec<f32>)> {
     let terms = terms(5, &[1.0], 1.0, 9);
     let life = |name| {
         let ledger = folder.file(name);
-        let rows = Rows::same(5, &[0.5; 16]);
+        let rows = same_rows(5, &[0.5; 16]);
         let mut vault = Vault::seal(rows, &terms, Randomness::from_os().unwrap(), &ledger).unwrap();
         one_step(&mut vault, &ledger)
     };
@@ -596,14 +591,14 @@ fn resumes_without_harm(run: Interrupted) -> Result<(), String> {
     let steps = run(&Folder::new("interrupted"));
     for (number, (covered, _)) in steps.iter().enumerate() {
         require(*covered > number as u64, || {
-            format!("step {number} was drawn with {covered} steps paid for")
+            format!("step {number} was drawn with {covered} steps charged")
         })?;
     }
     require(steps[0].1 != steps[1].1, || "the same noise twice".to_owned())
 }
 
 #[test]
-fn a_run_is_resumed_without_harm_and_harm_is_noticed() {
+fn a_run_is_resumed_without_harm_and_planted_harm_is_caught() {
     assert_eq!(resumes_without_harm(sound_run), Ok(()));
     for (name, wrong) in [
         ("restores its generator", restores_its_generator as Interrupted),

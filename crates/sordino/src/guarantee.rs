@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use sordino_accounting::{Accountant, Delta, Epsilon};
-use sordino_privacy::Standing;
+use sordino_privacy::PrivacyStatus;
 
 use crate::{Error, report::RunReport};
 
@@ -35,14 +35,14 @@ pub enum GuaranteeStatus {
 
 impl Guarantee {
     pub(crate) fn new(report: &RunReport<'_>) -> Result<Self, Error> {
-        let status = match report.account.standing()? {
-            Standing::Private(guarantee) => GuaranteeStatus::Private {
+        let status = match report.account.privacy_status()? {
+            PrivacyStatus::Private(guarantee) => GuaranteeStatus::Private {
                 epsilon: guarantee.epsilon,
                 delta: guarantee.delta,
                 relation: guarantee.relation.to_string(),
                 accountant: guarantee.accountant,
             },
-            Standing::NotPrivate(why) => GuaranteeStatus::NotPrivate(why),
+            PrivacyStatus::NotPrivate(why) => GuaranteeStatus::NotPrivate(why),
         };
         Ok(Self { statement: report.text()?.to_string(), status })
     }

@@ -7,7 +7,6 @@
 use std::{
     cell::Cell,
     collections::BTreeMap,
-    ops::Range,
     rc::Rc,
     time::{Duration, Instant},
 };
@@ -16,59 +15,18 @@ use sordino_accounting::{
     ClipNorm, Delta, Epsilon, Sampling, SamplingRate, Steps as StepCount, calibrate::Budget,
 };
 use sordino_algorithms::{Algorithm, AlgorithmConfig, NoiseSource, RunFacts, Steps};
-use sordino_nn::{Engine, Inputs, Loss, NetworkError, Params, Targets, models};
+use sordino_nn::{Engine, Inputs, Loss, Params, Targets, models};
 use sordino_optim::{Optimizer, OptimizerConfig};
-use sordino_privacy::{Gradients, Randomness, Sum, Terms, Vault, WeightRule};
+use sordino_privacy::{Randomness, Terms, Vault};
+use sordino_testing::Intercepted;
 use sordino_train::NetworkGradients;
 
 const RECORDS: usize = 60_000;
 const BATCH: usize = 256;
 const STEPS: u64 = 20_000;
 
-/// Counts the gradients that are evaluated: two for each record of a difference.
-struct Counting<'a> {
-    gradients: NetworkGradients<'a>,
-    evaluated: Rc<Cell<usize>>,
-}
-
-impl Gradients for Counting<'_> {
-    type Point = Params;
-    type Error = NetworkError;
-
-    fn records(&self) -> usize {
-        self.gradients.records()
-    }
-
-    fn dimension(&self) -> usize {
-        self.gradients.dimension()
-    }
-
-    fn trainable(&self) -> Vec<Range<usize>> {
-        self.gradients.trainable()
-    }
-
-    fn layers(&self) -> usize {
-        self.gradients.layers()
-    }
-
-    fn rounding(&self, differences: bool) -> f64 {
-        self.gradients.rounding(differences)
-    }
-
-    fn pass(
-        &mut self,
-        at: &Params,
-        anchor: Option<&Params>,
-        chosen: &[usize],
-        weigh: Option<&WeightRule<'_>>,
-        key: [u8; 32],
-        sums: &mut [Sum],
-    ) -> Result<(), NetworkError> {
-        let points = if anchor.is_some() { 2 } else { 1 };
-        self.evaluated.set(self.evaluated.get() + points * chosen.len());
-        self.gradients.pass(at, anchor, chosen, weigh, key, sums)
-    }
-}
+/// An engine whose gradients are counted: two for each record of a difference.
+type Counting<'a> = Intercepted<'a, NetworkGradients<'a>>;
 
 /// An algorithm with its vault.
 struct Contender<'a> {
@@ -127,8 +85,13 @@ fn main() {
         let params = engine.network().init(1);
         let records = engine.records(Inputs::Dense(&pixels), Targets::Classes(&digits)).unwrap();
         let evaluated = Rc::new(Cell::new(0));
+        let counter = Rc::clone(&evaluated);
+        let count = move |chosen: &[usize], differences: bool| {
+            counter.set(counter.get() + (1 + usize::from(differences)) * chosen.len());
+            chosen.to_vec()
+        };
         let gradients =
-            Counting { gradients: NetworkGradients::new(engine, records), evaluated: evaluated.clone() };
+            Counting { gradients: NetworkGradients::new(engine, records), batch: Box::new(count) };
         let facts = facts(&params);
         let noise = NoiseSource::Budget(facts.claim.unwrap(), algorithm.accountant(facts.sampling));
         let plan = algorithm.plan(&facts, noise).unwrap();

@@ -5,8 +5,6 @@
 #![expect(clippy::unwrap_used, reason = "a benchmark stops at the first surprise")]
 
 use std::{
-    convert::Infallible,
-    ops::Range,
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -14,9 +12,8 @@ use std::{
 use sordino_accounting::{Accountant, ClipNorm, Delta, NoiseMultiplier, Plan, SamplingRate, Steps};
 use sordino_nn::{Engine, Inputs, Loss, Params, Pass, Targets, models};
 use sordino_optim::{Optimizer, OptimizerConfig};
-use sordino_privacy::{
-    ClipRule, Gradients, PrivacyError, Randomness, Release, Round, Sum, Terms, Vault, WeightRule,
-};
+use sordino_privacy::{ClipRule, Gradients, PrivacyError, Randomness, Release, Round, Terms, Vault};
+use sordino_testing::InMemory;
 use sordino_train::{NetworkGradients, steps_per_charge};
 
 const RECORDS: usize = 60_000;
@@ -34,44 +31,10 @@ fn numbers(count: usize) -> Vec<f32> {
     (0..count).map(|_| next()).collect()
 }
 
-/// A model without records or gradients, so that only the release takes time.
-struct Nothing;
-
-impl Gradients for Nothing {
-    type Point = [f32; 0];
-    type Error = Infallible;
-
-    fn records(&self) -> usize {
-        RECORDS
-    }
-
-    fn dimension(&self) -> usize {
-        TEN_MILLION
-    }
-
-    fn trainable(&self) -> Vec<Range<usize>> {
-        std::iter::once(0..TEN_MILLION).collect()
-    }
-
-    fn layers(&self) -> usize {
-        1
-    }
-
-    fn rounding(&self, _: bool) -> f64 {
-        0.0
-    }
-
-    fn pass(
-        &mut self,
-        _: &[f32; 0],
-        _: Option<&[f32; 0]>,
-        _: &[usize],
-        _: Option<&WeightRule<'_>>,
-        _: [u8; 32],
-        _: &mut [Sum],
-    ) -> Result<(), Infallible> {
-        Ok(())
-    }
+/// A model whose records are absent, so that only the release takes time.
+fn absent_records() -> InMemory<[f32; 0], [f32; 0], [f32; 0]> {
+    let engine = InMemory::new(Vec::new(), TEN_MILLION, |_: &[f32; 0], _: &[f32; 0]| []);
+    InMemory { records: vec![None; RECORDS], ..engine }
 }
 
 fn terms() -> Terms {
@@ -155,7 +118,8 @@ fn main() {
         vault.reuse(optimizer.step(release.scaled(1.0 / BATCH as f32), 1e-3, moving.values_mut()));
     };
 
-    let mut noisy = Vault::seal(Nothing, &terms(), Randomness::from_os().unwrap(), &ledger("noise")).unwrap();
+    let mut noisy =
+        Vault::seal(absent_records(), &terms(), Randomness::from_os().unwrap(), &ledger("noise")).unwrap();
     noisy.charge_by(1 << 12);
     let mut noise = || {
         let release = noisy.round(|round| step(round, &[], &rule)).unwrap().unwrap().unwrap();

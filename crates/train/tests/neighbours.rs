@@ -2,7 +2,7 @@
 //! a sum by no more than was declared.
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
-use std::{ops::Range, path::Path};
+use std::path::Path;
 
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use rand_chacha::{
@@ -16,8 +16,9 @@ use sordino_nn::layers::{
     Attention, Conv2d, Dropout, Flatten, GroupNorm, LastStep, LayerNorm, Linear, Lstm, MeanOverSteps, Relu,
     Tanh,
 };
-use sordino_nn::{Description, Engine, Inputs, Loss, Network, NetworkError, Params, Records, Shape, Targets};
-use sordino_privacy::{ClipRule, Gradients, PrivacyError, Randomness, Sum, Terms, Vault, WeightRule};
+use sordino_nn::{Description, Engine, Inputs, Loss, Network, Params, Records, Shape, Targets};
+use sordino_privacy::{ClipRule, PrivacyError, Randomness, Terms, Vault};
+use sordino_testing::Intercepted;
 use sordino_train::NetworkGradients;
 
 /// So little noise that a release shows the sum beneath, to a few parts in ten thousand of the bound.
@@ -95,12 +96,6 @@ impl Roll {
     }
 }
 
-/// Records with one that may be absent: it adds nothing, even if it is drawn. This is how neighbours differ under zero-out.
-struct Without<'d> {
-    gradients: NetworkGradients<'d>,
-    absent: Option<Absent>,
-}
-
 /// Which record of a batch is absent.
 #[derive(Clone, Copy)]
 enum Absent {
@@ -110,46 +105,19 @@ enum Absent {
     Place(f64),
 }
 
-impl Gradients for Without<'_> {
-    type Point = Params;
-    type Error = NetworkError;
-
-    fn records(&self) -> usize {
-        self.gradients.records()
-    }
-
-    fn dimension(&self) -> usize {
-        self.gradients.dimension()
-    }
-
-    fn trainable(&self) -> Vec<Range<usize>> {
-        self.gradients.trainable()
-    }
-
-    fn layers(&self) -> usize {
-        self.gradients.layers()
-    }
-
-    fn rounding(&self, differences: bool) -> f64 {
-        self.gradients.rounding(differences)
-    }
-
-    fn pass(
-        &mut self,
-        at: &Params,
-        anchor: Option<&Params>,
-        chosen: &[usize],
-        weigh: Option<&WeightRule<'_>>,
-        key: [u8; 32],
-        sums: &mut [Sum],
-    ) -> Result<(), NetworkError> {
-        let absent = self.absent.map(|absent| match absent {
+/// Leaves a record out of the batch, so that it adds nothing even if it is drawn. This is how neighbours differ under zero-out.
+fn without(
+    gradients: NetworkGradients<'_>,
+    absent: Option<Absent>,
+) -> Intercepted<'static, NetworkGradients<'_>> {
+    let batch = move |chosen: &[usize], _: bool| {
+        let absent = absent.map(|absent| match absent {
             Absent::Slot(slot) => slot,
             Absent::Place(place) => chosen[(place * (chosen.len() - 1) as f64) as usize],
         });
-        let rest: Vec<usize> = chosen.iter().copied().filter(|slot| Some(*slot) != absent).collect();
-        self.gradients.pass(at, anchor, &rest, weigh, key, sums)
-    }
+        chosen.iter().copied().filter(|slot| Some(*slot) != absent).collect()
+    };
+    Intercepted { gradients, batch: Box::new(batch) }
 }
 
 /// What the vault releases in one step: the sum that the rule bounds, and the residual sum, each with its sensitivity. The noise
@@ -167,7 +135,7 @@ fn released(
     let count = records.len() as u64;
     let terms = Terms::price(plan, count, Delta::new(1e-5).unwrap(), None, Accountant::Rdp).unwrap();
     let _ = std::fs::remove_file(ledger);
-    let gradients = Without { gradients: NetworkGradients::new(engine, records), absent };
+    let gradients = without(NetworkGradients::new(engine, records), absent);
     let mut vault = Vault::seal(gradients, &terms, Randomness::seeded(1), ledger).unwrap();
     let release = vault.round(|round| {
         let gradients = round.gradients(params);

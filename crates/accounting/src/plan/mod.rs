@@ -145,7 +145,8 @@ impl Entry {
 
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} steps with {}", self.steps, self.sampling)
+        let plural = if self.steps.get() == 1 { "" } else { "s" };
+        write!(f, "{} step{plural} with {}", self.steps, self.sampling)
     }
 }
 

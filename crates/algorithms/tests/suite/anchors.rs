@@ -1,4 +1,4 @@
-//! Variance reduction takes the steps of its pseudocode, with all four ways of moving an anchor.
+//! Variance reduction follows its pseudocode, with all four routines that move an anchor.
 
 use rand_chacha::{
     ChaCha20Rng,
@@ -9,7 +9,7 @@ use crate::transcript::{
     Batch, RECORDS, Vector, clip, clipped, facts, gradient, norm, plus, run, scaled, sum,
 };
 
-/// What a step of variance reduction knows.
+/// The state of a step of variance reduction.
 struct Anchored {
     x: Vector,
     /// The anchor, and the batch over which its gradient is taken.
@@ -17,7 +17,7 @@ struct Anchored {
     anchor_batch: Batch,
     /// Whether the anchor has just moved here.
     fresh: bool,
-    /// The batch of the differences; nobody where `x = w`, where there are none.
+    /// The batch of the differences; empty where `x = w`, where there are no differences.
     batch: Batch,
 }
 
@@ -121,7 +121,7 @@ fn sound_coupled_clipping_has_the_thresholds_of_its_releases() {
             if step.fresh {
                 c_2j = next;
                 thresholds.push(c_2j);
-                // Without noise there is none to take out of the length.
+                // Without noise there is nothing to subtract from the length.
                 let released = norm(clipped(&step.anchor_batch, step.w, c_2j)) / ANCHOR_BATCH;
                 next = (1.7 * released).clamp(1e-3, 1.0);
             }

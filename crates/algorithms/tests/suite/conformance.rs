@@ -1,10 +1,10 @@
-//! Every algorithm of the registry keeps the rules of the house.
+//! Tests that every algorithm of the registry must pass.
 
 use std::collections::BTreeMap;
 
 use crate::toy_quadratic::{
     Point, QUIET, Scratch, Toy, Training, budget, config, crowd, cubic, facts, facts_for, least_multiplier,
-    quiet, spring, terms,
+    quiet, spring, terms, toy,
 };
 use sordino_accounting::{NoiseMultiplier, Plan};
 use sordino_algorithms::{Algorithm, AlgorithmConfig, NoiseSource, Verdict};
@@ -13,14 +13,14 @@ use sordino_privacy::{Account, Randomness, Vault};
 
 fn train(name: &str, records: Vec<[f32; 2]>, seed: u64) -> (Point, State) {
     let (config, facts) = (config(name), facts());
-    // The records may be fewer than the facts says; then batches are, too.
+    // With fewer records than the facts have, batches are smaller, too.
     let facts = sordino_algorithms::RunFacts { records: records.len() as u64, ..facts };
     let small = records.len() < 100;
     let facts = if small { facts_for(records.len(), 0.05, 30) } else { facts };
     let ledger = Scratch::new(&format!("{name}-{seed}-{}", records.len()));
     let terms = terms(&config, &facts);
     let mut training =
-        Training::new(&config, &facts, &terms, Toy::new(records, spring), Randomness::seeded(seed), &ledger);
+        Training::new(&config, &facts, &terms, toy(records, spring), Randomness::seeded(seed), &ledger);
     while training.step() {}
     let Training { vault, algorithm, point, .. } = training;
     let account = vault.close().unwrap();
@@ -35,7 +35,7 @@ fn every_algorithm_runs_its_plan_within_the_budget_and_moves_towards_the_records
         let name = algorithm.about().name;
         let (point, _) = train(name, crowd(), 5);
         assert!(point.iter().all(|x| x.is_finite()), "{name}: {point:?}");
-        // Some are buried in noise at this budget.
+        // Some have too much noise to learn at this budget.
         let loud =
             ["noise-decay-zcdp", "noise-decay-tcdp", "dp-svrg", "dp-c4-published", "dp-c4-plus-published"];
         if !loud.contains(&name) {
@@ -57,7 +57,7 @@ fn every_algorithm_survives_strange_records_and_repeats_under_a_seed() {
         let strange = vec![[f32::NAN, 0.0], [f32::INFINITY, 1.0], [1e30, -1e30], [0.0, 0.0]];
         for records in [strange, vec![[1.0, 1.0]]] {
             let first = train(name, records.clone(), 6);
-            // Without clipping there is nothing that a gradient of 1e30 cannot do.
+            // Without clipping a gradient of 1e30 has no bound.
             let plain = name == "none" || name == "dice-published";
             assert!(plain || first.0.iter().all(|x| x.is_finite()), "{name}: {:?}", first.0);
             let again = train(name, records, 6);
@@ -66,8 +66,8 @@ fn every_algorithm_survives_strange_records_and_repeats_under_a_seed() {
     }
 }
 
-/// Two vaults in step, with the same coins and noise, at the same points and with the same public state: what is returned differs by
-/// what the removed record adds, which is at most the sensitivity that the noise was made for.
+/// Two vaults with the same batches and noise, at the same points and with the same public state. Their releases differ by what the
+/// removed record adds, which must be at most the sensitivity that the noise is scaled to.
 #[test]
 fn removing_a_record_moves_every_release_by_at_most_its_sensitivity() {
     for algorithm in AlgorithmConfig::all().iter().filter(|algorithm| algorithm.about().verdict.is_sound()) {
@@ -80,7 +80,7 @@ fn removing_a_record_moves_every_release_by_at_most_its_sensitivity() {
         let mut most = 0.0_f64;
         for removed in [0, 7, 39] {
             let records = (0..40).map(|i| [0.4 * i as f32 - 9.0, 11.0 - 0.5 * i as f32]).collect();
-            let whole = Toy::new(records, cubic);
+            let whole = toy(records, cubic);
             let mut lacking = whole.clone();
             lacking.records[removed] = None;
             let ledgers = [
@@ -97,11 +97,11 @@ fn removing_a_record_moves_every_release_by_at_most_its_sensitivity() {
                 let (Some(a), Some(b)) = (one.release(), other.release()) else { break };
                 let (Some(a), Some(b)) = (a, b) else { continue };
                 let moved = f64::from(a[0] - b[0]).hypot(f64::from(a[1] - b[1]));
-                // The quiet multiplier of the first release; in anchors' steps the sum was scaled and its noise is not told.
+                // From the multiplier of the first release. In the steps of anchors the sum was scaled, so its noise is not used.
                 let allowed = match name {
                     // Two sums, each with its own release.
                     "dp-svrg" => 2.0,
-                    // Of at most C = 1, whatever the threshold; and a second step follows the first.
+                    // At most C = 1 for every clipping norm.
                     "dp-c4" => 1.0,
                     "dice" => {
                         let kappa = (1.0_f64 + 81.0).sqrt();
@@ -121,9 +121,9 @@ fn removing_a_record_moves_every_release_by_at_most_its_sensitivity() {
                 one.point = [one.point[0] - 0.01 * a[0], one.point[1] - 0.01 * a[1]];
             }
         }
-        // Of the two sums of dp-svrg one takes away most of what the other adds.
+        // One of the two sums of dp-svrg cancels most of the other.
         let least = if name == "dp-svrg" { 0.1 } else { 0.3 };
-        assert!(most > least, "{name}: the record was hardly felt: {most}");
+        assert!(most > least, "{name}: the record hardly changes the release: {most}");
     }
 }
 
@@ -140,7 +140,7 @@ fn multiplier_of(plan: &Plan, number: u64) -> f64 {
 }
 
 #[test]
-fn a_state_is_taken_up_and_nonsense_is_not() {
+fn a_state_is_restored_and_unusable_values_are_ignored() {
     for name in ["dc-sgd-p", "dc-sgd-e", "quantile", "dice-two-release", "dp-svrg", "dp-c4"] {
         let (_, state) = train(name, crowd(), 5);
         let (config, facts) = (config(name), facts());
@@ -148,7 +148,7 @@ fn a_state_is_taken_up_and_nonsense_is_not() {
         let mut algorithm = config.start::<Toy>(&facts, &terms.plan).unwrap();
         assert_ne!(state, algorithm.state(), "{name}");
         algorithm.restore(&state);
-        // Points are taken up when there is one to copy their shape from.
+        // Points are restored at the first step, which gives their shape.
         let kept = algorithm.state();
         assert_eq!(kept.numbers, state.numbers, "{name}");
         assert!(kept.vectors.iter().all(|(key, vector)| state.vectors[key] == *vector), "{name}");
@@ -175,7 +175,7 @@ fn resumed_runs_go_on_with_their_plan_and_never_cost_less() {
         let name = algorithm.about().name;
         let (config, facts) = (config(name), facts());
         let terms = terms(&config, &facts);
-        let records = Toy::new(crowd(), spring);
+        let records = toy(crowd(), spring);
         for killed_after in [1, 2, 17] {
             let ledger = Scratch::new(&format!("{name}-resumed-{killed_after}"));
             let randomness = Randomness::from_os().unwrap();
@@ -185,7 +185,7 @@ fn resumed_runs_go_on_with_their_plan_and_never_cost_less() {
                 assert!(training.step());
             }
             let rate = training.rate;
-            // Killed: nobody closes the vault.
+            // Killed: the vault is not closed.
             drop(training);
             let randomness = Randomness::from_os().unwrap();
             let vault = Vault::resume(records.clone(), &terms, randomness, &ledger.0).unwrap();
@@ -200,25 +200,27 @@ fn resumed_runs_go_on_with_their_plan_and_never_cost_less() {
             assert_eq!(killed_after + taken, terms.steps(), "{name}");
             assert!(resumed.point.iter().all(|x| x.is_finite()), "{name}: {:?}", resumed.point);
             resumed.vault.close().unwrap();
-            let standing = Account::read(&ledger.0).unwrap().standing().unwrap();
+            let standing = Account::read(&ledger.0).unwrap().privacy_status().unwrap();
             match (standing, terms.guarantee()) {
-                (sordino_privacy::Standing::Private(now), Some(then)) => assert_eq!(now, *then, "{name}"),
-                (sordino_privacy::Standing::NotPrivate(_), None) => {}
+                (sordino_privacy::PrivacyStatus::Private(now), Some(then)) => {
+                    assert_eq!(now, *then, "{name}")
+                }
+                (sordino_privacy::PrivacyStatus::NotPrivate(_), None) => {}
                 (standing, _) => panic!("{name}: {standing:?}"),
             }
         }
     }
 }
 
-/// Wherever the threshold has gone, a batch whose gradients are all clipped and agree takes a step of the same length.
+/// Whatever the clipping norm, a batch whose gradients are all clipped and equal takes a step of the same length.
 #[test]
-fn unit_steps_keep_their_length_when_the_threshold_moves() {
+fn unit_steps_keep_their_length_when_the_clipping_norm_moves() {
     for name in ["quantile", "dc-sgd-p", "dc-sgd-e"] {
         let facts = facts_for(2000, 1.0, 30);
         let config = config(name);
         let plan = config.plan(&facts, NoiseSource::Multiplier(NoiseMultiplier::new(1.0).unwrap())).unwrap();
         let ledger = Scratch::new(&format!("{name}-unit"));
-        let far = Toy::new(vec![[3e7, -4e7]; 2000], spring);
+        let far = toy(vec![[3e7, -4e7]; 2000], spring);
         let quiet = quiet(&plan, 2000);
         let mut training = Training::new(&config, &facts, &quiet, far, Randomness::seeded(2), &ledger);
         for _ in 0..30 {
@@ -227,6 +229,6 @@ fn unit_steps_keep_their_length_when_the_threshold_moves() {
             assert!((length - 1.0).abs() < 2e-3, "{name}: {length}");
         }
         let clip = training.algorithm.state().numbers["clip"];
-        assert!(clip > 2.0, "{name}: the threshold has not moved: {clip}");
+        assert!(clip > 2.0, "{name}: the clipping norm has not moved: {clip}");
     }
 }

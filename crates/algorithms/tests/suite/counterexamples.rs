@@ -1,8 +1,8 @@
-//! Claims that are false: attacks that succeed against the code as published, and do not against its sound form.
+//! False claims: attacks that succeed against the algorithms as published and fail against their sound forms.
 
 use std::thread;
 
-use crate::toy_quadratic::{Point, Priced, Scratch, Toy, Training, budget, config, facts_for, spring, terms};
+use crate::toy_quadratic::{Point, Priced, Scratch, Training, budget, config, facts_for, spring, terms, toy};
 use sordino_accounting::Sampling;
 use sordino_algorithms::{Algorithm, RunFacts};
 use sordino_privacy::Randomness;
@@ -13,12 +13,12 @@ const RUNS: u64 = 400;
 /// How often a bound on a probability is wrong.
 const ERROR: f64 = 1e-3;
 
-/// `f(x; xi) = xi x`: the gradient is the record, wherever the model stands.
+/// `f(x; xi) = xi x`: the gradient is the record at every point.
 fn linear(record: &[f32; 2], _: &Point) -> Point {
     *record
 }
 
-/// DiceSGD's counter-example: nobody has a gradient but the canary, if it is there. `B T C_2 + C_1` of it feed all later steps.
+/// The counterexample to DiceSGD: only the canary, if it is present, has a gradient. Its length `B T C_2 + C_1` feeds all later steps.
 struct Attack {
     text: &'static str,
     facts: RunFacts,
@@ -36,7 +36,7 @@ impl Attack {
 
     /// What is released in one run, step by step, in units of its noise.
     fn run(&self, canary: Option<[f32; 2]>, seed: u64) -> Vec<f64> {
-        let mut records = Toy::new(vec![[0.0; 2]; 5000], linear);
+        let mut records = toy(vec![[0.0; 2]; 5000], linear);
         records.records[0] = canary;
         let letters: String = self.text.chars().filter(char::is_ascii_alphabetic).collect();
         let ledger = Scratch::new(&format!("{letters}-{seed}"));
@@ -53,7 +53,7 @@ impl Attack {
         let canary = [self.canary as f32, 0.0];
         let all = |canary: Option<[f32; 2]>, seeds: std::ops::Range<u64>| {
             thread::scope(|scope| {
-                // Most of the time they wait for their ledgers.
+                // Most of the time the runs wait for their ledgers.
                 let seeds: Vec<u64> = seeds.collect();
                 let share = |seeds: Vec<u64>| {
                     scope.spawn(move || {
@@ -67,7 +67,7 @@ impl Attack {
         [all(Some(canary), 0..RUNS), all(None, RUNS..2 * RUNS)]
     }
 
-    /// What an attacker makes of all runs.
+    /// The attacker's score of each run.
     fn scores(&self, score: impl Fn(&[f64]) -> f64) -> [Vec<f64>; 2] {
         self.runs().map(|runs| runs.iter().map(|run| score(run)).collect())
     }
@@ -78,7 +78,7 @@ fn total(releases: &[f64]) -> f64 {
     releases.iter().sum::<f64>() / (releases.len() as f64).sqrt()
 }
 
-/// In how many runs an attacker finds the canary: where its score is above a threshold.
+/// The number of runs in which an attacker finds the canary: those whose score is above a threshold.
 fn found(scores: &[f64], threshold: f64) -> u64 {
     scores.iter().filter(|score| **score > threshold).count() as u64
 }
@@ -188,19 +188,19 @@ fn sound_dice_keeps_its_promise_under_the_same_attack() {
             let least = least_epsilon(hits, alarms);
             assert!(least <= budget().epsilon.get(), "{hits} found, {alarms} false alarms: {least}");
         }
-        // The canary is heard all the same.
+        // The canary still has an influence.
         assert!(found(&with, 0.0) > found(&without, 0.0));
     }
     let quieter = attack.terms.plan.scaled(0.125).unwrap();
     let attack = Attack { terms: Priced::unprotected(quieter, 5000), ..attack };
     let [with, without] = attack.scores(total);
     let least = least_epsilon(found(&with, 3.5), found(&without, 3.5));
-    assert!(least > budget().epsilon.get(), "an eighth of the noise goes unnoticed: {least}");
+    assert!(least > budget().epsilon.get(), "an eighth of the noise is not detected: {least}");
 }
 
-/// A run on 50 records that sit where the model starts, without the first of them or with a canary in its place.
+/// A run on 50 records at the starting point, without the first of them or with a canary in its place.
 fn at_rest(text: &str, name: &str, canary: Option<[f32; 2]>, rate: Option<f32>) -> (Training, Scratch) {
-    let mut records = Toy::new(vec![[0.0; 2]; 50], spring);
+    let mut records = toy(vec![[0.0; 2]; 50], spring);
     records.records[0] = canary;
     let facts = facts_for(50, 0.2, 30);
     let ledger = Scratch::new(name);
@@ -210,10 +210,10 @@ fn at_rest(text: &str, name: &str, canary: Option<[f32; 2]>, rate: Option<f32>) 
     (training, ledger)
 }
 
-/// Where all gradients vanish, so do thresholds and the noise: whether everything that is released is zero tells the canary for sure.
+/// Where all gradients vanish, so do clipping norms and the noise. Whether all releases are zero reveals the canary with certainty.
 ///
-/// DP-C4+ begins with a threshold that is public, so its first step has noise; at a learning rate that warms up from 0 the model stays
-/// where it is, and from the second step on there is none.
+/// DP-C4+ begins with a public clipping norm, so its first step has noise. At a learning rate that warms up from 0 the model does not
+/// move, and from the second step on there is no noise.
 #[test]
 fn dp_c4_as_published_adds_no_noise_where_gradients_vanish() {
     for (name, rate, passed) in [
@@ -272,13 +272,13 @@ fn sound_dp_c4_has_the_same_noise_with_and_without_the_canary() {
     assert!(steps == 30 && most > 0.5, "{steps} {most}");
 }
 
-/// Away from zeros it is the scale of the noise that tells: one record at 3 among twenty at 1 makes the mean gradient, the
-/// threshold and with it the noise larger by 15 %. Fixed seeds; an estimated variance is off by 2.2 % (one standard deviation).
+/// Elsewhere the scale of the noise reveals records: one record at 3 among twenty at 1 makes the mean gradient, the clipping norm and with
+/// it the noise larger by 15 %. Fixed seeds; an estimated variance is off by 2.2 % (one standard deviation).
 #[test]
-fn dp_c4_as_published_tells_by_the_size_of_its_noise() {
+fn the_size_of_the_noise_of_dp_c4_as_published_reveals_a_record() {
     let text = r#"{"type":"dp-c4-published","anchor_batch":21,"anchor_scale":0.2}"#;
     let [without, with] = [None, Some([3.0, 0.0])].map(|canary| {
-        let mut records = Toy::new(vec![[1.0, 0.0]; 21], spring);
+        let mut records = toy(vec![[1.0, 0.0]; 21], spring);
         records.records[0] = canary;
         let facts = facts_for(21, 1.0, 2000);
         let ledger = Scratch::new(&format!("noise-{}", canary.is_some()));
@@ -286,7 +286,7 @@ fn dp_c4_as_published_tells_by_the_size_of_its_noise() {
         let mut training =
             Training::new(&config, &facts, &terms(&config, &facts), records, randomness, &ledger);
         training.vault.charge_by(u64::MAX);
-        // The model stays where it starts.
+        // The model does not move.
         let releases: Vec<_> = std::iter::from_fn(|| training.release()).flatten().collect();
         let variance = |i: usize| {
             let mean = releases.iter().map(|release| f64::from(release[i])).sum::<f64>() / 2000.0;

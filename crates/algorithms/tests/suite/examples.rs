@@ -1,4 +1,4 @@
-//! Examples of the papers about the bias of clipping and normalising.
+//! Examples from the papers about the bias of clipping and normalising.
 
 use sordino_accounting::ClipNorm;
 use sordino_algorithms::RunFacts;
@@ -46,7 +46,7 @@ fn error_feedback_takes_away_the_bias_of_clipping_where_its_thresholds_cover_the
 /// of what is released.
 ///
 /// The paper: `A < 0` for `s <= t^2 / (10 r)`. With its formula that holds for `t < 2.62 r` (the root of `u^2 + 5 u = 20`), so under
-/// `r > t`, which its theorem asks for, but not for every `r`: the last case.
+/// `r > t`, which its theorem requires, but not for every `r`: the last case.
 #[test]
 fn normalised_steps_can_ascend_where_clipped_ones_descend_as_in_example_3_1() {
     for (s, t, r, ascends) in [

@@ -1,4 +1,4 @@
-//! Every algorithm: the rules of the house, and the papers.
+//! Tests of all algorithms: conformance, and the pseudocode and examples of the papers.
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod anchors;

@@ -1,5 +1,5 @@
-//! Every algorithm takes the steps of its pseudocode, transcribed from the formulas of the papers (and of `docs/algorithms.md` for
-//! Sordino's own forms), on the batches that the vault has drawn.
+//! Every algorithm follows its pseudocode, transcribed from the formulas of the papers (and of `docs/algorithms.md` for Sordino's own
+//! forms), on the batches that the vault has drawn.
 
 use sordino_accounting::{ClipNorm, Entry, NoiseMultiplier, Plan};
 use sordino_algorithms::{Algorithm, NoiseSource, RunFacts};
@@ -65,9 +65,9 @@ fn histogram(batch: &[Vector], x: Vector, range: f64, bins: usize) -> Vec<f64> {
     counts
 }
 
-/// FullBatch is in every batch, and they are a prime number of records: no count lies exactly on a limit.
+/// Every batch has all records, and their number is a prime, so that no count lies exactly on a limit.
 #[test]
-fn thresholds_of_dc_sgd_come_from_histograms_as_in_algorithms_3_and_4() {
+fn clipping_norms_of_dc_sgd_come_from_histograms_as_in_algorithms_3_and_4() {
     let facts = facts(1.0);
     let batch_size = facts.expected_batch_size;
     let (mut threshold, mut range) = (1.0, 1.0);
@@ -130,7 +130,7 @@ fn thresholds_of_dc_sgd_come_from_histograms_as_in_algorithms_3_and_4() {
 }
 
 #[test]
-fn thresholds_of_dc_sgd_stay_where_the_histogram_drowns_in_noise() {
+fn clipping_norms_of_dc_sgd_do_not_move_where_the_histogram_has_too_much_noise() {
     let facts = facts(1.0);
     let multipliers = [QUIET, 20.0].map(|z| NoiseMultiplier::new(z).unwrap());
     // 37 records are fewer than 3 * 20 * sqrt(20).

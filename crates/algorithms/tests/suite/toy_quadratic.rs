@@ -1,10 +1,11 @@
-//! A small problem on which everything can be worked out by hand: records toy towards points of their own.
+//! A toy problem that can be solved by hand: each record pulls the model towards its own point.
 
-use std::{convert::Infallible, fs, ops::Range, path::PathBuf};
+use std::{fs, path::PathBuf};
 
 use sordino_accounting::{ClipNorm, Delta, Epsilon, Plan, Sampling, SamplingRate, Steps, calibrate::Budget};
 use sordino_algorithms::{Algorithm, AlgorithmConfig, NoiseSource, RunFacts, Steps as AlgorithmSteps};
-use sordino_privacy::{Gradients, Randomness, Release, Sum, Terms, Vault, WeightRule};
+use sordino_privacy::{Randomness, Release, Terms, Vault};
+use sordino_testing::InMemory;
 
 pub(crate) type Point = [f32; 2];
 
@@ -23,77 +24,10 @@ pub(crate) fn cubic(record: &[f32; 2], at: &Point) -> Point {
 }
 
 /// Records with a slope.
-#[derive(Clone)]
-pub(crate) struct Toy {
-    pub(crate) records: Vec<Option<[f32; 2]>>,
-    pub(crate) slope: Slope,
-}
+pub(crate) type Toy = InMemory<[f32; 2], Point, Point>;
 
-impl Toy {
-    pub(crate) fn new(records: Vec<[f32; 2]>, slope: Slope) -> Self {
-        Self { records: records.into_iter().map(Some).collect(), slope }
-    }
-}
-
-impl Gradients for Toy {
-    type Point = Point;
-    type Error = Infallible;
-
-    fn records(&self) -> usize {
-        self.records.len()
-    }
-
-    fn dimension(&self) -> usize {
-        2
-    }
-
-    fn trainable(&self) -> Vec<Range<usize>> {
-        std::iter::once(0..2).collect()
-    }
-
-    fn layers(&self) -> usize {
-        1
-    }
-
-    fn rounding(&self, _: bool) -> f64 {
-        0.0
-    }
-
-    fn pass(
-        &mut self,
-        at: &Point,
-        anchor: Option<&Point>,
-        chosen: &[usize],
-        weigh: Option<&WeightRule<'_>>,
-        _: [u8; 32],
-        sums: &mut [Sum],
-    ) -> Result<(), Infallible> {
-        let mut totals = vec![[0.0_f64; 2]; sums.len()];
-        for record in chosen.iter().filter_map(|&record| self.records[record]) {
-            let mut gradient = (self.slope)(&record, at);
-            if let Some(anchor) = anchor {
-                let there = (self.slope)(&record, anchor);
-                gradient = [gradient[0] - there[0], gradient[1] - there[1]];
-            }
-            let norm = f64::from(gradient[0]).hypot(f64::from(gradient[1]));
-            if !(norm <= 1e18) {
-                continue;
-            }
-            let mut weights = vec![1.0; totals.len()];
-            if let Some(weigh) = weigh {
-                weights.fill(0.0);
-                weigh(&[norm], &mut weights);
-            }
-            for (total, weight) in totals.iter_mut().zip(weights) {
-                total[0] += f64::from(weight * gradient[0]);
-                total[1] += f64::from(weight * gradient[1]);
-            }
-        }
-        for (sum, total) in sums.iter_mut().zip(totals) {
-            sum.values = total.to_vec();
-        }
-        Ok(())
-    }
+pub(crate) fn toy(records: Vec<[f32; 2]>, slope: Slope) -> Toy {
+    Toy::new(records, 2, slope)
 }
 
 pub(crate) fn config(text: &str) -> AlgorithmConfig {
@@ -172,7 +106,7 @@ pub(crate) fn quiet(plan: &Plan, records: u64) -> Priced {
     Priced::unprotected(quiet_plan(plan), records)
 }
 
-/// A file that goes away with its test.
+/// A file that is removed at the end of its test.
 pub(crate) struct Scratch(pub(crate) PathBuf);
 
 impl Scratch {
@@ -189,12 +123,12 @@ impl Drop for Scratch {
     }
 }
 
-/// A run in the making.
+/// A run in progress.
 pub(crate) struct Training {
     pub(crate) vault: Vault<Toy>,
     pub(crate) algorithm: Box<dyn AlgorithmSteps<Toy>>,
     pub(crate) point: Point,
-    /// What a released sum is multiplied with.
+    /// The factor of a released sum.
     pub(crate) rate: f32,
 }
 
@@ -212,14 +146,14 @@ impl Training {
         Self { vault, algorithm: config.start(facts, &terms.plan).unwrap(), point: [0.0; 2], rate }
     }
 
-    /// One step of the plan: what the optimizer sees, if anything; nothing at all when the plan is finished.
+    /// Takes one step of the plan. The outer option is none when the plan is finished; the inner option is the release for the optimizer.
     pub(crate) fn release(&mut self) -> Option<Option<Release<Vec<f32>>>> {
         let (number, point) = (self.vault.position(), self.point);
         let algorithm = &mut self.algorithm;
         self.vault.round(|round| algorithm.step(round, &point, number)).unwrap().map(Result::unwrap)
     }
 
-    /// One step of the plan, learned from; false when it is finished.
+    /// Takes one step of the plan and moves the point. False when the plan is finished.
     pub(crate) fn step(&mut self) -> bool {
         let Some(release) = self.release() else { return false };
         if let Some(release) = release {

@@ -1,20 +1,19 @@
-//! An algorithm of ours on a small problem, with next to no noise, beside a transcription of its pseudocode in plain double precision.
+//! Runs of the algorithms on a toy problem with almost no noise, compared with a transcription of their pseudocode in double precision.
 //!
-//! All transcriptions bound a record as the trusted base does, by a thousandth less than the threshold says: room for rounding.
+//! All transcriptions clip as the trusted base does, to a thousandth below the clipping norm, which leaves room for rounding.
 
 use std::{
     cell::RefCell,
-    convert::Infallible,
-    ops::Range,
     rc::Rc,
     sync::atomic::{AtomicU64, Ordering},
 };
 
 use sordino_accounting::{Epsilon, NoiseMultiplier, Plan, calibrate::Budget};
 use sordino_algorithms::{Algorithm, NoiseSource, RunFacts};
-use sordino_privacy::{Gradients, Randomness, Release, Sum, Terms, Vault, WeightRule};
+use sordino_privacy::{Randomness, Release, Terms, Vault};
+use sordino_testing::Intercepted;
 
-use crate::toy_quadratic::{Point, Scratch, Slope, Toy, config, cubic, facts_for, quiet, quiet_plan};
+use crate::toy_quadratic::{Point, Scratch, Slope, Toy, config, cubic, facts_for, quiet, quiet_plan, toy};
 
 /// A point or a gradient of a transcription.
 pub(crate) type Vector = [f64; 2];
@@ -26,51 +25,10 @@ pub(crate) const STEPS: usize = 20;
 pub(crate) const RATE: f64 = 0.1;
 pub(crate) const RECORDS: usize = 37;
 
-/// Records, and who of them was looked at.
-struct Watched {
-    toy: Toy,
-    batches: Rc<RefCell<Vec<Vec<usize>>>>,
-}
+/// Records whose batches are recorded.
+type Watched = Intercepted<'static, Toy>;
 
-impl Gradients for Watched {
-    type Point = Point;
-    type Error = Infallible;
-
-    fn records(&self) -> usize {
-        self.toy.records()
-    }
-
-    fn dimension(&self) -> usize {
-        self.toy.dimension()
-    }
-
-    fn trainable(&self) -> Vec<Range<usize>> {
-        self.toy.trainable()
-    }
-
-    fn layers(&self) -> usize {
-        self.toy.layers()
-    }
-
-    fn rounding(&self, differences: bool) -> f64 {
-        self.toy.rounding(differences)
-    }
-
-    fn pass(
-        &mut self,
-        at: &Point,
-        anchor: Option<&Point>,
-        chosen: &[usize],
-        weigh: Option<&WeightRule<'_>>,
-        key: [u8; 32],
-        sums: &mut [Sum],
-    ) -> Result<(), Infallible> {
-        self.batches.borrow_mut().push(chosen.to_vec());
-        self.toy.pass(at, anchor, chosen, weigh, key, sums)
-    }
-}
-
-/// An algorithm of ours on a small problem.
+/// A run of an algorithm on the toy problem.
 pub(crate) struct Run {
     /// The point after each step of training.
     pub(crate) points: Vec<Point>,
@@ -104,11 +62,16 @@ impl Run {
     ) -> Self {
         static RUNS: AtomicU64 = AtomicU64::new(0);
         let ledger = Scratch::new(&format!("papers-{}", RUNS.fetch_add(1, Ordering::Relaxed)));
-        let passes = Rc::new(RefCell::new(Vec::new()));
-        let watched = Watched { toy: Toy::new(records.to_vec(), slope), batches: Rc::clone(&passes) };
+        let passes = Rc::new(RefCell::new(Vec::<Vec<usize>>::new()));
+        let batches = Rc::clone(&passes);
+        let watch = move |chosen: &[usize], _| {
+            batches.borrow_mut().push(chosen.to_vec());
+            chosen.to_vec()
+        };
+        let watched = Watched { gradients: toy(records.to_vec(), slope), batch: Box::new(watch) };
         let mut vault = Vault::seal(watched, terms, Randomness::seeded(8), &ledger.0).unwrap();
         vault.charge_by(terms.steps());
-        // The noise of anchors as published follows from the claim and not from the plan: a claim of nothing has next to none.
+        // The noise of anchors as published follows from the claim and not from the plan. A huge claim gives almost no noise.
         let claim = Budget { epsilon: Epsilon::new(1e30).unwrap(), ..facts.claim.unwrap() };
         let mut algorithm =
             config(text).start::<Watched>(&RunFacts { claim: Some(claim), ..*facts }, plan).unwrap();

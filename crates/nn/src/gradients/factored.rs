@@ -1,4 +1,4 @@
-//! Gradients of weight matrices, kept as their factors.
+//! Gradients of weight matrices, as factors.
 
 use super::direct;
 use crate::cut::GROUP;
@@ -6,7 +6,7 @@ use crate::kernels::vector::Strided;
 use crate::kernels::{Matrix, Runs, WIDTH, dots, gram, outer_sum, vector};
 use crate::layers::{Scratch, Workspace};
 
-/// A weight matrix `outputs x inputs`, perhaps stored as several matrices side by side, with its biases.
+/// A weight matrix `outputs x inputs`, which may be stored as several matrices side by side, with its biases.
 ///
 /// The gradient of a record is `sum_t b_t a_t^T` for the matrix and `sum_t b_t` for every bias.
 #[derive(Debug, Clone)]
@@ -14,11 +14,11 @@ pub(crate) struct Factored {
     pub(crate) outputs: usize,
     /// The most rows that a record can have.
     pub(crate) most_rows: usize,
-    /// Each stored matrix: its columns among the inputs, and where it begins in the layer's slice.
+    /// Each stored matrix: its columns among the inputs, and its offset in the layer's slice.
     pub(crate) blocks: Vec<Block>,
-    /// Where each bias begins in the layer's slice.
+    /// The offset of each bias in the layer's slice.
     pub(crate) biases: Vec<usize>,
-    /// Which of the layer's buffers for written-out gradients is its own.
+    /// The index of its buffer for written-out gradients.
     pub(crate) buffer: usize,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Block {
     pub(crate) offset: usize,
 }
 
-/// The two factors of a term: room for `rows` rows for each record, one record after another.
+/// The two factors of a term: `rows` rows for each record, one record after another.
 #[derive(Clone, Copy)]
 pub(crate) struct Factor<'a> {
     pub(crate) a: &'a [f32],
@@ -38,13 +38,13 @@ pub(crate) struct Factor<'a> {
     pub(crate) b: &'a [f32],
     pub(crate) b_stride: usize,
     pub(crate) rows: usize,
-    /// How many of its rows each record has; all, if nothing is said.
+    /// The number of rows that each record uses; all by default.
     pub(crate) lengths: Option<&'a [usize]>,
 }
 
 /// Whether norms are cheaper by dot products between positions than by writing out the gradient.
 ///
-/// `rows^2 (inputs + outputs)` multiply-adds stand against writing, reading and adding `inputs * outputs` floats, each of
+/// `rows^2 (inputs + outputs)` multiply-adds are compared with writing, reading and adding `inputs * outputs` floats, each of
 /// which costs about 32 of them (measured: equal near 64 rows for 256 x 256).
 pub(crate) fn gram_is_cheaper(rows: usize, inputs: usize, outputs: usize) -> bool {
     rows * rows * (inputs + outputs) <= 32 * inputs * outputs
@@ -64,18 +64,18 @@ impl Factored {
         self.inputs() * self.outputs + self.biases.len() * self.outputs
     }
 
-    /// Where the first of its parameters lies in the layer's slice.
+    /// The offset of its first parameter in the layer's slice.
     fn offset(&self) -> usize {
         self.blocks.iter().map(|block| block.offset).chain(self.biases.iter().copied()).min().unwrap_or(0)
     }
 
-    /// Whether a record's gradient is written out. The two ways round differently, so it must not depend on which records are in the
-    /// same chunk: one that is there or not would change the norms of the others.
+    /// Whether a record's gradient is written out. The two ways round differently, so the choice must not depend on the records
+    /// in the chunk: otherwise the presence of one would change the norms of the others.
     fn written(&self) -> bool {
         !gram_is_cheaper(self.most_rows, self.inputs(), self.outputs)
     }
 
-    /// Whether a weighted sum adds up records in [groups](GROUP). This is so for single rows and for gradients that are written out.
+    /// Whether a weighted sum adds up records in [groups](GROUP). This holds for single rows and for gradients that are written out.
     pub(crate) fn sums_in_groups(&self) -> bool {
         self.most_rows == 1 || self.written()
     }
@@ -136,7 +136,7 @@ impl Factored {
         }
     }
 
-    /// `|b a^T| = |a| |b|`, and every bias adds `|b|` once more; infinite if one of the factors is [too great](GREATEST_FACTOR).
+    /// `|b a^T| = |a| |b|`, and every bias adds `|b|` once more; infinite if one of the factors is [too large](GREATEST_FACTOR).
     fn norms_of_single_rows(&self, term: &Factor<'_>, out: &mut [f64]) {
         let a = Strided { width: self.inputs(), stride: term.a_stride };
         let b = Strided { width: self.outputs, stride: term.b_stride };
@@ -194,11 +194,11 @@ impl Factored {
                 _ => direct::weighted_sum(&workspace.written[self.buffer], size, records, Some(weights), sum),
             }
         }
-        // Scaling one factor scales the product: the narrow one is copied.
+        // Scaling one factor scales the product. The narrower one is copied.
         let (first, inputs) = (self.first_input(), self.inputs());
         let narrow_outputs = self.outputs <= inputs;
         let stride = if narrow_outputs { terms[0].b_stride } else { terms[0].a_stride };
-        // A whole line is read at the last row.
+        // The kernel reads a whole cache line at the last row.
         let part = records * rows * stride + WIDTH;
         workspace.scratch.first.reserve(terms.len() * part);
         let mut copies = workspace.scratch.first.chunks_exact_mut(part);
@@ -307,7 +307,7 @@ fn norm_by_gram(
 /// smaller than `M = sum_t |a_t| |b_t|`. A dot product of `d` floats in sixteen lanes is off by at most
 /// `rounding(d) |x| |y|`, so the sum over all pairs is off by at most `(rounding(inputs) + rounding(outputs) + 16 u) M^2`,
 /// with the unit `u = 2^-24`; where products underflow, by `d` of the least floats `m = 2^-149` more, which makes
-/// `m (inputs (sum_t |b_t|)^2 + outputs (sum_t |a_t|)^2 + T^2)`. This is added: a norm that came out too small would break a clip
+/// `m (inputs (sum_t |b_t|)^2 + outputs (sum_t |a_t|)^2 + T^2)`. This is added: a norm that is too small would break a clipping
 /// bound. For `T` positions in directions of their own, it is of the order of `10^-6 T` relative to the squared norm.
 ///
 /// The weighted sum adds the `T` products of a record up in single precision: `T` additions, the scaling of a factor, and the products where
@@ -349,14 +349,14 @@ pub(crate) fn norm_of_outer(parts: &[(Matrix<'_>, Matrix<'_>)], scratch: &mut Sc
     let rounded = (rounding(inputs) + rounding(outputs) + 16.0 * UNIT) * magnitude * magnitude;
     let rows = parts.iter().map(|(a, _)| a.count).sum::<usize>() as f64;
     let underflown = LEAST * (inputs as f64 * right * right + outputs as f64 * left * left + rows * rows);
-    // At least 0 before it was rounded; a NaN must stay.
+    // The exact value is at least 0; a NaN must stay a NaN.
     let squared = if total < 0.0 { rounded + underflown } else { total + rounded + underflown };
     (squared.sqrt() + (rows + 2.0) * UNIT * magnitude).powi(2)
 }
 
-/// A record with a greater factor counts as not finite. Factors are multiplied by weights, one of them alone, in single precision: a great one
-/// could overflow under a weight above 1, although the gradient (its product with a tiny one) is moderate; or, beside a factor that is
-/// next to nothing, magnify the rounding of that one.
+/// A record with a greater factor counts as not finite. Factors are multiplied by weights, one of them alone, in single precision: a large one
+/// could overflow under a weight above 1, although the gradient (its product with a tiny one) is moderate; or it could
+/// magnify the rounding of a tiny factor.
 const GREATEST_FACTOR: f64 = 1e18;
 
 /// Half of the distance from 1 to the next float.
@@ -365,8 +365,8 @@ const UNIT: f64 = 1.0 / (1 << 24) as f64;
 /// The least positive float, `2^-149`.
 const LEAST: f64 = 1.5e-45;
 
-/// How far a dot product of this length can be off, relative to the product of the norms: additions within a lane, over the
-/// lanes, and of what is left over.
+/// The greatest error of a dot product of this length, relative to the product of the norms: additions within a lane, over the
+/// lanes, and of the remainder.
 fn rounding(width: usize) -> f64 {
     (width / 16 + width % 16 + 5) as f64 * UNIT
 }

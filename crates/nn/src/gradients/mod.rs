@@ -1,8 +1,8 @@
-//! Norms and weighted sums of per-record gradients, for the three ways in which parameters meet records.
+//! Norms and weighted sums of per-record gradients, in two forms.
 //!
 //! - [`Factored`]: a weight matrix; the gradient of a record is `sum_t b_t a_t^T` over its positions.
 //! - [`direct`]: few parameters (norms); the gradient of each record is written out.
-//! - Convolutions and embeddings have their own, beside their layers, built on these.
+//! - Convolutions and embeddings have code of their own in their layers, based on these.
 
 pub(crate) mod direct;
 mod factored;

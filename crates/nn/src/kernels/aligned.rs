@@ -1,4 +1,4 @@
-//! Buffers that begin at a cache line, so that no vector load is split; large ones lie in huge pages.
+//! Buffers aligned to cache lines, so that no vector load is split. Large ones use huge pages.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
@@ -6,27 +6,27 @@ use std::ptr::NonNull;
 
 use super::lanes::{Lanes, WIDTH};
 
-/// From this size on a buffer asks for huge pages: the rows of a tile lie in different small pages, and there are more of
-/// them than a processor keeps track of.
+/// From this size on a buffer requests huge pages: the rows of a tile lie in different small pages, more than the processor's page
+/// cache holds.
 const LARGE: usize = 1 << 20;
 
 const HUGE_PAGE: usize = 1 << 21;
 
-/// A zeroed buffer of floats whose first element begins a cache line.
+/// A zeroed buffer of floats aligned to a cache line.
 pub(crate) struct Aligned {
     start: NonNull<f32>,
     len: usize,
-    /// How it was allocated; nothing was if it has no size.
+    /// The allocation's layout; if its size is 0, nothing was allocated.
     layout: Layout,
 }
 
-// SAFETY: the buffer is owned and reached through `&self` and `&mut self` alone, as that of a `Vec<f32>`.
+// SAFETY: the buffer is owned and accessed through `&self` and `&mut self` only, like that of a `Vec<f32>`.
 unsafe impl Send for Aligned {}
 // SAFETY: as above.
 unsafe impl Sync for Aligned {}
 
 impl Aligned {
-    /// `len` zeros, with one spare line behind them so that a whole line may be read at any of them.
+    /// `len` zeros, followed by one spare cache line, so that a whole line may be read at any of them.
     pub(crate) fn zeroed(len: usize) -> Aligned {
         let len = len + WIDTH;
         let bytes =
@@ -38,16 +38,16 @@ impl Aligned {
         let layout = Layout::from_size_align(bytes, align).expect("a sensible size");
         // SAFETY: the size is not zero.
         let Some(start) = NonNull::new(unsafe { alloc(layout) }) else { handle_alloc_error(layout) };
-        // Before the first touch, which decides the size of a page.
+        // Before the first access, which decides the size of a page.
         if bytes >= LARGE {
             ask_for_huge_pages(start, bytes);
         }
-        // SAFETY: the block is ours and has this size.
+        // SAFETY: this function owns the block, which has this size.
         unsafe { start.write_bytes(0, bytes) };
         Aligned { start: start.cast(), len, layout }
     }
 
-    /// Makes room for `len` floats; what was there is kept only if there was room already.
+    /// Ensures that the buffer holds at least `len` floats. The contents are kept only if it did already.
     pub(crate) fn reserve(&mut self, len: usize) {
         if self.len < len + WIDTH {
             *self = Aligned::zeroed(len);
@@ -57,7 +57,7 @@ impl Aligned {
 
 #[cfg(target_os = "linux")]
 fn ask_for_huge_pages(start: NonNull<u8>, bytes: usize) {
-    // SAFETY: the block is ours and whole pages; the advice changes no contents, and failing to take it is no error.
+    // SAFETY: the caller owns the block, which consists of whole pages. The advice does not change its contents, and its failure is harmless.
     let _ = unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
 }
 

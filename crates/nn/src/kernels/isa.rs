@@ -1,11 +1,11 @@
-//! Which instructions this processor has, found out once.
+//! The instruction set of the processor, detected once.
 
 use std::sync::OnceLock;
 
 /// An instruction set that kernels are compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Isa {
-    /// What the compilation target guarantees.
+    /// The instructions that the compilation target guarantees.
     Portable,
     /// AVX2 and FMA.
     Avx2,
@@ -17,7 +17,7 @@ pub(crate) enum Isa {
 pub(crate) const FUSED: bool = cfg!(any(target_arch = "aarch64", target_feature = "fma"));
 
 impl Isa {
-    /// The best set of this processor, or the lesser one that `SORDINO_ISA` (`avx2`, `portable`) asks for.
+    /// The best set of this processor, or a smaller one if `SORDINO_ISA` (`avx2`, `portable`) requests it.
     pub(crate) fn current() -> Isa {
         static CURRENT: OnceLock<Isa> = OnceLock::new();
         *CURRENT.get_or_init(|| {
@@ -82,7 +82,7 @@ macro_rules! multiversion {
 }
 pub(crate) use multiversion;
 
-/// The same for a body on explicit registers, `body::<Register>`, which is `unsafe` for want of a known processor.
+/// The same for a body on explicit registers, `body::<Register>`, which is `unsafe` because the processor must have the instructions.
 macro_rules! by_register {
     ($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $out:ty)? = $body:ident) => {
         $(#[$meta])*
@@ -116,7 +116,7 @@ macro_rules! by_register {
 pub(crate) use by_register;
 
 /// A tile of `MR` rows and `P` panels of columns, and all tiles of `P` panels, compiled for one instruction set. They need the
-/// methods `tile` and `height` beside them. A tile is a function of its own: inlined into its callers, the compiler would not
+/// methods `tile` and `height` in the same `impl`. A tile is a function of its own: inlined into its callers, the compiler would not
 /// keep its accumulators in registers.
 macro_rules! tiles {
     ($columns:ident, $tile:ident, $register:ty $(, $features:literal)?) => {

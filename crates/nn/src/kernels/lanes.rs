@@ -58,8 +58,8 @@ impl Lanes {
     }
 }
 
-/// Sixteen floats in the registers of one instruction set, for the tiles of products: there the compiler's own choice of
-/// registers costs half of the speed.
+/// Sixteen floats in the registers of one instruction set, for the tiles of products, which run at half the speed if the compiler
+/// chooses the registers.
 ///
 /// # Safety
 /// All methods need a processor that has the instructions.

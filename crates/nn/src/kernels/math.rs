@@ -3,10 +3,10 @@
 use super::isa::multiversion;
 use super::lanes::fma;
 
-/// `e^x` to about two units in the last place; 0 below -87.3 becomes 1e-38, above 88.3 the greatest such power.
+/// `e^x` to about two units in the last place. The argument is limited to [-87.3, 88.3].
 #[inline(always)]
 fn exp<const FMA: bool>(x: f32) -> f32 {
-    // Comparisons, not `clamp`, `min` or `max`: these would turn a NaN into a number.
+    // Comparisons, because `clamp`, `min` and `max` would turn a NaN into a number.
     let x = if x > 88.3 { 88.3 } else { x };
     let x = if x < -87.3 { -87.3 } else { x };
     // Adding 1.5 * 2^23 rounds to the nearest integer and leaves it in the low bits.
@@ -96,7 +96,7 @@ multiversion! {
 #[inline(always)]
 fn relu_all_body<const FMA: bool>(y: &mut [f32]) {
     for y in y {
-        // In this order a NaN stays.
+        // Written so that a NaN stays a NaN.
         *y = if *y < 0.0 { 0.0 } else { *y };
     }
 }
@@ -114,7 +114,7 @@ fn relu_gradient_body<const FMA: bool>(y: &[f32], dy: &mut [f32]) {
 }
 
 multiversion! {
-    /// `y = y Phi(y)`; the derivative is left in `slope`.
+    /// `y = y Phi(y)`; `slope` becomes the derivative.
     pub(crate) fn gelu_all(y: &mut [f32], slope: &mut [f32]) = gelu_all_body
 }
 
@@ -144,7 +144,7 @@ fn upper_tail<const FMA: bool>(x: f32) -> (f32, f32) {
 }
 
 multiversion! {
-    /// One step of an LSTM: gates `i f g o` (before their functions, and after), the old cell, the new cell, `tanh` of it,
+    /// One step of an LSTM: gates `i f g o` (pre-activations, which become activations), the old cell, the new cell, `tanh` of it,
     /// and the new hidden state.
     pub(crate) fn lstm_step(gates: &mut [f32], old: &[f32], cell: &mut [f32], squashed: &mut [f32], hidden: &mut [f32])
         = lstm_step_body
@@ -174,7 +174,7 @@ fn lstm_step_body<const FMA: bool>(
 }
 
 multiversion! {
-    /// The gradient of [`lstm_step`]: gates become the gradients before their functions, `dc` the old cell's gradient.
+    /// The gradient of [`lstm_step`]: gates become the gradients of the pre-activations, `dc` the old cell's gradient.
     pub(crate) fn lstm_step_gradient(gates: &mut [f32], old: &[f32], squashed: &[f32], dh: &[f32], dc: &mut [f32])
         = lstm_step_gradient_body
 }
@@ -227,7 +227,7 @@ fn gru_step_body<const FMA: bool>(input: &mut [f32], state: &[f32], old: &[f32],
 
 multiversion! {
     /// The gradient of [`gru_step`]: `gates` (`r z n`) become the input's gradients, `state` (whose part `n` is read) the
-    /// state's, and `dh` what flows past the gates to the old state.
+    /// state's, and `dh` the part of the old state's gradient that bypasses the gates.
     pub(crate) fn gru_step_gradient(gates: &mut [f32], state: &mut [f32], old: &[f32], dh: &mut [f32])
         = gru_step_gradient_body
 }
@@ -337,7 +337,7 @@ mod tests {
             close(y[0], 2.0 / (1.0 + (-3.0 * wide).exp()) - 0.5, 4e-7);
             let (mut y, mut slope) = ([x], [0.0]);
             gelu_all(&mut y, &mut slope);
-            // Phi by its series around the nearest grid point would be circular; a fine trapezoid is independent.
+            // Numerical integration is an independent reference.
             let phi = normal(wide);
             close(y[0], wide * phi, 3e-7 * (1.0 + wide.abs().min(4.0)));
             let density = (-0.5 * wide * wide).exp() / (2.0 * std::f64::consts::PI).sqrt();

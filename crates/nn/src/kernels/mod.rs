@@ -1,12 +1,12 @@
 //! The arithmetic: products, outer sums, Gram sums and elementwise functions on slices.
 //!
 //! This is the only module of Sordino with `unsafe` code. Every function that the rest of the crate sees is safe: it
-//! checks the reach of its slices before a pointer is formed. Each kernel is written once, in plain Rust on lanes of
+//! checks the bounds of its slices before it forms a pointer. Each kernel is written once, in plain Rust on lanes of
 //! sixteen floats, and compiled three times ([`isa`]): for AVX-512, for AVX2 with FMA, and for any processor.
 #![expect(unsafe_code, reason = "vector kernels; each block states why it is sound")]
 #![expect(
     clippy::needless_range_loop,
-    reason = "loops of constant length over registers are unrolled as they stand"
+    reason = "the compiler unrolls indexed loops of constant length over registers"
 )]
 
 mod aligned;

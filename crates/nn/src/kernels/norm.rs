@@ -86,7 +86,7 @@ pub(crate) fn layer_norm(x: &[f32], y: &mut [f32], gamma: &[f32], beta: &[f32], 
         *y = x - mean;
     }
     let variance = (vector::squared_norm(y) as f32) / n;
-    // A variance beyond all floats would make every value 0: not a number says so.
+    // With an infinite variance every value would become 0. A NaN marks the record instead.
     let inverse = if variance < f32::INFINITY { 1.0 / (variance + epsilon).sqrt() } else { f32::NAN };
     layer_norm_apply(y, gamma, beta, inverse);
     (mean, inverse)

@@ -5,13 +5,13 @@ use super::isa::{Isa, tiles};
 use super::lanes::{Avx2, Avx512};
 use super::lanes::{Lanes, Register, WIDTH};
 
-/// Which pairs of rows take part: `starts.len()` runs of `len` pairs each.
+/// The pairs of rows: `starts.len()` runs of `len` pairs each.
 ///
 /// Pair `t` of a run that starts at `(p, q)` is the left row at `p + t * left_step` and the right row at
 /// `q + t * right_step`. A matrix is one run; an image has one for each row of output positions.
 #[derive(Clone, Copy)]
 pub(crate) struct Runs<'a> {
-    /// Where each run starts in the left and in the right operand.
+    /// The start of each run in the left and in the right operand.
     pub(crate) starts: &'a [(usize, usize)],
     /// Pairs in each run.
     pub(crate) len: usize,
@@ -30,7 +30,7 @@ pub(crate) struct Runs<'a> {
 /// Several pairs of operands of equal layout give the sum over all of them, unit by unit: a unit is summed over all operands before
 /// it is added to the result.
 ///
-/// The right operand may be read up to the next multiple of sixteen columns; what is read there is not used.
+/// The right operand may be read up to the next multiple of sixteen columns; the values beyond its columns are not used.
 pub(crate) fn outer_sum(
     (m, n): (usize, usize),
     operands: &[(&[f32], &[f32])],
@@ -55,8 +55,8 @@ pub(crate) fn outer_sum(
     }
     assert!((m - 1) * stride + n <= c.len(), "the result has room");
     assert!(runs.unit > 0, "a unit has at least one pair");
-    let job = Job { m, n, operands, runs, c: c.as_mut_ptr(), stride, accumulate };
-    // Few enough pairs at a time that a panel of the right operand stays in the nearest cache.
+    let job = OuterSum { m, n, operands, runs, c: c.as_mut_ptr(), stride, accumulate };
+    // Few enough pairs at a time that a panel of the right operand stays in the first-level cache.
     let mut accumulate = accumulate;
     let mut part = |starts: &[(usize, usize)], len: usize| {
         job.part(Runs { starts, len, ..runs }, accumulate);
@@ -80,8 +80,8 @@ pub(crate) fn outer_sum(
 /// Pairs of rows that pass through a tile before the next tile begins.
 const LONGEST: usize = 128;
 
-/// A sum whose reach has been checked: every row of all operands, and the result.
-struct Job<'a> {
+/// A sum whose bounds have been checked: every row of all operands, and the result.
+struct OuterSum<'a> {
     m: usize,
     n: usize,
     operands: &'a [(&'a [f32], &'a [f32])],
@@ -91,7 +91,7 @@ struct Job<'a> {
     accumulate: bool,
 }
 
-impl Job<'_> {
+impl OuterSum<'_> {
     /// Rows of the result.
     fn height(&self) -> usize {
         self.m
@@ -99,9 +99,9 @@ impl Job<'_> {
 
     /// Adds some of the pairs.
     fn part(&self, runs: Runs<'_>, accumulate: bool) {
-        let job = Job { runs, accumulate, ..*self };
+        let job = OuterSum { runs, accumulate, ..*self };
         match Isa::current() {
-            // SAFETY: `current` names a set only if this processor has it; `outer_sum` checked what `Job` promises.
+            // SAFETY: `current` names a set only if this processor has it; `outer_sum` checked what `OuterSum` promises.
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512 => unsafe { job.avx512() },
             // SAFETY: as above.
@@ -178,7 +178,7 @@ impl Job<'_> {
                                     }
                                 }
                             }
-                            // The last step may leave the operand, which only a wrapping pointer may do.
+                            // After the last row the pointer may lie outside of the operand, hence a wrapping addition.
                             left = left.wrapping_add(left_step);
                             right = right.wrapping_add(right_step);
                         }
@@ -209,7 +209,7 @@ impl Job<'_> {
     ) {
         let width = (self.n - column).min(P * WIDTH);
         // Short loops of constant length, as in a product: the accumulators stay in registers.
-        // SAFETY: the result has room for `n` floats in each of `m` rows (the job's promise).
+        // SAFETY: the result holds `n` floats in each of `m` rows (the job's promise).
         unsafe {
             let c: [*mut f32; MR] = std::array::from_fn(|i| self.c.add((row + i) * self.stride + column));
             if width < P * WIDTH {
@@ -299,7 +299,7 @@ mod tests {
         outer_sum((4, 4), &[(&[0.0; 8], &[0.0; 8])], runs, &mut [0.0; 16], 4, false);
     }
 
-    /// Units of 300, 40 and 1 pairs, of one operand and of two, in places of their own or cut from one run.
+    /// Units of 300, 40 and 1 pairs, of one operand and of two, in runs of their own or cut from one run.
     #[test]
     fn the_sum_of_a_unit_does_not_depend_on_other_units() {
         for (len, records) in [(300, 3), (40, 7), (1, 9)] {

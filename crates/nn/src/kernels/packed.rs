@@ -59,7 +59,7 @@ impl Packed {
             let width = (n - panel * WIDTH).min(WIDTH);
             transpose(&source[panel * WIDTH * stride..], stride, width, out);
         };
-        // Handing out small jobs costs more than they take.
+        // Small matrices are not worth distributing.
         match k * n < 1 << 16 {
             true => panels.chunks_exact_mut(k * WIDTH).enumerate().for_each(one),
             false => panels.par_chunks_exact_mut(k * WIDTH).enumerate().for_each(one),

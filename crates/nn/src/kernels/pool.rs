@@ -1,4 +1,4 @@
-//! Pooling, pixel by pixel with all channels of a pixel side by side.
+//! Pooling, pixel by pixel; the channels of a pixel are adjacent.
 
 use super::isa::multiversion;
 

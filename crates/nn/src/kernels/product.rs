@@ -6,28 +6,28 @@ use super::lanes::{Avx2, Avx512};
 use super::lanes::{Lanes, Register, WIDTH};
 use super::packed::Packed;
 
-/// Where rows begin.
+/// The starts of rows.
 #[derive(Clone, Copy)]
 pub(crate) enum Rows<'a> {
     /// `count` rows, `stride` floats apart.
     Every {
-        /// How many rows.
+        /// The number of rows.
         count: usize,
         /// Floats from one to the next.
         stride: usize,
     },
-    /// Rows at listed places, as the positions of an image.
+    /// Rows at listed starts, such as the positions of an image.
     At(At<'a>),
 }
 
-/// Rows at the listed places of some records, made by [`Starts::of`].
+/// Rows at listed starts in several records, made by [`Starts::of`].
 #[derive(Clone, Copy)]
 pub(crate) struct At<'a> {
     starts: &'a [u32],
     reach: usize,
 }
 
-/// Where rows begin in each of several records that lie one after another.
+/// The starts of rows in each of several consecutive records.
 #[derive(Debug, Clone)]
 pub(crate) struct Starts {
     list: Vec<u32>,
@@ -82,7 +82,7 @@ impl Rows<'_> {
     }
 }
 
-/// A stretch of a row that takes part in a product.
+/// A contiguous part of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
     /// Floats from the row's start.
@@ -103,7 +103,7 @@ pub(crate) struct Store<'a> {
 /// `c[out(i)][j] = sum_k a[rows(i)][k] b[k][j]`, where `k` runs through the segments in order.
 ///
 /// A row of the left operand is a list of segments at fixed offsets from its start. A dense matrix has one; a position of
-/// a padded image has one for each row of the filter, which is how a convolution needs no copy of its patches.
+/// a padded image has one for each row of the filter, so a convolution does not copy its patches.
 pub(crate) fn product(
     a: &[f32],
     rows: Rows<'_>,
@@ -128,9 +128,9 @@ pub(crate) fn product(
     assert!(rows.reach() + segment_reach <= a.len(), "every segment lies within the left operand");
     assert!(out.reach() + n <= c.len(), "every row of the result has room");
     assert!(b.panels().len() >= n.div_ceil(WIDTH) * k * WIDTH, "the right operand is packed");
-    let job = Job { a, rows, segments, b, c: c.as_mut_ptr(), out, store };
+    let job = Product { a, rows, segments, b, c: c.as_mut_ptr(), out, store };
     match Isa::current() {
-        // SAFETY: `current` names a set only if this processor has it; the assertions above are what `Job` promises.
+        // SAFETY: `current` names a set only if this processor has it; the assertions above are what `Product` promises.
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512 => unsafe { job.avx512() },
         // SAFETY: as above.
@@ -141,8 +141,8 @@ pub(crate) fn product(
     }
 }
 
-/// A product whose reach has been checked: every start plus every segment lies in `a`, every result row in `c`.
-struct Job<'a> {
+/// A product whose bounds have been checked: every start plus every segment lies in `a`, every result row in `c`.
+struct Product<'a> {
     a: &'a [f32],
     rows: Rows<'a>,
     segments: &'a [Segment],
@@ -152,7 +152,7 @@ struct Job<'a> {
     store: Store<'a>,
 }
 
-impl Job<'_> {
+impl Product<'_> {
     /// Rows of the result.
     fn height(&self) -> usize {
         self.rows.count()
@@ -167,7 +167,7 @@ impl Job<'_> {
     #[cfg(target_arch = "x86_64")]
     unsafe fn avx512(&self) {
         // Four panels against six rows load least for each multiply-add; a single panel runs in half registers, which
-        // measures faster than one whole register against many rows.
+        // is faster in measurements than one whole register against many rows.
         let panels = self.b.n().div_ceil(WIDTH);
         let mut panel = 0;
         // SAFETY: the caller has found AVX-512, which comes with AVX2; the rest is the job's promise.
@@ -230,7 +230,7 @@ impl Job<'_> {
         let width = (self.b.n() - first).min(P * WIDTH);
         // Short loops of constant length, one for each thing to do: the compiler unrolls them, and the accumulators stay in
         // registers. An index that is not constant would move them to memory for the whole product.
-        // SAFETY: a result row has room for `n` floats (the job's promise); a bias has `n`.
+        // SAFETY: a result row holds `n` floats (the job's promise); a bias has `n`.
         unsafe {
             let c: [*mut f32; MR] = std::array::from_fn(|i| self.c.add(self.out.start(row + i) + first));
             if width < P * WIDTH {

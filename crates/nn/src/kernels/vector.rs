@@ -35,7 +35,7 @@ unsafe fn dot_body<R: Register>(x: &[f32], y: &[f32]) -> f64 {
     let (x, y) = (x.as_ptr(), y.as_ptr());
     let mut total = 0.0;
     let mut from = 0;
-    // SAFETY: the caller's promise, and places below `n`.
+    // SAFETY: the caller's promise, and indices below `n`.
     unsafe {
         while from < n {
             let to = n.min(from + STRETCH);
@@ -95,7 +95,7 @@ unsafe fn squared_norms_of_rows_body<R: Register>(x: &[f32], rows: Strided, out:
 }
 
 multiversion! {
-    /// `y = weight x` for each row; a weight serves `each` rows.
+    /// `y = weight x` for each row; each weight applies to `each` consecutive rows.
     pub(crate) fn scale_rows(y: &mut [f32], x: &[f32], rows: Strided, each: usize, weights: &[f32]) = scale_rows_body
 }
 
@@ -111,7 +111,7 @@ fn scale_rows_body<const FMA: bool>(y: &mut [f32], x: &[f32], rows: Strided, eac
 }
 
 multiversion! {
-    /// `sum += weight x` over all rows; a weight serves `each` rows.
+    /// `sum += weight x` over all rows; each weight applies to `each` consecutive rows.
     pub(crate) fn add_rows(sum: &mut [f32], x: &[f32], rows: Strided, each: usize, weights: &[f32]) = add_rows_body
 }
 
@@ -151,7 +151,7 @@ fn add_body<const FMA: bool>(y: &mut [f32], x: &[f32]) {
 }
 
 multiversion! {
-    /// `y += x`, with `x` rounded to a multiple of `step`, a power of two; 0 stands for no rounding.
+    /// `y += x`, with `x` rounded to a multiple of `step`, a power of two; without rounding if `step` is 0.
     pub(crate) fn add_rounded(y: &mut [f64], x: &[f32], step: f64) = add_rounded_body
 }
 

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BufferSizes, Context, Flow, LayerBuffers, LayerType, Linear, Operation, ParameterGradients,
-    PlannedOperation, Site,
+    BufferSizes, Composite, Context, Flow, Form, LayerBuffers, LayerType, Linear, Operation,
+    ParameterGradients, PlannedOperation, Site,
 };
 use crate::error::NetworkError;
 use crate::graph_builder::{GraphBuilder, Position, Source, Value};
@@ -40,6 +40,12 @@ impl LayerType for Attention {
         }
     }
 
+    fn form(&self) -> Form<'_> {
+        Form::Composite(self)
+    }
+}
+
+impl Composite for Attention {
     /// Adds three nodes: the projection to queries, keys and values; the heads; the projection of their outputs.
     fn add_to(
         &self,
@@ -50,9 +56,10 @@ impl LayerType for Attention {
     ) -> Result<Value, NetworkError> {
         let (steps, width) = (output.steps(), output.width());
         let wide = Shape::Sequence { steps, width: 3 * width };
-        let projected = graph.operation(at, InputProjection(Linear::new(3 * width)), input.value, wide);
-        let attended = graph.operation(at, Heads(self.heads), projected, output);
-        Ok(graph.operation(&at.part("out_proj"), Linear::new(width), attended, output))
+        let projected =
+            graph.operation(at, Box::new(InputProjection(Linear::new(3 * width))), input.value, wide);
+        let attended = graph.operation(at, Box::new(Heads(self.heads)), projected, output);
+        Ok(graph.operation(&at.part("out_proj"), Box::new(Linear::new(width)), attended, output))
     }
 }
 

@@ -4,9 +4,10 @@ mod gradients;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Context, Flow, LayerBuffers, LayerType, Operation, ParameterGradients, PlannedOperation, Site};
-use crate::error::NetworkError;
-use crate::graph_builder::{GraphBuilder, Position, Source, Value};
+use super::{
+    Context, Flow, Form, LayerBuffers, LayerType, Operation, ParameterGradients, PlannedOperation, Site,
+};
+use crate::graph_builder::Source;
 use crate::init::{Init, Parameter};
 use crate::kernels::{Packed, Segment, Starts, Store, product};
 use crate::shape::{Image, Shape};
@@ -65,14 +66,8 @@ impl LayerType for Conv2d {
         Ok(output)
     }
 
-    fn add_to(
-        &self,
-        graph: &mut GraphBuilder,
-        at: &Position,
-        input: &Source,
-        output: Shape,
-    ) -> Result<Value, NetworkError> {
-        Ok(graph.operation(at, *self, input.value, output))
+    fn form(&self) -> Form<'_> {
+        Form::Operation(Box::new(*self))
     }
 }
 
@@ -112,7 +107,7 @@ impl PlannedOperation for Conv2d {
     }
 }
 
-/// The zeros that must surround the output's gradient so that the input's gradient can be read off it.
+/// The zeros that must surround the output's gradient for the computation of the input's gradient.
 fn gradient_border(input: (usize, usize), output: (usize, usize), [k, s, p]: [usize; 3]) -> usize {
     let one = |size: usize, out: usize| {
         let places = (0..size).flat_map(|x| (0..k).map(move |tap| (x + p, tap)));
@@ -143,15 +138,15 @@ struct Conv2dOperation {
     backward: Vec<InputGradient>,
 }
 
-/// One product of a group of channels: where its rows begin, which taps they take, where results go.
+/// One product of a group of channels: the starts of its rows, the taps that they read, and the starts of the results.
 struct Walk {
     rows: Starts,
     segments: Vec<Segment>,
     out: Starts,
 }
 
-/// The input gradient at the pixels whose coordinates leave the same remainders after division by the stride: all of them
-/// are reached by the same taps.
+/// The input gradient at the pixels whose coordinates leave the same remainders after division by the stride: the same taps reach all of
+/// them.
 struct InputGradient {
     group: usize,
     walk: Walk,
@@ -211,7 +206,7 @@ impl Conv2dOperation {
         self.weights() + if self.bias { self.output.channels } else { 0 }
     }
 
-    /// Where the window of an output position begins in a padded record.
+    /// The start of an output position's window in a padded record.
     fn window(&self, y: usize, x: usize) -> usize {
         let shift = self.input.border - self.padding;
         (y * self.stride + shift) * self.input.row() + (x * self.stride + shift) * self.input.channels
@@ -222,8 +217,8 @@ impl Conv2dOperation {
         (0..height).flat_map(move |y| (0..width).map(move |x| (y, x)))
     }
 
-    /// Stretches of `count` taps in each of `rows` rows of an image, as segments: whole rows of taps are contiguous
-    /// unless channels come in groups.
+    /// The taps of a filter with `rows` rows and `columns` columns, as segments of an image: whole rows of taps are contiguous
+    /// unless there are several groups.
     fn segments(&self, image: &Image, rows: usize, columns: usize, group: usize) -> Vec<Segment> {
         let channels = image.channels / self.groups;
         if self.groups == 1 {

@@ -7,9 +7,8 @@ use rand_chacha::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Context, LayerType, Pointwise};
-use crate::error::NetworkError;
-use crate::graph_builder::{GraphBuilder, Position, Source, Value};
+use super::{Context, Form, LayerType, Pointwise};
+use crate::graph_builder::Source;
 use crate::kernels::math;
 use crate::shape::Shape;
 use crate::shapes::real_values;
@@ -34,14 +33,8 @@ impl LayerType for Dropout {
         }
     }
 
-    fn add_to(
-        &self,
-        graph: &mut GraphBuilder,
-        _: &Position,
-        input: &Source,
-        _: Shape,
-    ) -> Result<Value, NetworkError> {
-        Ok(graph.pointwise(*self, input.value))
+    fn form(&self) -> Form<'_> {
+        Form::Pointwise(Box::new(*self))
     }
 }
 

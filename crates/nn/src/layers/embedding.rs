@@ -3,11 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Context, Flow, LayerBuffers, LayerType, Operation, ParameterGradients, PlannedOperation, Site, Term,
-    Workspace,
+    Context, Flow, Form, LayerBuffers, LayerType, Operation, ParameterGradients, PlannedOperation, Site,
+    Term, Workspace,
 };
-use crate::error::NetworkError;
-use crate::graph_builder::{GraphBuilder, Position, Source, Value};
+use crate::graph_builder::Source;
 use crate::init::{Init, Parameter};
 use crate::kernels::vector;
 use crate::shape::{Shape, Storage};
@@ -30,14 +29,8 @@ impl LayerType for Embedding {
         }
     }
 
-    fn add_to(
-        &self,
-        graph: &mut GraphBuilder,
-        at: &Position,
-        input: &Source,
-        output: Shape,
-    ) -> Result<Value, NetworkError> {
-        Ok(graph.operation(at, *self, input.value, output))
+    fn form(&self) -> Form<'_> {
+        Form::Operation(Box::new(*self))
     }
 }
 
@@ -139,7 +132,7 @@ impl ParameterGradients for EmbeddingOperation {
                     vector::add_scaled(row, weight, gradient(step));
                     continue;
                 }
-                // As for the norm: weighed one by one they might not cancel alike.
+                // As for the norm: if they were weighted one by one, they might cancel differently.
                 equals.add(step, gradient, &mut own);
                 row.iter_mut().zip(&own).for_each(|(row, own)| *row += (f64::from(weight) * own) as f32);
             }
@@ -212,7 +205,7 @@ mod tests {
         let (embedding, steps) = (EmbeddingOperation { width: 1 }, 9);
         let stride = Storage::stride(1);
         let mut dy = vec![0.0; steps * stride];
-        // All cancel but for 0.1, which single precision would lose beside 1e7.
+        // All cancel except 0.1, which single precision would lose when it is added to 1e7.
         for (step, value) in [1e7, 0.1, 1.1e7, -1e7, 1.3e7, -1.1e7, -1.3e7, 3e6, -3e6].into_iter().enumerate()
         {
             dy[step * stride] = value;

@@ -3,9 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::average_pool::MeanOfWindows;
-use super::{LayerType, Operation, PlannedOperation, Site};
-use crate::error::NetworkError;
-use crate::graph_builder::{GraphBuilder, Position, Source, Value};
+use super::{Form, LayerType, Operation, PlannedOperation, Site};
+use crate::graph_builder::Source;
 use crate::init::Parameter;
 use crate::shape::Shape;
 
@@ -21,14 +20,8 @@ impl LayerType for GlobalAveragePool {
         }
     }
 
-    fn add_to(
-        &self,
-        graph: &mut GraphBuilder,
-        at: &Position,
-        input: &Source,
-        output: Shape,
-    ) -> Result<Value, NetworkError> {
-        Ok(graph.operation(at, *self, input.value, output))
+    fn form(&self) -> Form<'_> {
+        Form::Operation(Box::new(*self))
     }
 }
 

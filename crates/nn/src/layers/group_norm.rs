@@ -3,12 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BufferSizes, Context, Flow, LayerBuffers, LayerType, Operation, ParameterGradients, PlannedOperation,
-    Site, Term, Workspace,
+    BufferSizes, Context, Flow, Form, LayerBuffers, LayerType, Operation, ParameterGradients,
+    PlannedOperation, Site, Term, Workspace,
 };
-use crate::error::NetworkError;
 use crate::gradients::direct;
-use crate::graph_builder::{GraphBuilder, Position, Source, Value};
+use crate::graph_builder::Source;
 use crate::init::{Init, Parameter};
 use crate::kernels::{norm, vector};
 use crate::shape::{Image, Shape};
@@ -39,14 +38,8 @@ impl LayerType for GroupNorm {
         }
     }
 
-    fn add_to(
-        &self,
-        graph: &mut GraphBuilder,
-        at: &Position,
-        input: &Source,
-        output: Shape,
-    ) -> Result<Value, NetworkError> {
-        Ok(graph.operation(at, *self, input.value, output))
+    fn form(&self) -> Form<'_> {
+        Form::Operation(Box::new(*self))
     }
 }
 
@@ -160,7 +153,7 @@ impl Operation for GroupNormOperation {
             let inverse: Vec<f32> = self
                 .by_group(third)
                 .iter()
-                // A variance beyond all floats would make every value 0: not a number says so.
+                // With an infinite variance every value would become 0. A NaN marks the record instead.
                 .map(|sum| {
                     if *sum < f64::INFINITY {
                         1.0 / (sum / self.values_in_group() + EPSILON).sqrt()

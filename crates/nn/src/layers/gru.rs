@@ -3,12 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BufferSizes, Context, Flow, LayerBuffers, LayerType, Operation, ParameterGradients, PlannedOperation,
-    Site, Term, Workspace,
+    BufferSizes, Context, Flow, Form, LayerBuffers, LayerType, Operation, ParameterGradients,
+    PlannedOperation, Site, Term, Workspace,
 };
-use crate::error::NetworkError;
 use crate::gradients::{Block, Factor, Factored};
-use crate::graph_builder::{GraphBuilder, Position, Source, Value};
+use crate::graph_builder::Source;
 use crate::init::{Init, Parameter};
 use crate::kernels::{Packed, Rows, Segment, Store, math, product, vector};
 use crate::shape::{Shape, Storage};
@@ -31,14 +30,8 @@ impl LayerType for Gru {
         }
     }
 
-    fn add_to(
-        &self,
-        graph: &mut GraphBuilder,
-        at: &Position,
-        input: &Source,
-        output: Shape,
-    ) -> Result<Value, NetworkError> {
-        Ok(graph.operation(at, *self, input.value, output))
+    fn form(&self) -> Form<'_> {
+        Form::Operation(Box::new(*self))
     }
 }
 

@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Context, Flow, LayerBuffers, LayerType, Operation, ParameterGradients, PlannedOperation, Site};
-use crate::error::NetworkError;
-use crate::graph_builder::{GraphBuilder, Position, Source, Value};
+use super::{
+    Context, Flow, Form, LayerBuffers, LayerType, Operation, ParameterGradients, PlannedOperation, Site,
+};
+use crate::graph_builder::Source;
 use crate::init::Parameter;
 use crate::shape::{Shape, Storage};
 
@@ -20,14 +21,8 @@ impl LayerType for LastStep {
         }
     }
 
-    fn add_to(
-        &self,
-        graph: &mut GraphBuilder,
-        at: &Position,
-        input: &Source,
-        output: Shape,
-    ) -> Result<Value, NetworkError> {
-        Ok(graph.operation(at, *self, input.value, output))
+    fn form(&self) -> Form<'_> {
+        Form::Operation(Box::new(*self))
     }
 }
 

@@ -5,11 +5,10 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BufferSizes, Context, Flow, LayerBuffers, LayerType, Operation, ParameterGradients, PlannedOperation,
-    Site,
+    BufferSizes, Context, Flow, Form, LayerBuffers, LayerType, Operation, ParameterGradients,
+    PlannedOperation, Site,
 };
-use crate::error::NetworkError;
-use crate::graph_builder::{GraphBuilder, Position, Source, Value};
+use crate::graph_builder::Source;
 use crate::init::Parameter;
 use crate::kernels::pool;
 use crate::shape::{Image, Shape};
@@ -38,14 +37,8 @@ impl LayerType for MaxPool {
         pooled(kernel, stride, padding, input)
     }
 
-    fn add_to(
-        &self,
-        graph: &mut GraphBuilder,
-        at: &Position,
-        input: &Source,
-        output: Shape,
-    ) -> Result<Value, NetworkError> {
-        Ok(graph.operation(at, *self, input.value, output))
+    fn form(&self) -> Form<'_> {
+        Form::Operation(Box::new(*self))
     }
 }
 
@@ -76,8 +69,8 @@ fn window(at: usize, kernel: usize, stride: usize, padding: usize, size: usize) 
 }
 
 impl MaxPoolOperation {
-    /// Calls `f(where windows begin in the output, where each tap begins in the input, floats)` for runs of windows whose taps
-    /// are contiguous in both: a row of windows if they are one pixel apart, else a single window.
+    /// Calls `f(start in the output, start of each tap in the input, floats)` for runs of windows whose taps are contiguous in both: a row
+    /// of windows if they are one pixel apart, else a single window.
     fn each(&self, mut f: impl FnMut(usize, &[usize], usize)) {
         let (input, output) = (&self.input, &self.output);
         let whole_rows = self.window.stride == 1 && self.window.padding == 0;

@@ -99,8 +99,29 @@ pub(crate) trait LayerType {
     /// The shape of the output, or the reason why the layer cannot read this input.
     fn output_shape(&self, input: &Source) -> Result<Shape, String>;
 
-    /// Adds the layer's nodes to a graph; `output` is the result of [`output_shape`](Self::output_shape). Returns the value that the
-    /// next layer reads.
+    /// The layer's form in a graph.
+    fn form(&self) -> Form<'_>;
+
+    /// The layer in messages about the next one; `kind` is the name of its type.
+    fn label(&self, kind: &str, input: Shape) -> String {
+        let _ = input;
+        kind.to_owned()
+    }
+}
+
+/// What a layer is in a graph.
+pub(crate) enum Form<'a> {
+    /// `y = f(x)`.
+    Operation(Box<dyn PlannedOperation>),
+    /// `x = f(x)`, in place.
+    Pointwise(Box<dyn Pointwise>),
+    /// Several nodes.
+    Composite(&'a dyn Composite),
+}
+
+/// A layer that adds nodes of its choice to a graph.
+pub(crate) trait Composite {
+    /// Adds the nodes; `output` is the result of the layer's shape rule. Returns the value that the next layer reads.
     fn add_to(
         &self,
         graph: &mut GraphBuilder,
@@ -108,12 +129,6 @@ pub(crate) trait LayerType {
         input: &Source,
         output: Shape,
     ) -> Result<Value, NetworkError>;
-
-    /// The layer in messages about the next one; `kind` is the name of its type.
-    fn label(&self, kind: &str, input: Shape) -> String {
-        let _ = input;
-        kind.to_owned()
-    }
 }
 
 /// Default of `bias` in files.

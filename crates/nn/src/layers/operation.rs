@@ -1,4 +1,4 @@
-//! What the engine asks of a layer: operations on chunks of records, and the buffers that they work on.
+//! The interface between the engine and the layers: operations on chunks of records, and their buffers.
 
 use super::Masks;
 use crate::init::Parameter;

@@ -9,8 +9,8 @@ use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{
-    BufferSizes, Context, Flow, LayerBuffers, LayerType, Operation, ParameterGradients, PlannedOperation,
-    Site, Term, Workspace,
+    BufferSizes, Composite, Context, Flow, Form, LayerBuffers, LayerType, Operation, ParameterGradients,
+    PlannedOperation, Site, Term, Workspace,
 };
 use crate::error::NetworkError;
 use crate::gradients::direct;
@@ -163,6 +163,12 @@ impl LayerType for Own {
         }
     }
 
+    fn form(&self) -> Form<'_> {
+        Form::Composite(self)
+    }
+}
+
+impl Composite for Own {
     fn add_to(
         &self,
         graph: &mut GraphBuilder,
@@ -173,7 +179,8 @@ impl LayerType for Own {
         // Called once: a layer might give another answer the next time.
         let parameters = self.0.parameters(input.shape());
         check_parameters(&parameters).map_err(|problem| at.error(problem))?;
-        Ok(graph.operation(at, PlannedOwn { layer: self.0.clone(), parameters }, input.value, output))
+        let planned = PlannedOwn { layer: self.0.clone(), parameters };
+        Ok(graph.operation(at, Box::new(planned), input.value, output))
     }
 }
 

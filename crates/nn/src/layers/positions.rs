@@ -3,11 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Context, Flow, LayerBuffers, LayerType, Operation, ParameterGradients, PlannedOperation, Site, Term,
-    Workspace,
+    Context, Flow, Form, LayerBuffers, LayerType, Operation, ParameterGradients, PlannedOperation, Site,
+    Term, Workspace,
 };
-use crate::error::NetworkError;
-use crate::graph_builder::{GraphBuilder, Position, Source, Value};
+use crate::graph_builder::Source;
 use crate::init::{Init, Parameter};
 use crate::kernels::vector;
 use crate::shape::{Shape, Storage};
@@ -24,14 +23,8 @@ impl LayerType for Positions {
         }
     }
 
-    fn add_to(
-        &self,
-        graph: &mut GraphBuilder,
-        at: &Position,
-        input: &Source,
-        output: Shape,
-    ) -> Result<Value, NetworkError> {
-        Ok(graph.operation(at, *self, input.value, output))
+    fn form(&self) -> Form<'_> {
+        Form::Operation(Box::new(*self))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::LayerType;
+use super::{Composite, Form, LayerType};
 use crate::description::LayerDescription;
 use crate::error::NetworkError;
 use crate::graph_builder::{GraphBuilder, Position, Source, Value};
@@ -36,6 +36,12 @@ impl LayerType for Residual {
         }
     }
 
+    fn form(&self) -> Form<'_> {
+        Form::Composite(self)
+    }
+}
+
+impl Composite for Residual {
     fn add_to(
         &self,
         graph: &mut GraphBuilder,

@@ -2,9 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Context, LayerType, Pointwise};
-use crate::error::NetworkError;
-use crate::graph_builder::{GraphBuilder, Position, Source, Value};
+use super::{Context, Form, LayerType, Pointwise};
+use crate::graph_builder::Source;
 use crate::kernels::math;
 use crate::shape::Shape;
 use crate::shapes::real_values;
@@ -18,14 +17,8 @@ impl LayerType for Tanh {
         real_values(input)
     }
 
-    fn add_to(
-        &self,
-        graph: &mut GraphBuilder,
-        _: &Position,
-        input: &Source,
-        _: Shape,
-    ) -> Result<Value, NetworkError> {
-        Ok(graph.pointwise(*self, input.value))
+    fn form(&self) -> Form<'_> {
+        Form::Pointwise(Box::new(*self))
     }
 }
 

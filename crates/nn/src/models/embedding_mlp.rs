@@ -1,4 +1,4 @@
-//! The mean of embeddings, then a perceptron: a strong and cheap model of text.
+//! The mean of embeddings, then a perceptron: a fast and accurate model of text.
 
 use crate::layers::{Embedding, Linear, MeanOverSteps, Relu};
 use crate::{Description, Network, NetworkError, Shape};

@@ -1,4 +1,4 @@
-//! Networks that are ready to use, one file each. Parameters have names that a PyTorch user expects.
+//! Ready-made networks, one file each. Parameters have PyTorch's names.
 
 mod embedding_mlp;
 mod gru;

@@ -1,4 +1,4 @@
-//! What a ledger says, checked line by line.
+//! The state of a ledger, checked line by line.
 
 use std::{fs, path::Path};
 
@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use sordino_accounting::Plan;
 
 use crate::{
-    PrivacyError, Standing,
+    PrivacyError, PrivacyStatus,
     terms::{Agreed, TermsText},
 };
 
@@ -19,7 +19,7 @@ const FORMAT: &str = "sordino ledger 1";
 #[serde(deny_unknown_fields)]
 pub(crate) struct LedgerHead {
     format: String,
-    /// Whether coins and noise came from a fixed seed: then nothing is private.
+    /// Whether coins and noise come from a fixed seed. Then nothing is private.
     seeded: bool,
     terms: TermsText,
 }
@@ -30,60 +30,48 @@ impl LedgerHead {
     }
 }
 
-/// Any other line.
+/// Any other line: a charge for steps before they are taken; the number of charged steps that were really taken; a disclosure; a
+/// resumption; the hash of the weights that are written next; the end of the plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub(super) enum Event {
-    Charge {
-        from: u64,
-        steps: u64,
-    },
-    Settled {
-        drawn: u64,
-    },
-    Disclosed {
-        why: String,
-    },
-    Resumed {
-        at: u64,
-    },
-    /// The hash of the weights that are written next.
-    Model {
-        hash: String,
-    },
-    Closed {
-        steps: u64,
-    },
+pub(crate) enum Event {
+    Charge { from: u64, steps: u64 },
+    Settled { drawn: u64 },
+    Disclosed { why: String },
+    Resumed { at: u64 },
+    Model { hash: String },
+    Closed { steps: u64 },
 }
 
 type Hash = [u8; 32];
 
-/// What a ledger says: how many steps were paid for, and what they cost.
+/// The state of a ledger: how many steps were charged, and what they cost.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Account {
-    head: LedgerHead,
+    pub(super) head: LedgerHead,
     hashes: Vec<Hash>,
     charged: u64,
-    /// The steps charged since the last time when it was certain what had been drawn.
-    certain: u64,
+    /// The number of charged steps that cannot be given back.
+    settled: u64,
     disclosed: Option<String>,
     /// The hashes of all weights that were written or were about to be written.
     models: Vec<String>,
     resumed: u64,
     closed: bool,
-    torn: Option<u64>,
+    /// Where the last complete line ends, if bytes follow it.
+    pub(super) torn: Option<u64>,
     in_memory: bool,
 }
 
 impl Account {
-    /// An account that begins, and its first line.
+    /// A new account, and its first line.
     pub(super) fn begin(head: LedgerHead) -> (Self, String) {
         let (line, hash) = line(&[0; 32], &head);
         let account = Self {
             head,
             hashes: vec![hash],
             charged: 0,
-            certain: 0,
+            settled: 0,
             disclosed: None,
             models: Vec::new(),
             resumed: 0,
@@ -98,133 +86,103 @@ impl Account {
     pub(super) fn in_memory(head: LedgerHead) -> Self {
         let (account, _) = Self::begin(head);
         let steps = account.steps();
-        Self { charged: steps, certain: steps, in_memory: true, ..account }
+        Self { charged: steps, settled: steps, in_memory: true, ..account }
     }
 
     /// Reads a ledger and checks every line.
     ///
     /// # Errors
-    /// A file that cannot be read; the first line that does not follow from the one before it.
+    /// A file that cannot be read; the first line that does not follow from the line before it.
     pub fn read(path: &Path) -> Result<Self, PrivacyError> {
         let text = fs::read(path).map_err(|error| super::failed(path, "cannot be read", &error))?;
-        let broken = |line: usize, problem: String| PrivacyError::LedgerBroken {
-            path: path.to_owned(),
-            line,
-            problem,
-        };
+        let broken = |line, problem| PrivacyError::LedgerBroken { path: path.to_owned(), line, problem };
         let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
-        let lines = text[..whole].split_inclusive(|&byte| byte == b'\n');
-        let mut account: Option<Self> = None;
-        for (number, bytes) in lines.enumerate() {
-            let wrong = |problem: &str| broken(number + 1, problem.to_owned());
-            let text = std::str::from_utf8(bytes).map_err(|_| wrong("is not text"))?;
-            let (_, json) = text.trim_end().split_once(' ').ok_or_else(|| wrong("is not HASH JSON"))?;
-            let previous = account.as_ref().map_or([0; 32], |account| account.head_hash());
-            let hash = chain(&previous, json);
-            let expected = format!("{} {json}\n", hex(&hash));
-            if expected != text {
-                return Err(wrong(
-                    "its hash does not follow from the line before: a line was changed, removed or added here",
-                ));
-            }
-            match &mut account {
-                None => {
-                    let head: LedgerHead =
-                        serde_json::from_str(json).map_err(|error| broken(1, error.to_string()))?;
-                    if head.format != FORMAT {
-                        return Err(wrong(&format!("the format is {:?}, this is {FORMAT:?}", head.format)));
-                    }
-                    account = Some(Self::begin(head).0);
-                }
-                Some(account) => {
-                    let event = serde_json::from_str(json).map_err(|error| wrong(&error.to_string()))?;
-                    account.apply(event).map_err(|problem| wrong(&problem))?;
-                    account.hashes.push(hash);
-                }
-            }
+        let mut account = None;
+        for (number, line) in text[..whole].split_inclusive(|&byte| byte == b'\n').enumerate() {
+            let next = Self::read_line(account, line).map_err(|problem| broken(number + 1, problem))?;
+            account = Some(next);
         }
-        let mut account = account.ok_or_else(|| broken(1, "the ledger has no whole line".to_owned()))?;
+        let mut account = account.ok_or_else(|| broken(1, "the ledger has no complete line".to_owned()))?;
         account.torn = (whole < text.len()).then_some(whole as u64);
+        Ok(account)
+    }
+
+    /// The account after one more line.
+    fn read_line(account: Option<Self>, line: &[u8]) -> Result<Self, String> {
+        let text = std::str::from_utf8(line).map_err(|_| "is not text")?;
+        let (_, json) = text.trim_end().split_once(' ').ok_or("is not HASH JSON")?;
+        let hash = chain(&account.as_ref().map_or([0; 32], Self::last_hash), json);
+        if format!("{} {json}\n", hex(&hash)) != text {
+            return Err(
+                "its hash does not follow from the line before: a line was changed, removed or added here"
+                    .to_owned(),
+            );
+        }
+        let Some(mut account) = account else {
+            let head: LedgerHead = serde_json::from_str(json).map_err(|error| error.to_string())?;
+            return match head.format == FORMAT {
+                true => Ok(Self::begin(head).0),
+                false => Err(format!("the format is {:?}, expected {FORMAT:?}", head.format)),
+            };
+        };
+        account.apply(serde_json::from_str(json).map_err(|error| error.to_string())?)?;
+        account.hashes.push(hash);
         Ok(account)
     }
 
     /// Enters an event; returns its line.
     pub(super) fn enter(&mut self, event: Event) -> Result<String, String> {
-        let (line, hash) = line(&self.head_hash(), &event);
+        let (line, hash) = line(&self.last_hash(), &event);
         self.apply(event)?;
         self.hashes.push(hash);
         Ok(line)
     }
 
     fn apply(&mut self, event: Event) -> Result<(), String> {
-        if self.closed {
-            return Err("the ledger was closed before".to_owned());
-        }
+        let (charged, planned) = (self.charged, self.steps());
         match event {
-            Event::Charge { from, steps } => {
-                let after = from.checked_add(steps).filter(|&after| steps > 0 && after <= self.steps());
-                match after {
-                    Some(after) if from == self.charged => self.charged = after,
-                    _ => {
-                        return Err(format!(
-                            "steps {from} to {from} + {steps} are charged after step {} of {}",
-                            self.charged,
-                            self.steps()
-                        ));
-                    }
-                }
+            _ if self.closed => return Err("the ledger was closed before".to_owned()),
+            Event::Charge { from, steps }
+                if from == charged && (1..=planned.saturating_sub(charged)).contains(&steps) =>
+            {
+                self.charged += steps;
             }
-            Event::Settled { drawn } if (self.certain..=self.charged).contains(&drawn) => {
-                (self.charged, self.certain) = (drawn, drawn);
-            }
-            Event::Settled { drawn } => {
-                return Err(format!(
-                    "{drawn} steps are said to be drawn, of {} to {} charged",
-                    self.certain, self.charged
-                ));
+            Event::Settled { drawn } if (self.settled..=charged).contains(&drawn) => {
+                (self.charged, self.settled) = (drawn, drawn);
             }
             Event::Disclosed { why } => {
                 self.disclosed.get_or_insert(why);
             }
-            Event::Resumed { at } if at == self.charged => {
+            Event::Resumed { at } if at == charged => {
                 self.resumed += 1;
-                self.certain = at;
+                self.settled = at;
             }
             Event::Model { hash } => self.models.push(hash),
-            Event::Closed { steps } if steps == self.charged && steps == self.steps() => self.closed = true,
-            Event::Resumed { at: steps } | Event::Closed { steps } => {
-                return Err(format!("the run is said to be at step {steps}, charged were {}", self.charged));
+            Event::Closed { steps } if steps == charged && steps == planned => self.closed = true,
+            wrong => {
+                return Err(format!(
+                    "{wrong:?} cannot follow after {charged} of {planned} steps were charged"
+                ));
             }
         }
         Ok(())
     }
 
-    pub(super) fn head(&self) -> &LedgerHead {
-        &self.head
-    }
-
-    fn head_hash(&self) -> Hash {
+    fn last_hash(&self) -> Hash {
         *self.hashes.last().unwrap_or(&[0; 32])
     }
 
-    /// Where the last whole line ends, if bytes follow it.
-    pub(super) fn torn(&self) -> Option<u64> {
-        self.torn
-    }
-
-    /// Takes the place of a torn line: returns the line that charges as much as it may have.
+    /// Returns the line that replaces a torn line. It charges the most that the torn line may have charged.
     pub(super) fn mend(&mut self) -> Result<String, String> {
         let steps = self.charged() - self.charged;
         self.torn = None;
-        let event = if steps > 0 {
-            Event::Charge { from: self.charged, steps }
-        } else {
-            Event::Resumed { at: self.charged }
-        };
-        self.enter(event)
+        self.enter(match steps {
+            0 => Event::Resumed { at: self.charged },
+            _ => Event::Charge { from: self.charged, steps },
+        })
     }
 
-    /// Whether the terms promised nothing from the start.
+    /// Whether the terms had no guarantee from the start.
     pub fn is_unprotected(&self) -> bool {
         matches!(self.head.terms.agreed, Agreed::Unprotected { .. })
     }
@@ -239,20 +197,21 @@ impl Account {
         self.head.terms.steps()
     }
 
-    /// The number of steps that were paid for: at least those that were drawn. A torn last line counts as the largest charge.
+    /// The number of steps that were charged, which is at least the number of steps that were taken. A torn last line counts as the
+    /// largest charge.
     pub fn charged(&self) -> u64 {
         match self.torn {
-            Some(_) => self.steps().min(self.charged.saturating_add(super::MOST_STEPS_PER_CHARGE)),
+            Some(_) => self.steps().min(self.charged.saturating_add(super::MAX_STEPS_PER_CHARGE)),
             None => self.charged,
         }
     }
 
-    /// Whether the ledger has no file. Then the whole plan counts as charged from the start, however many steps were drawn.
+    /// Whether the ledger has no file. Then the whole plan counts as charged from the start, however many steps were taken.
     pub fn is_in_memory(&self) -> bool {
         self.in_memory
     }
 
-    /// The plan; none if there was no protection to plan.
+    /// The plan; none for unprotected terms.
     pub fn plan(&self) -> Option<&Plan> {
         self.head.terms.plan()
     }
@@ -262,7 +221,7 @@ impl Account {
         self.head.terms.records
     }
 
-    /// What the run was said to be.
+    /// The description of the run.
     pub fn about(&self) -> &str {
         &self.head.terms.about
     }
@@ -272,9 +231,9 @@ impl Account {
         self.resumed
     }
 
-    /// Whether nothing is promised any more.
-    pub(crate) fn is_given_up(&self) -> bool {
-        self.disclosed.is_some() || matches!(self.head.terms.agreed, Agreed::Unprotected { .. })
+    /// Whether the run has no guarantee any more, so that another disclosure changes nothing.
+    pub(crate) fn is_disclosed(&self) -> bool {
+        self.disclosed.is_some() || self.is_unprotected()
     }
 
     /// Whether the plan was finished.
@@ -282,17 +241,17 @@ impl Account {
         self.closed
     }
 
-    /// Whether the last line was only half written.
+    /// Whether the last line is incomplete.
     pub fn is_torn(&self) -> bool {
         self.torn.is_some()
     }
 
-    /// The number of lines, and the hash of the last one: what a checkpoint remembers of its ledger.
+    /// The number of lines and the hash of the last one, for a checkpoint to store.
     pub fn seal(&self) -> (u64, String) {
-        (self.hashes.len() as u64, hex(&self.head_hash()))
+        (self.hashes.len() as u64, hex(&self.last_hash()))
     }
 
-    /// Whether the ledger once ended like this. If not, lines that were there have been removed.
+    /// Whether the ledger had this [seal](Self::seal) at some time. If not, lines have been removed.
     pub fn has_seal(&self, lines: u64, hash: &str) -> bool {
         let place = usize::try_from(lines).ok().and_then(|lines| lines.checked_sub(1));
         place.and_then(|place| self.hashes.get(place)).is_some_and(|found| hex(found) == hash)
@@ -312,31 +271,31 @@ impl Account {
         self.head.terms.agreed == other.head.terms.agreed
     }
 
-    /// What the run guarantees: the price of the whole plan, whenever it stops.
+    /// What the run guarantees: the price of the whole plan, whenever the run stops.
     ///
-    /// A run that was stopped has spent less, but if somebody stopped it because of what they saw, no theorem says how much
-    /// less; the plan's price holds for every way of stopping.
+    /// A run that was stopped has spent less. But if the decision to stop depended on releases, no theorem bounds how much less. The
+    /// price of the whole plan holds for every way of stopping.
     ///
     /// # Errors
     /// As the accountant's.
-    pub fn standing(&self) -> Result<Standing, PrivacyError> {
-        self.standing_after(self.steps())
+    pub fn privacy_status(&self) -> Result<PrivacyStatus, PrivacyError> {
+        self.privacy_status_after(self.steps())
     }
 
-    /// What the first so many steps cost, if their number was fixed beforehand.
+    /// The price of the first steps, valid if their number was fixed in advance.
     ///
     /// # Errors
     /// As the accountant's.
-    pub fn standing_after(&self, steps: u64) -> Result<Standing, PrivacyError> {
+    pub fn privacy_status_after(&self, steps: u64) -> Result<PrivacyStatus, PrivacyError> {
         if let Some(why) = &self.disclosed {
-            return Ok(Standing::NotPrivate(why.clone()));
+            return Ok(PrivacyStatus::NotPrivate(why.clone()));
         }
-        if self.head.seeded && matches!(self.head.terms.agreed, Agreed::Plan { .. }) {
-            return Ok(Standing::NotPrivate(
-                "noise and batches come from a fixed seed, so anybody can subtract them".to_owned(),
+        if self.head.seeded && !self.is_unprotected() {
+            return Ok(PrivacyStatus::NotPrivate(
+                "noise and batches come from a fixed seed and can be reproduced".to_owned(),
             ));
         }
-        self.head.terms.standing(steps)
+        self.head.terms.privacy_status(steps)
     }
 }
 

@@ -1,11 +1,11 @@
-//! A ledger that is cut, edited or torn is found out; one that is whole survives.
+//! Ledgers that are cut, edited or torn are detected, and complete ones can be read and resumed.
 
 use std::fs;
 
 use sordino_accounting::{Accountant, Delta, NoiseMultiplier, Plan, SamplingRate, Steps};
 
 use super::*;
-use crate::Standing;
+use crate::PrivacyStatus;
 
 struct Folder(PathBuf);
 
@@ -37,9 +37,9 @@ fn terms() -> Terms {
 }
 
 fn epsilon(account: &Account) -> f64 {
-    match account.standing().unwrap() {
-        Standing::Private(guarantee) => guarantee.epsilon.get(),
-        Standing::NotPrivate(why) => panic!("{why}"),
+    match account.privacy_status().unwrap() {
+        PrivacyStatus::Private(guarantee) => guarantee.epsilon.get(),
+        PrivacyStatus::NotPrivate(why) => panic!("{why}"),
     }
 }
 
@@ -60,22 +60,22 @@ fn broken_line(path: &Path) -> usize {
 }
 
 #[test]
-fn what_was_charged_is_read_back_and_priced() {
+fn charges_are_read_back_and_priced() {
     let folder = Folder::new("read");
     written(&folder);
     let account = Account::read(&folder.ledger()).unwrap();
     assert_eq!((account.charged(), account.steps(), account.is_closed()), (35, 100, false));
-    let price = |steps| match account.standing_after(steps).unwrap() {
-        Standing::Private(guarantee) => guarantee.epsilon.get(),
-        Standing::NotPrivate(why) => panic!("{why}"),
+    let price = |steps| match account.privacy_status_after(steps).unwrap() {
+        PrivacyStatus::Private(guarantee) => guarantee.epsilon.get(),
+        PrivacyStatus::NotPrivate(why) => panic!("{why}"),
     };
     assert!(price(34) < price(35) && price(35) < price(100));
-    // A run that can go on, or was stopped because of what was seen, is held to its whole plan.
+    // An unfinished run has the price of its whole plan.
     assert_eq!(epsilon(&account), price(100));
 }
 
 #[test]
-fn every_changed_character_is_found_and_its_line_named() {
+fn every_changed_character_is_detected_with_its_line() {
     let folder = Folder::new("edit");
     let text = written(&folder);
     let mut line = 1;
@@ -93,7 +93,7 @@ fn every_changed_character_is_found_and_its_line_named() {
 }
 
 #[test]
-fn lines_that_are_removed_swapped_or_repeated_are_found() {
+fn lines_that_are_removed_swapped_or_repeated_are_detected() {
     let folder = Folder::new("swap");
     let text = written(&folder);
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
@@ -111,7 +111,7 @@ fn lines_that_are_removed_swapped_or_repeated_are_found() {
 }
 
 #[test]
-fn a_ledger_without_its_last_lines_lacks_the_seal_that_a_checkpoint_kept() {
+fn a_ledger_without_its_last_lines_does_not_have_the_seal_of_a_checkpoint() {
     let folder = Folder::new("cut");
     let text = written(&folder);
     let (lines, hash) = Account::read(&folder.ledger()).unwrap().seal();
@@ -125,7 +125,7 @@ fn a_ledger_without_its_last_lines_lacks_the_seal_that_a_checkpoint_kept() {
 }
 
 #[test]
-fn a_torn_line_counts_as_much_as_it_may_have_paid_for() {
+fn a_torn_line_counts_as_the_largest_charge() {
     let folder = Folder::new("torn");
     let text = written(&folder);
     for cut in text.trim_end().rfind('\n').unwrap() + 2..text.len() {
@@ -140,17 +140,17 @@ fn a_torn_line_counts_as_much_as_it_may_have_paid_for() {
 }
 
 #[test]
-fn steps_that_were_not_drawn_are_given_back_only_by_the_process_that_charged_them() {
+fn steps_that_were_not_taken_are_given_back_only_by_the_process_that_charged_them() {
     let folder = Folder::new("settle");
     let mut ledger = Ledger::create(&folder.ledger(), &terms(), false).unwrap();
     ledger.charge(10).unwrap();
-    ledger.settle(4).unwrap();
+    ledger.write(Event::Settled { drawn: 4 }).unwrap();
     assert_eq!(ledger.account().charged(), 4);
     ledger.charge(10).unwrap();
     drop(ledger);
     let mut ledger = Ledger::resume(&folder.ledger(), &terms(), false).unwrap();
     assert_eq!(ledger.account().charged(), 14);
-    assert!(ledger.settle(10).is_err(), "another process may have drawn them");
+    assert!(ledger.write(Event::Settled { drawn: 10 }).is_err(), "another process may have taken them");
 }
 
 #[test]
@@ -167,12 +167,12 @@ fn a_ledger_is_resumed_under_its_own_terms_by_one_process() {
 }
 
 #[test]
-fn no_more_is_charged_than_was_agreed_and_nothing_after_the_end() {
+fn no_more_than_the_plan_is_charged_and_nothing_after_the_end() {
     let folder = Folder::new("end");
     let mut ledger = Ledger::create(&folder.ledger(), &terms(), false).unwrap();
     ledger.charge(100).unwrap();
     assert!(ledger.charge(1).is_err());
-    ledger.close().unwrap();
+    ledger.write(Event::Closed { steps: 100 }).unwrap();
     assert!(ledger.charge(1).is_err() && ledger.account().is_closed());
     assert!(Account::read(&folder.ledger()).unwrap().is_closed());
 }
@@ -182,22 +182,22 @@ fn weights_are_covered_by_their_hash() {
     let folder = Folder::new("model");
     let mut ledger = Ledger::create(&folder.ledger(), &terms(), false).unwrap();
     assert_eq!(ledger.account().covers_model("a"), None);
-    ledger.enter_model("a").unwrap();
+    ledger.write(Event::Model { hash: "a".to_owned() }).unwrap();
     ledger.charge(100).unwrap();
-    ledger.enter_model("b").unwrap();
+    ledger.write(Event::Model { hash: "b".to_owned() }).unwrap();
     drop(ledger);
     // A run that is killed here may not have written the second weights.
     let covered = |hash: &str| Account::read(&folder.ledger()).unwrap().covers_model(hash);
     assert_eq!(["a", "b", "c"].map(covered), [Some(true), Some(true), Some(false)]);
     let mut ledger = Ledger::resume(&folder.ledger(), &terms(), false).unwrap();
-    ledger.close().unwrap();
-    assert!(ledger.enter_model("c").is_err());
+    ledger.write(Event::Closed { steps: 100 }).unwrap();
+    assert!(ledger.write(Event::Model { hash: "c".to_owned() }).is_err());
     // A finished run has written its last weights.
     assert_eq!(["a", "b", "c"].map(covered), [Some(false), Some(true), Some(false)]);
 }
 
 #[test]
-fn what_was_disclosed_or_seeded_has_no_epsilon() {
+fn a_run_with_a_disclosure_or_a_seed_has_no_epsilon() {
     let folder = Folder::new("hole");
     let mut ledger = Ledger::create(&folder.ledger(), &terms(), false).unwrap();
     ledger.charge(1).unwrap();
@@ -205,19 +205,19 @@ fn what_was_disclosed_or_seeded_has_no_epsilon() {
     ledger.disclose("again").unwrap();
     drop(ledger);
     let account = Account::read(&folder.ledger()).unwrap();
-    assert_eq!(account.standing().unwrap(), Standing::NotPrivate("for a test".to_owned()));
+    assert_eq!(account.privacy_status().unwrap(), PrivacyStatus::NotPrivate("for a test".to_owned()));
     fs::remove_file(folder.ledger()).unwrap();
     let ledger = Ledger::create(&folder.ledger(), &terms(), true).unwrap();
     assert!(
-        matches!(ledger.account().standing().unwrap(), Standing::NotPrivate(why) if why.contains("seed"))
+        matches!(ledger.account().privacy_status().unwrap(), PrivacyStatus::NotPrivate(why) if why.contains("seed"))
     );
 }
 
 #[test]
-fn a_ledger_whose_disk_fails_pays_for_nothing_more() {
+fn a_ledger_whose_disk_fails_charges_nothing_more() {
     let folder = Folder::new("full");
     let mut ledger = Ledger::create(&folder.ledger(), &terms(), false).unwrap();
-    // A file that cannot be written stands for a full disk.
+    // A file that cannot be written simulates a full disk.
     ledger.file = Some(File::open(folder.ledger()).unwrap());
     assert!(ledger.charge(10).is_err());
     assert!(ledger.check().is_err() && ledger.charge(1).is_err());

@@ -7,7 +7,7 @@ use std::{
 };
 
 use indicatif::{ProgressBar, ProgressStyle};
-use sordino_privacy::{Account, Standing, Terms};
+use sordino_privacy::{Account, PrivacyStatus, Terms};
 use sordino_train::{
     Measurement, Observer,
     format::{grouped, rounded_up},
@@ -55,8 +55,8 @@ impl ProgressDisplay {
         // Not at every step: pricing takes some milliseconds.
         let every = self.steps.div_ceil(MILESTONES).max(1);
         self.priced = position.next_multiple_of(every).max(account.charged()).min(self.steps);
-        self.charged = match account.standing_after(self.priced) {
-            Ok(Standing::Private(guarantee)) => {
+        self.charged = match account.privacy_status_after(self.priced) {
+            Ok(PrivacyStatus::Private(guarantee)) => {
                 let charged = rounded_up(guarantee.epsilon.get());
                 // A terminal may be narrow.
                 let until = match self.bar.is_hidden() {
@@ -65,7 +65,7 @@ impl ProgressDisplay {
                 };
                 format!(", epsilon {charged} of {} charged{until}", self.whole)
             }
-            Ok(Standing::NotPrivate(_)) => ", NOT PRIVATE".to_owned(),
+            Ok(PrivacyStatus::NotPrivate(_)) => ", NOT PRIVATE".to_owned(),
             Err(_) => String::new(),
         };
         self.show();

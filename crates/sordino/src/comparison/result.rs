@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use sordino_accounting::total::{PricedRuns, Total};
-use sordino_privacy::{Account, Standing};
+use sordino_privacy::{Account, PrivacyStatus};
 use sordino_train::{
     Claim, Score, TrainError,
     format::{grouped, pair, rounded_to_nearest, rounded_up},
@@ -181,7 +181,7 @@ impl AllRuns {
 fn all_private(results: &[RunResult]) -> Result<bool, TrainError> {
     for result in results {
         // Pricing no steps is enough to find out.
-        if let Standing::NotPrivate(_) = result.account.standing_after(0)? {
+        if let PrivacyStatus::NotPrivate(_) = result.account.privacy_status_after(0)? {
             return Ok(false);
         }
     }
@@ -240,9 +240,9 @@ impl Row {
         let mut seconds: Vec<f64> = results.iter().map(|result| result.seconds).collect();
         seconds.sort_unstable_by(f64::total_cmp);
         let account = &results[0].account;
-        let guarantee = match account.standing()? {
-            Standing::Private(guarantee) => Some(guarantee),
-            Standing::NotPrivate(_) => None,
+        let guarantee = match account.privacy_status()? {
+            PrivacyStatus::Private(guarantee) => Some(guarantee),
+            PrivacyStatus::NotPrivate(_) => None,
         };
         let claim = Claim::new(&candidate.priced.settings(), account.plan());
         Ok(Self {

@@ -13,7 +13,7 @@ use sordino_accounting::{
     Guarantee,
     total::{PricedRuns, Total},
 };
-use sordino_privacy::{Account, Standing};
+use sordino_privacy::{Account, PrivacyStatus};
 use sordino_train::{
     RunFolder, Settings,
     format::{grouped, pair},
@@ -174,11 +174,15 @@ fn cost(runs: &[Used]) -> Result<Cost, NoCost> {
     let (mut priced, mut not_private) = (Vec::<(&Account, Guarantee, u64)>::new(), Vec::new());
     for Used { path, account, .. } in runs {
         // No pricing is needed to find out whether a run is private at all.
-        if let Standing::NotPrivate(_) = account.standing_after(0).map_err(|error| unknown(&error))? {
+        if let PrivacyStatus::NotPrivate(_) =
+            account.privacy_status_after(0).map_err(|error| unknown(&error))?
+        {
             not_private.push(path.file_name().unwrap_or_default().to_string_lossy().into_owned());
         } else if let Some((.., count)) = priced.iter_mut().find(|(other, ..)| other.agrees_with(account)) {
             *count += 1;
-        } else if let Standing::Private(guarantee) = account.standing().map_err(|error| unknown(&error))? {
+        } else if let PrivacyStatus::Private(guarantee) =
+            account.privacy_status().map_err(|error| unknown(&error))?
+        {
             priced.push((account, guarantee, 1));
         }
     }

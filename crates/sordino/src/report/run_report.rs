@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use sordino_accounting::{Guarantee, pld::GroupSize};
-use sordino_privacy::{Account, Standing};
+use sordino_privacy::{Account, PrivacyStatus};
 use sordino_train::{
     Claim, Hint, Provable, Score, Settings, TrainError,
     format::{grouped, pair, rounded_to_nearest, rounded_up},
@@ -87,14 +87,15 @@ impl RunReport<'_> {
     /// # Errors
     /// A plan that cannot be priced.
     pub fn json(&self) -> Result<String, TrainError> {
-        let (guarantee, why) = match self.account.standing()? {
-            Standing::Private(guarantee) => (Some(guarantee), None),
-            Standing::NotPrivate(why) => (None, Some(why)),
+        let (guarantee, why) = match self.account.privacy_status()? {
+            PrivacyStatus::Private(guarantee) => (Some(guarantee), None),
+            PrivacyStatus::NotPrivate(why) => (None, Some(why)),
         };
-        let so_far = match (self.account.is_closed(), self.account.standing_after(self.account.charged())?) {
-            (false, Standing::Private(guarantee)) => Some(guarantee.epsilon.get()),
-            _ => None,
-        };
+        let so_far =
+            match (self.account.is_closed(), self.account.privacy_status_after(self.account.charged())?) {
+                (false, PrivacyStatus::Private(guarantee)) => Some(guarantee.epsilon.get()),
+                _ => None,
+            };
         Ok(json(&ReportRecord {
             test_accuracy: self.score.and_then(|score| score.accuracy),
             test_mean_squared_error: self.score.and_then(|score| score.mean_squared_error),
@@ -132,24 +133,24 @@ impl RunReport<'_> {
     /// # Errors
     /// A plan that cannot be priced.
     pub fn text(&self) -> Result<Hint, TrainError> {
-        let standing = self.account.standing()?;
-        let mut text = match &standing {
-            Standing::Private(guarantee) => format!(
+        let status = self.account.privacy_status()?;
+        let mut text = match &status {
+            PrivacyStatus::Private(guarantee) => format!(
                 "{} satisfies {}-differential privacy.\n",
                 self.subject(),
                 pair(guarantee.epsilon, guarantee.delta)
             ),
-            Standing::NotPrivate(_) => format!("{} is NOT PRIVATE.\n", self.subject()),
+            PrivacyStatus::NotPrivate(_) => format!("{} is NOT PRIVATE.\n", self.subject()),
         };
         let unprotected = unprotected_records(self.settings, self.test_records, self.account.records())
-            .filter(|_| matches!(standing, Standing::Private(_)));
+            .filter(|_| matches!(status, PrivacyStatus::Private(_)));
         for sentence in unprotected.into_iter().chain(self.data.as_ref().and_then(DataAccount::text)) {
             text += &format!("{sentence}\n");
         }
         let mut lines = self.score_lines();
-        match standing {
-            Standing::Private(guarantee) => lines.extend(self.guarantee_lines(&guarantee)?),
-            Standing::NotPrivate(why) => lines.push(("NOT PRIVATE", why)),
+        match status {
+            PrivacyStatus::Private(guarantee) => lines.extend(self.guarantee_lines(&guarantee)?),
+            PrivacyStatus::NotPrivate(why) => lines.push(("NOT PRIVATE", why)),
         }
         lines.extend(self.run_lines());
         Ok(Hint::new(format!("{text}\n{}{}", self.warning()?.unwrap_or_default(), labelled(&lines))))
@@ -207,18 +208,18 @@ impl RunReport<'_> {
     /// The claimed epsilon next to the proved one, if there is a claim that is not proved.
     fn warning(&self) -> Result<Option<String>, TrainError> {
         let Some(claim) = self.claim() else { return Ok(None) };
-        let (proved, why) = match self.account.standing()? {
-            Standing::Private(guarantee) if guarantee.epsilon.get() <= claim.epsilon => {
+        let (proved, why) = match self.account.privacy_status()? {
+            PrivacyStatus::Private(guarantee) if guarantee.epsilon.get() <= claim.epsilon => {
                 let epsilon = rounded_up(guarantee.epsilon.get());
                 (
                     format!("epsilon {epsilon}"),
                     "with these settings, the proved epsilon is not larger than the claim".to_owned(),
                 )
             }
-            Standing::Private(guarantee) => {
+            PrivacyStatus::Private(guarantee) => {
                 (format!("epsilon {}", rounded_up(guarantee.epsilon.get())), claim.why)
             }
-            Standing::NotPrivate(why) => match self.provable {
+            PrivacyStatus::NotPrivate(why) => match self.provable {
                 Some(Provable { epsilon, accountant, .. }) => (
                     format!(
                         "epsilon {} for the algorithm as published, by {accountant}; the run itself is not protected",
@@ -275,9 +276,9 @@ impl RunReport<'_> {
         if self.account.is_closed() || self.account.is_in_memory() {
             return Ok(whole);
         }
-        let so_far = match self.account.standing_after(self.account.charged())? {
-            Standing::Private(guarantee) => rounded_up(guarantee.epsilon.get()),
-            Standing::NotPrivate(_) => String::new(),
+        let so_far = match self.account.privacy_status_after(self.account.charged())? {
+            PrivacyStatus::Private(guarantee) => rounded_up(guarantee.epsilon.get()),
+            PrivacyStatus::NotPrivate(_) => String::new(),
         };
         Ok(format!(
             "{whole} for the whole plan, whenever it stops ({so_far} so far, valid only if the decision to stop did not depend on any \

@@ -9,7 +9,7 @@ use crate::shape::Storage;
 impl Conv2dOperation {
     /// Whether norms come from dot products between patches.
     fn by_gram(&self) -> bool {
-        // Patches overlap: copying them out costs more than the rule for matrices counts, so it is asked for four times as much.
+        // Patches overlap, and copying them costs more than the rule for matrices assumes, so twice the rows are counted.
         self.groups == 1 && gram_is_cheaper(2 * self.output.pixels(), self.taps(), self.output.channels)
     }
 
@@ -168,7 +168,7 @@ impl ParameterGradients for Conv2dOperation {
             let dy = terms[terms.len() - 1].dy;
             match weights {
                 None => self.add_bias_gradient(dy, record, sum),
-                // Positions are added before they are weighed, as for the norm: weighed one by one they might not cancel alike.
+                // Positions are added before they are weighted, as for the norm: if they were weighted one by one, they might cancel differently.
                 Some(weights) if self.bias => {
                     workspace.scratch.second.reserve(self.len());
                     let own = &mut workspace.scratch.second[..self.len()];
@@ -185,7 +185,7 @@ impl ParameterGradients for Conv2dOperation {
         }
         let Some(weights) = weights else {
             let factors: Vec<_> = terms.iter().map(|term| (term.x, term.dy)).collect();
-            // Few enough records at a time that they stay in the nearest cache while all taps pass over them.
+            // Few enough records at a time that they stay in the first-level cache for all taps.
             let some = (128 / self.output.pixels()).max(1);
             for first in (0..records).step_by(some) {
                 self.add_gradient(&factors, first, some.min(records - first), sum, true);
@@ -193,7 +193,7 @@ impl ParameterGradients for Conv2dOperation {
             return;
         };
         let size = self.output.record();
-        // A whole line is read at the last pixel.
+        // The kernel reads a whole cache line at the last pixel.
         let part = records * size + WIDTH;
         workspace.scratch.first.reserve(terms.len() * part);
         let mut scaled = workspace.scratch.first.chunks_exact_mut(part);
