@@ -97,7 +97,7 @@ fn records_without_values_are_refused() {
 #[test]
 fn ragged_rows_are_refused() {
     let ragged = [vec![1.0, 2.0], vec![3.0, 4.0], vec![5.0]];
-    assert_eq!(refused(Dataset::unlabelled(&ragged)), "x[2]: the row has 1 values, but x[0] has 2");
+    assert_eq!(refused(Dataset::unlabelled(&ragged)), "x[2]: the row has length 1, but x[0] has length 2");
     let error = refused(Dataset::from_flat(vec![0.0; 7], Shape::Features(2), Labels::none()));
     assert_eq!(error, "values: 7 values are not a whole number of records of 2 values");
 }
