@@ -88,7 +88,10 @@ fn records_without_values_are_refused() {
         "shape of a record must be features or an image with 1 to 2147483648 values, got Features(0)";
     assert_eq!(refused(Dataset::unlabelled(&[[], []])), expected);
     let huge = Shape::Image { channels: usize::MAX, height: 2, width: 2 };
-    for shape in [huge, Shape::Sequence { steps: 2, width: 1 }, Shape::Tokens { steps: 2, vocabulary: 9 }] {
+    let too_long = Shape::Features((1 << 31) + 1);
+    for shape in
+        [huge, too_long, Shape::Sequence { steps: 2, width: 1 }, Shape::Tokens { steps: 2, vocabulary: 9 }]
+    {
         let error = refused(Dataset::from_flat(vec![1.0; 4], shape, Labels::none()));
         assert!(error.starts_with("shape of a record must be"), "{error}");
     }
