@@ -53,15 +53,15 @@ impl Gradients for NetworkGradients<'_> {
     ) -> Result<(), NetworkError> {
         let steps: Vec<f64> = sums.iter().map(|sum| sum.step).collect();
         let mut values: Vec<Vec<f64>> = sums.iter_mut().map(|sum| std::mem::take(&mut sum.values)).collect();
-        let mut query = Pass::new(at, &self.records, chosen).with_dropout(key).rounded_to(&steps);
+        let mut pass = Pass::new(at, &self.records, chosen).with_dropout(key).rounded_to(&steps);
         if let Some(anchor) = anchor {
-            query = query.minus(anchor);
+            pass = pass.minus(anchor);
         }
         match weigh {
-            None => self.engine.pass(&query, &mut values)?,
+            None => self.engine.pass(&pass, &mut values)?,
             Some(weigh) => {
                 let rule = |norms: &[f64], weights: &mut [f32]| weigh(&mut Seen { norms, weights });
-                self.engine.pass(&query.weighed_by(&rule), &mut values)?
+                self.engine.pass(&pass.weighed_by(&rule), &mut values)?
             }
         };
         sums.iter_mut().zip(values).for_each(|(sum, values)| sum.values = values);
