@@ -1,6 +1,6 @@
-//! The commands as a user runs them: without a terminal, answers on standard output, problems on standard error.
+//! The commands that price plans, as a user runs them: answers on standard output, errors on standard error.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue should stop")]
 
 use std::process::{Command, Output};
 
@@ -21,7 +21,7 @@ fn json(arguments: &str) -> Value {
     serde_json::from_str(&text(&format!("{arguments} --json"))).unwrap()
 }
 
-/// A plan file of its own for each test.
+/// Writes a plan file.
 fn plan_file(name: &str, content: &str) -> String {
     let path = std::env::temp_dir().join(format!("sordino-{}-{name}.json", std::process::id()));
     std::fs::write(&path, content).unwrap();
@@ -105,7 +105,7 @@ fn noise_meets_its_target() {
 }
 
 #[test]
-fn schedule_shows_what_the_limit_theorem_hides() {
+fn schedule_shows_the_true_cost_of_the_limit_theorem() {
     let arguments = "schedule --epsilon 1.2 --delta 1.6667e-6 --sample-rate 0.004166667 --steps 1000 --rho-mu 4 --rho-c 2 --max-grad-norm 1";
     let answer = json(arguments);
     let number = |key: &str| answer[key].as_f64().unwrap();
@@ -270,7 +270,7 @@ fn hints_about_groups_do_not_name_an_accountant_that_refuses_them() {
     refused(&format!("epsilon {plan} --accountant rdp"), &["a group of 50 records"], "--accountant pld");
     refused(
         &format!("epsilon {plan}"),
-        &["pld accountant cannot reach"],
+        &["pld accountant cannot compute this setting"],
         "use a smaller group size or more noise",
     );
     let fixed = plan_file(

@@ -1,4 +1,4 @@
-//! `kill -9` at a hundred random moments: the ledger covers what was released, the files are whole, the run goes on.
+//! `kill -9` at a hundred random moments: the ledger covers what was released, the files are complete, and the run can be resumed.
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::{
@@ -42,7 +42,7 @@ fn resume(run: &Path) -> Command {
     command
 }
 
-/// Whether the process ended by itself before it was to be killed.
+/// Kills the process after a delay. Returns whether it ended by itself before.
 fn kill_after(mut command: Command, delay: Duration) -> bool {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     thread::sleep(delay);
@@ -56,14 +56,14 @@ fn kill_after(mut command: Command, delay: Duration) -> bool {
     ended.is_some()
 }
 
-/// What `show` says: the ledger has been verified, against the model too.
+/// The output of `show`, which verifies the ledger and checks the model against it.
 fn show(run: &Path) -> Value {
     let output = sordino().args(["show", "--json"]).arg(run).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Looks at what was left behind; returns the epsilon of what was paid for.
+/// Checks the files of a killed run. Returns the epsilon of the charged steps.
 fn examine(run: &Path) -> f64 {
     let shown = show(run);
     let charged = shown["steps"].as_u64().unwrap();
@@ -71,7 +71,7 @@ fn examine(run: &Path) -> f64 {
     let whole = metrics.rfind('\n').map_or("", |end| &metrics[..end]);
     for line in whole.lines() {
         let measured: Value = serde_json::from_str(line).unwrap();
-        assert!(measured["step"].as_u64().unwrap() <= charged, "{line} with {charged} steps paid for");
+        assert!(measured["step"].as_u64().unwrap() <= charged, "{line} with {charged} steps charged");
     }
     for file in ["model.safetensors", "checkpoint.safetensors"] {
         if let Ok(bytes) = fs::read(run.join(file)) {
@@ -79,7 +79,7 @@ fn examine(run: &Path) -> f64 {
             let head: Value = serde_json::from_slice(&bytes[8..8 + header]).unwrap();
             let ends =
                 head.as_object().unwrap().values().filter_map(|tensor| tensor["data_offsets"][1].as_u64());
-            assert_eq!(ends.max().unwrap() as usize, bytes.len() - 8 - header, "{file} is not whole");
+            assert_eq!(ends.max().unwrap() as usize, bytes.len() - 8 - header, "{file} is incomplete");
         }
     }
     if run.join("model.safetensors").exists() {
@@ -93,10 +93,10 @@ fn examine(run: &Path) -> f64 {
 }
 
 #[test]
-fn a_killed_run_covers_what_it_released_and_goes_on() {
+fn a_killed_run_covers_what_it_released_and_can_be_resumed() {
     let folder = folder();
     let mut rng = ChaCha8Rng::seed_from_u64(23);
-    // Grows on machines where a process takes longer to begin.
+    // Grows on machines where a process takes longer to start.
     let mut longest = 150_000;
     let mut delay = |longest: u64| Duration::from_micros(rng.next_u64() % longest);
     let (mut kills, mut finished) = (0, 0);
@@ -104,7 +104,7 @@ fn a_killed_run_covers_what_it_released_and_goes_on() {
         let run = folder.join(number.to_string());
         let mut ended = kill_after(begin(&run), delay(longest));
         kills += usize::from(!ended);
-        // Killed so early that there is nothing to go on with: no ledger, and so nothing was released.
+        // Killed before there was a ledger, so nothing was released and there is nothing to resume.
         if !run.join("ledger").exists() {
             assert!(!run.join("model.safetensors").exists() && !run.join("metrics.jsonl").exists());
             longest += longest / 10;
@@ -115,7 +115,7 @@ fn a_killed_run_covers_what_it_released_and_goes_on() {
             continue;
         }
         let mut epsilon = examine(&run);
-        // Killed between the ledger's last line and its own end, a run is finished all the same.
+        // A run that was killed after the last line of its ledger is finished.
         let finished_by_ledger = || show(&run)["finished"] == true;
         ended |= finished_by_ledger();
         while !ended && kills < KILLS {
@@ -127,7 +127,7 @@ fn a_killed_run_covers_what_it_released_and_goes_on() {
             ended |= finished_by_ledger();
         }
         if !ended {
-            // The last one is left to finish.
+            // The last run may finish.
             let output = resume(&run).output().unwrap();
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
             assert!(examine(&run) >= epsilon);

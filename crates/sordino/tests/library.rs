@@ -1,5 +1,5 @@
 //! The library as a user calls it.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue should stop")]
 
 use std::{
     cell::Cell,

@@ -7,7 +7,9 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{RunFolder, Score, TrainError, folder::failed, write_whole};
+use crate::{
+    Evaluator, Observer, RunFolder, Score, TrainError, folder::failed, learner::Learner, write_whole,
+};
 
 /// A line of `metrics.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -23,8 +25,36 @@ pub struct Measurement {
     pub private: bool,
 }
 
+/// Measures a model on public records and records the result.
+pub(crate) struct Recorder<'a> {
+    /// None if there are no public records.
+    pub(crate) evaluator: Option<Evaluator<'a>>,
+    /// None if nothing is written.
+    pub(crate) folder: Option<&'a RunFolder>,
+    pub(crate) private: bool,
+}
+
+impl Recorder<'_> {
+    pub(crate) fn measure(
+        &mut self,
+        learner: &Learner,
+        step: u64,
+        seconds: f64,
+        observer: &mut dyn Observer,
+    ) -> Result<Option<Score>, TrainError> {
+        let Some(evaluator) = &mut self.evaluator else { return Ok(None) };
+        let score = evaluator.score(&learner.best())?;
+        let measurement = Measurement { step, score, seconds, private: self.private };
+        if let Some(folder) = self.folder {
+            append(folder, &measurement)?;
+        }
+        observer.measured(&measurement);
+        Ok(Some(score))
+    }
+}
+
 /// Appends a line.
-pub(crate) fn append(folder: &RunFolder, measurement: &Measurement) -> Result<(), TrainError> {
+fn append(folder: &RunFolder, measurement: &Measurement) -> Result<(), TrainError> {
     let path = folder.metrics();
     let line = serde_json::to_string(measurement).map_err(|error| failed(&path, &error))? + "\n";
     let file = OpenOptions::new().create(true).append(true).open(&path);

@@ -15,7 +15,7 @@ use crate::{
     Evaluator, Measurement, NetworkGradients, PricedRun, RunFolder, Score, TrainError,
     folder::{self, failed, write_whole},
     learner::Learner,
-    metrics,
+    metrics::{self, Recorder},
     seal::{self, Seals},
     state::{Position, TrainState},
 };
@@ -139,21 +139,8 @@ impl<'a> Run<'a> {
         stop: &AtomicBool,
         observer: &mut dyn Observer,
     ) -> Result<Ending, TrainError> {
-        let begun = Instant::now();
-        // To the millisecond: the duration of single steps is not public.
-        let seconds = || (1e3 * (before.seconds + begun.elapsed().as_secs_f64())).round() / 1e3;
-        let mut evaluator = self.evaluator()?;
-        let mut measure = |learner: &Learner, step: u64, observer: &mut dyn Observer| {
-            let Some(evaluator) = &mut evaluator else { return Ok(None) };
-            let score = evaluator.score(&learner.best())?;
-            let private = self.seed.is_none() && self.priced.terms.guarantee().is_some();
-            let measurement = Measurement { step, score, seconds: seconds(), private };
-            if let Some(folder) = self.folder {
-                metrics::append(folder, &measurement)?;
-            }
-            observer.measured(&measurement);
-            Ok::<_, TrainError>(Some(score))
-        };
+        let clock = Clock { before: before.seconds, begun: Instant::now() };
+        let mut recorder = self.recorder()?;
         let (steps, batch_size) = (self.priced.terms.steps(), self.priced.resolved.facts.expected_batch_size);
         let operations = self.priced.resolved.model.network()?.operations() * batch_size;
         // At most a tenth of the plan is lost if the process is killed right after a charge.
@@ -172,26 +159,26 @@ impl<'a> Run<'a> {
             let position = vault.position();
             observer.stepped(position, vault.account());
             if position.is_multiple_of(self.measure_every) && position < steps {
-                measure(&state.learner, position, observer)?;
+                recorder.measure(&state.learner, position, clock.seconds(), observer)?;
             }
             if saved.elapsed() >= self.priced.resolved.checkpoint_every {
-                self.save(&state, &Position { step: position, seconds: seconds() }, &mut vault)?;
+                self.save(&state, &Position { step: position, seconds: clock.seconds() }, &mut vault)?;
                 saved = Instant::now();
             }
         }
         let position = vault.position();
         // Saved before the ledger is closed, so that a finished run always has a model.
-        self.save(&state, &Position { step: position, seconds: seconds() }, &mut vault)?;
+        self.save(&state, &Position { step: position, seconds: clock.seconds() }, &mut vault)?;
         let finished = position == steps;
         let account = vault.close()?;
-        let score = measure(&state.learner, position, observer)?;
+        let score = recorder.measure(&state.learner, position, clock.seconds(), observer)?;
         if finished && let Some(folder) = self.folder {
             // Again, with the last line of the ledger.
             self.save_model(folder, &state.learner, &account)?;
             let checkpoint = folder.checkpoint();
             fs::remove_file(&checkpoint).map_err(|error| failed(&checkpoint, &error))?;
         }
-        Ok(Ending { params: state.learner.best(), score, account, finished, seconds: seconds() })
+        Ok(Ending { params: state.learner.best(), score, account, finished, seconds: clock.seconds() })
     }
 
     /// Writes a checkpoint and the weights. The hash of the weights is entered into the ledger first. A run that is killed in between
@@ -246,10 +233,14 @@ impl<'a> Run<'a> {
         })
     }
 
-    fn evaluator(&self) -> Result<Option<Evaluator<'a>>, TrainError> {
+    fn recorder(&self) -> Result<Recorder<'a>, TrainError> {
         let model = &self.priced.resolved.model;
-        let evaluator = |test| Ok(Evaluator::new(model.network()?, model.loss, test)?);
-        self.test.map(evaluator).transpose()
+        let evaluator = |test| Ok::<_, TrainError>(Evaluator::new(model.network()?, model.loss, test)?);
+        Ok(Recorder {
+            evaluator: self.test.map(evaluator).transpose()?,
+            folder: self.folder,
+            private: self.seed.is_none() && self.priced.terms.guarantee().is_some(),
+        })
     }
 
     fn gradients(&self) -> Result<NetworkGradients<'a>, TrainError> {
@@ -263,6 +254,19 @@ impl<'a> Run<'a> {
         })?;
         let records = engine.records(self.records.inputs(), targets)?;
         Ok(NetworkGradients::new(engine, records))
+    }
+}
+
+/// The seconds of training, in all processes.
+struct Clock {
+    before: f64,
+    begun: Instant,
+}
+
+impl Clock {
+    /// Rounded to milliseconds, because the duration of single steps is not public.
+    fn seconds(&self) -> f64 {
+        (1e3 * (self.before + self.begun.elapsed().as_secs_f64())).round() / 1e3
     }
 }
 

@@ -133,8 +133,8 @@ impl RunReport<'_> {
     /// # Errors
     /// A plan that cannot be priced.
     pub fn text(&self) -> Result<Hint, TrainError> {
-        let standing = self.account.privacy_status()?;
-        let mut text = match &standing {
+        let status = self.account.privacy_status()?;
+        let mut text = match &status {
             PrivacyStatus::Private(guarantee) => format!(
                 "{} satisfies {}-differential privacy.\n",
                 self.subject(),
@@ -143,12 +143,12 @@ impl RunReport<'_> {
             PrivacyStatus::NotPrivate(_) => format!("{} is NOT PRIVATE.\n", self.subject()),
         };
         let unprotected = unprotected_records(self.settings, self.test_records, self.account.records())
-            .filter(|_| matches!(standing, PrivacyStatus::Private(_)));
+            .filter(|_| matches!(status, PrivacyStatus::Private(_)));
         for sentence in unprotected.into_iter().chain(self.data.as_ref().and_then(DataAccount::text)) {
             text += &format!("{sentence}\n");
         }
         let mut lines = self.score_lines();
-        match standing {
+        match status {
             PrivacyStatus::Private(guarantee) => lines.extend(self.guarantee_lines(&guarantee)?),
             PrivacyStatus::NotPrivate(why) => lines.push(("NOT PRIVATE", why)),
         }

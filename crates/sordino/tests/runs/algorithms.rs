@@ -133,7 +133,7 @@ fn a_comparison_says_what_all_its_runs_cost_together() {
 
 #[cfg(unix)]
 #[test]
-fn a_threshold_that_adapts_is_kept_in_a_checkpoint() {
+fn an_adaptive_clipping_norm_is_stored_in_a_checkpoint() {
     let place = Place::new("threshold");
     interrupted(&place, 60_000, "--algorithm quantile --accountant rdp");
     assert!(place.read("run/checkpoint.safetensors").contains("algorithm.clip"));
@@ -141,7 +141,7 @@ fn a_threshold_that_adapts_is_kept_in_a_checkpoint() {
     assert_eq!(serde_json::from_str::<Value>(&resumed).unwrap()["finished"], true);
 }
 
-/// What is claimed stands beside what is proved, before the run, after it, and when it is shown again.
+/// The claimed and the proved epsilon are stated before the run, after it, and by `show`.
 #[test]
 fn algorithms_as_published_warn_and_say_what_is_proved() {
     let place = Place::new("published");
@@ -204,8 +204,8 @@ fn the_best_of_a_list_of_settings_is_shown() {
     assert_eq!(best, [false, true, true]);
     place.write("wrong.toml", "learning_rate = 3\n");
     assert!(place.refusal("compare --tune wrong.toml").contains("not a list"));
-    place.write("stray.toml", "[nobody]\nlearning_rate = [3]\n");
-    assert!(place.refusal("compare --tune stray.toml").contains("[nobody] is not among"));
+    place.write("stray.toml", "[stray]\nlearning_rate = [3]\n");
+    assert!(place.refusal("compare --tune stray.toml").contains("[stray] is not among"));
     place.write("budget.toml", "epsilon = [1, 8]\n");
     assert!(place.refusal("compare --tune budget.toml").contains("epsilon cannot be tuned"));
     // What is there is not overwritten.
@@ -215,7 +215,7 @@ fn the_best_of_a_list_of_settings_is_shown() {
 /// Runs that are finished when a comparison is stopped are not lost.
 #[cfg(unix)]
 #[test]
-fn an_interrupted_comparison_shows_what_it_has() {
+fn an_interrupted_comparison_shows_its_finished_runs() {
     let place = Place::new("stopped");
     let command = "compare --algorithms dp-sgd,dynamic --steps 30 --repeats 10000 --out rows.json";
     // The file is created right before the first run.
@@ -235,10 +235,10 @@ fn an_interrupted_comparison_shows_what_it_has() {
     assert_eq!(std::fs::read_dir(&place.0).unwrap().count(), 1);
 }
 
-/// Anchors and errors are public and kept in a checkpoint; residuals are not, and never on the disk.
+/// Anchors and errors are public and stored in a checkpoint. Residuals are private and never stored on disk.
 #[cfg(unix)]
 #[test]
-fn every_memory_survives_or_is_forgotten_as_it_should() {
+fn public_state_is_stored_in_a_checkpoint_and_private_state_is_not() {
     for (name, kept) in [
         ("dp-c4", vec!["algorithm.anchor_gradient", "algorithm.anchor_clip"]),
         ("dp-svrg,routine=1", vec!["algorithm.anchor", "algorithm.previous"]),

@@ -1,5 +1,5 @@
 //! Commands that make and read runs, as a user gives them.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue should stop")]
 
 mod algorithms;
 mod place;

@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::Value;
 
-/// A folder of its own for each test; commands run in it.
+/// The folder of a test, in which commands run.
 pub(crate) struct Place(pub(crate) PathBuf);
 
 impl Place {
@@ -31,7 +31,7 @@ impl Place {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// What is on standard output, whatever is noted beside it.
+    /// Standard output, with any notes on standard error.
     pub(crate) fn text_with_notes(&self, arguments: &str) -> String {
         let output = self.run(arguments);
         assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
@@ -42,7 +42,7 @@ impl Place {
         serde_json::from_str(&self.text(&format!("{arguments} --json"))).unwrap()
     }
 
-    /// The message of a refusal: exit code 2, an error and a hint, nothing else.
+    /// The message of a command that fails with exit code 2, an error and a hint, and nothing on standard output.
     pub(crate) fn refusal(&self, arguments: &str) -> String {
         let output = self.run(arguments);
         let message = String::from_utf8(output.stderr).unwrap();

@@ -9,7 +9,7 @@ use crate::place::Place;
 use crate::place::interrupted;
 
 #[test]
-fn without_arguments_a_private_model_of_mushrooms_is_trained() {
+fn without_arguments_a_private_model_is_trained_on_mushrooms() {
     let place = Place::new("default");
     let text = place.text("train");
     for part in [
@@ -107,7 +107,7 @@ fn plain_training_is_never_called_private() {
 }
 
 #[test]
-fn settings_come_from_a_file_and_a_run_can_be_repeated_from_its_own() {
+fn settings_come_from_a_file_and_a_run_can_be_repeated_from_its_settings() {
     let place = Place::new("config");
     place.write("mine.toml", "# a comment\nepochs = 2\nbatch-size = 64\nepsilon = 3\n");
     place.text("train --config mine.toml --batch-size 128 --out a");
@@ -128,7 +128,7 @@ fn settings_come_from_a_file_and_a_run_can_be_repeated_from_its_own() {
 }
 
 #[test]
-fn bad_input_gets_the_value_the_range_and_a_cure() {
+fn bad_input_gets_the_value_the_range_and_a_hint() {
     let place = Place::new("bad");
     for (flags, part) in [
         ("--epsilon -1", "at least 0, got -1"),
@@ -184,7 +184,7 @@ fn own_data_is_trained_on_and_predicted_with() {
     let predicted = place.text_with_notes("predict --run run --data new.csv");
     let classes: Vec<&str> = predicted.lines().map(|line| line.split(',').nth(1).unwrap()).collect();
     assert_eq!(classes, ["prediction", "yes", "no"]);
-    // The run has a schema of its own, and its folder can be moved.
+    // The run has a copy of the schema, and its folder can be moved.
     fs::remove_file(place.0.join("schema.toml")).unwrap();
     fs::rename(place.0.join("run"), place.0.join("moved")).unwrap();
     assert_eq!(place.text_with_notes("predict --run moved --data new.csv"), predicted);
@@ -224,13 +224,13 @@ fn numbers_are_predicted_in_their_own_scale() {
 }
 
 #[test]
-fn a_ledger_or_a_config_that_was_touched_is_named() {
+fn a_ledger_or_a_config_that_was_changed_is_refused() {
     let place = Place::new("touched");
     place.text("train --steps 300 --out run");
     let (ledger, config) = (place.read("run/ledger"), place.read("run/config.toml"));
     place.write("run/ledger", &ledger.replace("\"records\":6499", "\"records\":9999"));
     assert!(place.refusal("show run").contains("run/ledger, line 1"));
-    // Without its last lines a chain is whole, but the weights remember them.
+    // Without its last lines the chain is intact, but the weights name them.
     let cut = ledger.trim_end().rfind('\n').unwrap() + 1;
     place.write("run/ledger", &ledger[..cut]);
     assert!(place.refusal("show run").contains("it was cut"));
@@ -245,7 +245,7 @@ fn a_ledger_or_a_config_that_was_touched_is_named() {
 
 #[cfg(unix)]
 #[test]
-fn a_run_does_not_go_on_with_other_data_or_without_its_checkpoint() {
+fn a_run_is_not_resumed_with_other_data_or_without_its_checkpoint() {
     let place = Place::new("changed");
     let rows: String =
         (0..600).map(|i| format!("{},{}\n", f64::from(i) / 300.0 - 1.0, u8::from(i > 300))).collect();
@@ -264,7 +264,7 @@ fn a_run_does_not_go_on_with_other_data_or_without_its_checkpoint() {
 
 #[cfg(unix)]
 #[test]
-fn an_interrupted_run_saves_says_how_to_go_on_and_does() {
+fn an_interrupted_run_is_saved_and_can_be_resumed() {
     let place = Place::new("interrupt");
     let output = interrupted(&place, 60_000, "");
     assert_eq!(output.status.code(), Some(130));
@@ -275,7 +275,7 @@ fn an_interrupted_run_saves_says_how_to_go_on_and_does() {
     );
     assert!(hint.contains("sordino train --resume run"), "{hint}");
     let before = place.json("show run");
-    // Nothing that was not drawn is lost when a run stops in good order.
+    // No charged step is lost when a run is stopped in good order.
     let last = place.read("run/metrics.jsonl").lines().last().unwrap().to_owned();
     assert_eq!(serde_json::from_str::<Value>(&last).unwrap()["step"], before["steps"]);
     let resumed = place.text_with_notes("train --resume run --json");

@@ -9,7 +9,7 @@ use crate::place::Place;
 use crate::place::interrupted;
 
 #[test]
-fn records_that_were_held_back_are_said_to_be_unprotected() {
+fn the_report_states_that_held_back_records_are_unprotected() {
     let place = Place::new("held-back");
     let sentence = "1,625 of your 8,124 records were held back for testing and are NOT protected.";
     let text = place.text("train --steps 20 --out a/run");
@@ -136,7 +136,7 @@ fn the_total_of_all_runs_on_the_same_data_is_stated() {
     let sentence = "This data has been used by 3 runs in the folder runs. Together they satisfy (";
     assert!(third.contains(sentence) && third.contains(", 3e-5)-differential privacy, or ("), "{third}");
     assert!(place.text("show runs/2").contains(sentence));
-    // Other data, and other folders, have accounts of their own.
+    // Other data and other folders have separate accounts.
     place.write("other.csv", &"0.5,1\n-0.5,0\n".repeat(200));
     let flags = "train --data other.csv --classes 2 --steps 5 --batch-size 50";
     assert_eq!(place.json(flags)["runs_on_data"], 1);
