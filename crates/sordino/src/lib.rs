@@ -152,3 +152,8 @@ pub mod own_loop {
     };
     pub use sordino_train::NetworkGradients;
 }
+
+/// The examples of the README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -337,7 +337,7 @@ impl<'a> Trainer<'a> {
         // The name of the data is not a path.
         let settings = Settings { data: written.data, ..Settings::read(&folder.config())? };
         let description = DataDescription::in_memory(&settings, data, self.test)?;
-        price(resolve_with(&settings, &description, &self.custom)?, account.plan())
+        price(resolve_with(&settings, &description, &self.custom)?, Some(&account))
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 use sordino_accounting::{Accountant, AccountingError, Delta, Epsilon, NoiseMultiplier, Plan};
 use sordino_algorithms::{AlgorithmError, NoiseSource};
-use sordino_privacy::{PrivacyError, Terms};
+use sordino_privacy::{Account, PrivacyError, PrivacyStatus, Terms};
 
 use crate::{
     Claim, ResolvedSettings, RunFolder, Settings, TrainError,
@@ -39,21 +39,32 @@ pub struct Provable {
 }
 
 /// Prices the plan: with the smallest noise that the budget allows, the noise multiplier that is given, or the noise that a paper claims
-/// to be enough. A resumed run keeps the plan that it began with.
+/// to be enough. A run that is resumed keeps the plan of its ledger.
 ///
 /// # Errors
 /// A plan that exceeds the budget or that the accountant cannot price.
-pub fn price(resolved: ResolvedSettings, begun: Option<&Plan>) -> Result<PricedRun, TrainError> {
-    let plan = match begun {
+pub fn price(resolved: ResolvedSettings, resumed: Option<&Account>) -> Result<PricedRun, TrainError> {
+    let plan = match resumed.and_then(Account::plan) {
         Some(plan) => plan.clone(),
         None => plan(&resolved)?,
     };
     let terms = match resolved.algorithm.about().verdict.problem() {
-        Some(problem) => Terms::unprotected(plan.clone(), resolved.facts.records, problem),
+        Some(problem) => {
+            Terms::unprotected(plan.clone(), resolved.facts.records, &recorded_reason(resumed, problem)?)
+        }
         None => priced_terms(&resolved, plan.clone())?,
     };
     let about = resolved.files.about(&resolved.values.to_settings()) + &resolved.last_changed;
     Ok(PricedRun { provable: provable(&resolved, &plan), terms: terms.about(&about), plan, resolved })
+}
+
+/// Why a run is not protected. A run that is resumed keeps the words of its ledger, which may be those of an earlier version.
+fn recorded_reason(resumed: Option<&Account>, problem: &str) -> Result<String, TrainError> {
+    match resumed.filter(|account| account.is_unprotected()).map(|account| account.privacy_status_after(0)) {
+        Some(Ok(PrivacyStatus::NotPrivate(reason))) => Ok(reason),
+        Some(Err(error)) => Err(error.into()),
+        _ => Ok(problem.to_owned()),
+    }
 }
 
 /// What can be proved about an algorithm as published.

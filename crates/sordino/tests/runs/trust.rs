@@ -196,3 +196,21 @@ fn a_comparison_says_which_records_are_not_protected() {
         "{text}"
     );
 }
+
+/// `fixtures/earlier-run` was trained by version 0.1.0 before settings moved into the library, and was interrupted.
+#[test]
+fn a_run_of_an_earlier_version_is_shown_predicted_with_and_resumed() {
+    let place = Place::new("fixture");
+    fs::create_dir(place.0.join("run")).unwrap();
+    let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/earlier-run");
+    for entry in fs::read_dir(fixture).unwrap().map(Result::unwrap) {
+        fs::copy(entry.path(), place.0.join("run").join(entry.file_name())).unwrap();
+    }
+    let shown = place.json("show run");
+    assert_eq!((&shown["steps"], &shown["finished"]), (&265.into(), &Value::Bool(false)));
+    assert_eq!((&shown["algorithm"], &shown["weights_covered"]), (&"quantile".into(), &Value::Bool(true)));
+    assert_eq!(place.text_with_notes("predict --run run --data mushroom").lines().count(), 8125);
+    let resumed: Value = serde_json::from_str(&place.text_with_notes("train --resume run --json")).unwrap();
+    assert_eq!((&resumed["steps"], &resumed["finished"]), (&20_000.into(), &Value::Bool(true)));
+    assert_eq!(resumed["epsilon"], shown["epsilon"]);
+}

@@ -125,7 +125,7 @@ fn resumed(path: &Path) -> Result<Prepared, Problem> {
     check_unchanged_data(&written, &account)?;
     let settings = Settings::read(&folder.config())?;
     let data = RunData::read(&settings)?;
-    let priced = price(resolve(&settings, &data.description)?, account.plan())?;
+    let priced = price(resolve(&settings, &data.description)?, Some(&account))?;
     Ok(Prepared { priced, data, folder, resumed: true })
 }
 
