@@ -2,7 +2,7 @@
 //!
 //! `v = (1/B) sum_i clip(g_i, C_1) + clip(e, C_2)`, `x <- x - eta (v + noise)`, `e <- e + (1/B) sum_i g_i - v`. The error is hidden and has no
 //! noise, and one record can move it for ever: the claimed epsilon is false. Departs from Algorithm 2 in that batches are Poisson and `B` is
-//! their expected size. The noise is that of Theorem 3.8 and, for the clipping norms of the experiments, of its automatic form.
+//! their expected size; with dropout, the clipped and the plain sum have masks of their own. The noise is that of Theorem 3.8 and, for the clipping norms of the experiments, of its automatic form.
 
 use std::collections::BTreeMap;
 

@@ -44,7 +44,7 @@ impl Dataset {
             if row.len() != width {
                 return Err(DataError::file(
                     format!("x[{place}]"),
-                    format!("the row has {} values, but x[0] has {width}", row.len()),
+                    format!("the row has length {}, but x[0] has length {width}", row.len()),
                     "all rows must have the same length; fill missing values with a public constant",
                 ));
             }

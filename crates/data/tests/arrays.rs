@@ -88,7 +88,10 @@ fn records_without_values_are_refused() {
         "shape of a record must be features or an image with 1 to 2147483648 values, got Features(0)";
     assert_eq!(refused(Dataset::unlabelled(&[[], []])), expected);
     let huge = Shape::Image { channels: usize::MAX, height: 2, width: 2 };
-    for shape in [huge, Shape::Sequence { steps: 2, width: 1 }, Shape::Tokens { steps: 2, vocabulary: 9 }] {
+    let too_long = Shape::Features((1 << 31) + 1);
+    for shape in
+        [huge, too_long, Shape::Sequence { steps: 2, width: 1 }, Shape::Tokens { steps: 2, vocabulary: 9 }]
+    {
         let error = refused(Dataset::from_flat(vec![1.0; 4], shape, Labels::none()));
         assert!(error.starts_with("shape of a record must be"), "{error}");
     }
@@ -97,7 +100,7 @@ fn records_without_values_are_refused() {
 #[test]
 fn ragged_rows_are_refused() {
     let ragged = [vec![1.0, 2.0], vec![3.0, 4.0], vec![5.0]];
-    assert_eq!(refused(Dataset::unlabelled(&ragged)), "x[2]: the row has 1 values, but x[0] has 2");
+    assert_eq!(refused(Dataset::unlabelled(&ragged)), "x[2]: the row has length 1, but x[0] has length 2");
     let error = refused(Dataset::from_flat(vec![0.0; 7], Shape::Features(2), Labels::none()));
     assert_eq!(error, "values: 7 values are not a whole number of records of 2 values");
 }

@@ -91,9 +91,9 @@ fn main() {
     };
     let mut sums = [vec![0.0; params.values().len()]];
     let mut step = || {
-        let query = Pass::new(&params, &records, &chosen);
-        let query = if mode == "private" { query.weighed_by(&clip) } else { query };
-        std::hint::black_box(engine.pass(&query, &mut sums).unwrap());
+        let pass = Pass::new(&params, &records, &chosen);
+        let pass = if mode == "private" { pass.weighed_by(&clip) } else { pass };
+        std::hint::black_box(engine.pass(&pass, &mut sums).unwrap());
     };
     (0..3).for_each(|_| step());
     let (begun, time) = (Instant::now(), Duration::from_secs_f64(seconds.parse().unwrap()));

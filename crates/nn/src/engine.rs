@@ -228,7 +228,7 @@ impl Engine {
             return Err(NetworkError::Records("chosen records must be in ascending order".to_owned()));
         }
         let refuse = |problem: String| Err(NetworkError::Parameters(problem));
-        if pass.weigh.is_none() && sums.len() != 1 {
+        if pass.rule.is_none() && sums.len() != 1 {
             return refuse(format!("a pass without weights has one sum, got {}", sums.len()));
         }
         match sums.iter().find(|sum| sum.len() != self.network.layout().len()) {
@@ -348,7 +348,7 @@ fn reduce(workers: &[Worker], index: usize, step: f64, sum: &mut [f64]) {
 /// Puts the workers' results into the order of the batch.
 fn gather(workers: &[Worker], pass: &Pass<'_>) -> Outcome {
     let count = pass.chosen.len();
-    let weighed = pass.weigh.is_some();
+    let weighed = pass.rule.is_some();
     let mut outcome = Outcome {
         losses: vec![0.0; count],
         norms: vec![0.0; if weighed { count } else { 0 }],

@@ -12,7 +12,7 @@ pub struct Pass<'a> {
     pub(crate) chosen: &'a [usize],
     pub(crate) dropout: Option<[u8; 32]>,
     pub(crate) steps: &'a [f64],
-    pub(crate) weigh: Option<&'a WeightRule<'a>>,
+    pub(crate) rule: Option<&'a WeightRule<'a>>,
 }
 
 /// Chooses the weights of one record, given the norms of its gradient: `rule(norms, weights)`.
@@ -35,7 +35,7 @@ pub type WeightRule<'a> = dyn Fn(&[f64], &mut [f32]) + Sync + 'a;
 impl<'a> Pass<'a> {
     /// The gradients of the chosen records, in ascending order, at these parameters, each with weight 1 in one sum.
     pub fn new(at: &'a Params, records: &'a Records<'a>, chosen: &'a [usize]) -> Pass<'a> {
-        Pass { at, anchor: None, records, chosen, dropout: None, steps: &[], weigh: None }
+        Pass { at, anchor: None, records, chosen, dropout: None, steps: &[], rule: None }
     }
 
     /// Replaces gradients by differences: each record's gradient minus its gradient at the anchor.
@@ -49,8 +49,8 @@ impl<'a> Pass<'a> {
 
     /// Sets the weights of each record by a rule.
     #[must_use]
-    pub fn weighed_by(self, weigh: &'a WeightRule<'a>) -> Pass<'a> {
-        Pass { weigh: Some(weigh), ..self }
+    pub fn weighed_by(self, rule: &'a WeightRule<'a>) -> Pass<'a> {
+        Pass { rule: Some(rule), ..self }
     }
 
     /// Turns dropout on. The mask of a record is a function of this key and of the record's slot in the data set alone.

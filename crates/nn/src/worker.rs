@@ -51,7 +51,7 @@ struct ChunkGradients {
 /// Above this norm a record counts as not finite: after clipping to any sensible bound, its weight would be a subnormal number.
 const GREATEST_NORM: f64 = 1e18;
 
-/// What all workers know about a context.
+/// A pass, as all workers see it.
 pub(crate) struct PassJob<'a> {
     pub(crate) network: &'a Network,
     pub(crate) loss: Loss,
@@ -98,7 +98,7 @@ impl Worker {
         }
     }
 
-    /// Makes ready for a context.
+    /// Prepares a pass.
     fn prepare(&mut self, job: &PassJob<'_>) {
         self.results.clear();
         self.chunk.dropout = job.pass.dropout;
@@ -124,7 +124,7 @@ impl Worker {
         let layers = network.layers.len();
         self.gradients.squared.clear();
         self.gradients.squared.resize(layers * chosen.len(), 0.0);
-        let weighed = job.pass.weigh.is_some();
+        let weighed = job.pass.rule.is_some();
         let anchor = if job.there.is_some() { self.anchor.take() } else { None };
         if let (Some(there), Some(mut anchor)) = (job.there, anchor) {
             self.tape.backward(network, job.here, &self.chunk, &mut self.spare, |_, _| {});
@@ -211,7 +211,7 @@ impl Worker {
                 }
                 continue;
             }
-            if let Some(rule) = job.pass.weigh {
+            if let Some(rule) = job.pass.rule {
                 self.gradients.weigh(rule, records, index);
             }
         }

@@ -31,11 +31,11 @@ fn a_record_that_is_not_finite_adds_exactly_nothing() {
             let all: Vec<usize> = (0..count).collect();
             for anchor in [None, Some(&other)] {
                 let mut pass = |chosen: &[usize], weighed: bool| {
-                    let query = Pass::new(&params, &records, chosen);
-                    let query = anchor.map_or(query, |anchor| query.minus(anchor));
-                    let query = if weighed { query.weighed_by(&clip) } else { query };
+                    let pass = Pass::new(&params, &records, chosen);
+                    let pass = anchor.map_or(pass, |anchor| pass.minus(anchor));
+                    let pass = if weighed { pass.weighed_by(&clip) } else { pass };
                     let mut sums = [vec![f64::NAN; params.values().len()]];
-                    let outcome = engine.pass(&query, &mut sums).unwrap();
+                    let outcome = engine.pass(&pass, &mut sums).unwrap();
                     (outcome, sums[0].clone())
                 };
                 let (outcome, sum) = pass(&all, true);
@@ -268,9 +268,9 @@ fn batches_of_growing_size_may_follow_each_other() {
     let all: Vec<usize> = (0..300).collect();
     let mut sums = [vec![0.0; here.values().len()]];
     for count in [3, 4, 0, 300, 1, 64] {
-        let query = Pass::new(&here, &records, &all[..count]).weighed_by(&clip);
-        engine.pass(&query.minus(&there), &mut sums).unwrap();
-        engine.pass(&query, &mut sums).unwrap();
+        let pass = Pass::new(&here, &records, &all[..count]).weighed_by(&clip);
+        engine.pass(&pass.minus(&there), &mut sums).unwrap();
+        engine.pass(&pass, &mut sums).unwrap();
     }
 }
 

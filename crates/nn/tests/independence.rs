@@ -25,10 +25,10 @@ fn clip(norms: &[f64], weights: &mut [f32]) {
 /// others add, leaving it out would move a sum by more than its bound.
 fn alone_and_together(engine: &mut Engine, records: &Records<'_>, at: &Params, anchor: Option<&Params>) {
     let mut pass = |chosen: &[usize], place: usize, rule: &WeightRule<'_>| {
-        let query = Pass::new(at, records, chosen).weighed_by(rule).with_dropout([9; 32]);
-        let query = anchor.map_or(query, |anchor| query.minus(anchor));
+        let pass = Pass::new(at, records, chosen).weighed_by(rule).with_dropout([9; 32]);
+        let pass = anchor.map_or(pass, |anchor| pass.minus(anchor));
         let mut sums = [vec![0.0; at.values().len()]];
-        let outcome = engine.pass(&query, &mut sums).unwrap();
+        let outcome = engine.pass(&pass, &mut sums).unwrap();
         let [sum] = sums;
         (outcome.norms[place].to_bits(), outcome.non_finite.contains(&place), sum)
     };
@@ -237,8 +237,8 @@ fn sums_on_a_lattice_do_not_depend_on_the_number_of_workers() {
         let records = engine.records(Inputs::Dense(&values), Targets::Classes(&classes)).unwrap();
         let mut pass = |chosen: &[usize]| {
             let mut sums = [vec![0.0; params.values().len()]];
-            let query = Pass::new(&params, &records, chosen).weighed_by(&clip).rounded_to(&step);
-            let outcome = engine.pass(&query, &mut sums).unwrap();
+            let pass = Pass::new(&params, &records, chosen).weighed_by(&clip).rounded_to(&step);
+            let outcome = engine.pass(&pass, &mut sums).unwrap();
             (outcome, sums[0].clone())
         };
         let all: Vec<usize> = (0..700).collect();
@@ -274,8 +274,8 @@ fn dropout_masks_belong_to_records_and_scale_up_the_rest() {
     let mut masks = |seed: Option<u8>, chosen: &[usize]| {
         let mut sums = vec![vec![0.0; 401]; chosen.len()];
         let alone = in_order(|place, _, weights| weights[place] = 1.0);
-        let query = Pass::new(&params, &records, chosen).weighed_by(&alone);
-        engine.pass(&seed.map_or(query, |seed| query.with_dropout([seed; 32])), &mut sums).unwrap();
+        let pass = Pass::new(&params, &records, chosen).weighed_by(&alone);
+        engine.pass(&seed.map_or(pass, |seed| pass.with_dropout([seed; 32])), &mut sums).unwrap();
         sums
     };
     let all: Vec<usize> = (0..50).collect();

@@ -274,9 +274,9 @@ fn compare(
     let chosen: Vec<usize> = std::iter::once(0).chain(0..case.records).collect();
     let layers = engine.network().layers().to_vec();
     let expected: Vec<Vec<f64>> = chosen.iter().map(|&record| truth[record].clone()).collect();
-    let query = |chosen| {
-        let query = Pass::new(params, &records, chosen);
-        anchor.map_or(query, |anchor| query.minus(anchor))
+    let pass = |chosen| {
+        let pass = Pass::new(params, &records, chosen);
+        anchor.map_or(pass, |anchor| pass.minus(anchor))
     };
     // The norms of each record, in a pass of its own.
     let by_layer: Vec<Vec<f64>> = chosen
@@ -284,7 +284,7 @@ fn compare(
         .map(|record| {
             let seen = std::sync::Mutex::new(Vec::new());
             let look = |norms: &[f64], _: &mut [f32]| *seen.lock().unwrap() = norms.to_vec();
-            engine.pass(&query(std::slice::from_ref(record)).weighed_by(&look), &mut []).unwrap();
+            engine.pass(&pass(std::slice::from_ref(record)).weighed_by(&look), &mut []).unwrap();
             seen.into_inner().unwrap()
         })
         .collect();
@@ -299,7 +299,7 @@ fn compare(
         }
     };
     let mut sums = vec![vec![f64::NAN; params.values().len()]; 3];
-    let outcome = engine.pass(&query(&chosen[..]).weighed_by(&rule), &mut sums).unwrap();
+    let outcome = engine.pass(&pass(&chosen[..]).weighed_by(&rule), &mut sums).unwrap();
     assert!(outcome.non_finite.is_empty());
     let scale = expected.iter().map(|gradient| norm(gradient)).fold(1e-9, f64::max);
     for (place, gradient) in expected.iter().enumerate() {

@@ -28,7 +28,7 @@ impl<'a, 'r, G: Gradients> PerRecord<'a, 'r, G> {
     /// **Edge cases.** An empty batch sums to zero. A record whose gradient is not finite adds nothing.
     ///
     /// # Errors
-    /// A rule with norms for another number of layers; the engine's own.
+    /// A rule with norms for another number of layers; errors of the engine; a sum that is not finite.
     pub fn clipped_sum(mut self, rule: &ClipRule) -> Result<Bounded<'r>, PrivacyError> {
         let ([sum], [moved]) = self.pass([rule], &|norms, weights| rule.weigh(norms, weights))?;
         Ok(bounded(sum.values, moved, SumKind::Gradients))
@@ -93,7 +93,7 @@ impl<'a, 'r, G: Gradients> PerRecord<'a, 'r, G> {
     /// The sum of all gradients without clipping. It has no bound, so it can only be [disclosed](Round::disclose).
     ///
     /// # Errors
-    /// The engine's own.
+    /// Errors of the engine; a sum that is not finite.
     pub fn plain_sum(self) -> Result<Sensitive<'r, Vec<f32>>, PrivacyError> {
         let mut sums = [Sum::default()];
         self.round.pass(self.at, self.anchor, None, &mut sums)?;

@@ -188,7 +188,7 @@ impl Operation for GruOperation {
                     input.fill(0.0);
                     from_state.fill(0.0);
                 }
-                // What flows past the gates; the product below adds what flows through them.
+                // The part of the gradient that bypasses the gates; the product below adds the rest.
                 buffers.scratch[record * state..][..hidden].copy_from_slice(dh);
             }
             product(

@@ -18,7 +18,7 @@ impl Conv2dOperation {
         if self.by_gram() { 0 } else { self.len().next_multiple_of(16) }
     }
 
-    /// Adds the gradients of `records` records from `first` on, each summed over all terms by itself, to `sum`, or replaces it by
+    /// Adds the gradients of `records` records from `first` on, each summed over all terms separately, to `sum`, or replaces it by
     /// them.
     fn add_gradient(
         &self,
