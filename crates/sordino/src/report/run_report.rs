@@ -106,7 +106,7 @@ impl RunReport<'_> {
                 None => Some(0),
             },
             epsilon: guarantee.map(|guarantee| guarantee.epsilon.get()),
-            epsilon_infinite: self.account.is_unprotected(),
+            epsilon_infinite: self.account.is_unprotected() && self.provable.is_none(),
             claimed_epsilon: self.claim().map(|claim| claim.epsilon),
             provable_epsilon: self.provable.map(|provable| provable.epsilon.get()),
             epsilon_so_far: so_far,
