@@ -265,7 +265,6 @@ impl Row {
     fn cells(&self) -> Vec<String> {
         let mut epsilon = match self.epsilon {
             Some(epsilon) => rounded_up(epsilon),
-            None if self.epsilon_infinite && self.claimed_epsilon.is_some() => "infinite".to_owned(),
             None => "NOT PRIVATE".to_owned(),
         };
         if let Some(claimed) = self.claimed_epsilon {
