@@ -8,7 +8,7 @@ use sordino_nn::Description;
 /// use sordino::Model;
 ///
 /// let small = Model::mlp(&[64, 32]);
-/// let described = Model::from_toml("input = [20]\n[[layers]]\ntype = 'linear'\noutputs = 2")?;
+/// let described = Model::from_toml("input = { features = 20 }\n[[layers]]\ntype = 'linear'\noutputs = 2")?;
 /// # Ok::<(), sordino::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]

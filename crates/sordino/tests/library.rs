@@ -89,7 +89,7 @@ fn test_records_are_public_and_the_statement_says_so() {
 fn a_saved_model_is_loaded_with_its_guarantee_and_a_changed_file_is_refused() {
     let folder = Folder::new("saved");
     let described = Model::from_toml(
-        "input = [2]\n[[layers]]\ntype = 'linear'\noutputs = 5\n[[layers]]\ntype = 'tanh'\n[[layers]]\ntype = 'linear'\noutputs = 2\n",
+        "input = { features = 2 }\n[[layers]]\ntype = 'linear'\noutputs = 5\n[[layers]]\ntype = 'tanh'\n[[layers]]\ntype = 'linear'\noutputs = 2\n",
     )
     .unwrap();
     for (name, model) in

@@ -148,7 +148,7 @@ fn bad_input_gets_the_value_the_range_and_a_hint() {
         ("--max-grad-norm 0", "got 0"),
         ("--noise-multiplier 0.5 --epsilon 1", "the budget is 1"),
         ("--sampling fixed-size --accountant pld", "--accountant rdp"),
-        ("--max-batch-size 257", "raise max_batch_size"),
+        ("--max-batch-size 257", "raise --max-batch-size"),
         ("--test-fraction 2", "got 2"),
         ("--checkpoint-seconds -1", "got -1"),
         ("--hidden 3", "belongs to --model mlp"),
