@@ -167,7 +167,7 @@ impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sound("") => f.write_str("sound"),
-            Self::Sound(text) => write!(f, "sound: {text}"),
+            Self::Sound(text) => write!(f, "sound ({text})"),
             Self::AsPublished { problem, instead } => write!(f, "NOT PRIVATE: {problem}; use {instead}"),
             Self::NotPrivate(problem) => write!(f, "NOT PRIVATE: {problem}"),
         }

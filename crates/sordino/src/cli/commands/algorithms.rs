@@ -41,12 +41,9 @@ const ADVICE: [&str; 6] = [
 
 fn paragraph(algorithm: &Description) -> String {
     let mut lines = vec![algorithm.summary.to_owned(), format!("verdict: {}", algorithm.verdict)];
-    lines.extend(
-        algorithm
-            .options
-            .iter()
-            .map(|option| format!("{}: {} (default {})", option.name, option.meaning, option.default)),
-    );
+    lines.extend(algorithm.options.iter().map(|option| {
+        format!("{}: {} (default {})", option.name, option.meaning.trim_end_matches('.'), option.default)
+    }));
     if !algorithm.reference.is_empty() {
         lines.push(format!("from: {}", algorithm.reference));
     }
