@@ -29,7 +29,7 @@ options! {
         /// The greatest norm that is fed back of a gradient.
         residual_clip: Option<f64> = None, as "9 times max_grad_norm", in 1e-9..=1e9;
         /// W, the number of steps over which it is fed back.
-        window: Option<u64> = None, as "the one with the least noise", in 1..=u64::MAX;
+        window: Option<u64> = None, as "the one with the least noise", in 1..=1_000_000;
     }
 }
 

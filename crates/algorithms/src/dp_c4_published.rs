@@ -19,7 +19,7 @@ options! {
         /// C_2: the clipping norm at the anchor, in units of the length of its mean gradient.
         anchor_scale: f64 = 1.0, in 1e-6..=1e6;
         /// Expected number of records of an anchor's batch.
-        anchor_batch: Option<u64> = None, as "16 batches, at most all records", in 1..=1 << 40;
+        anchor_batch: Option<u64> = None, as "16 batches, at most all records", in 1..=1_000_000_000_000;
         /// Probability (routines 1, 3) or frequency (2, 4) with which the anchor moves.
         update_probability: Option<f64> = None, as "2 B / anchor_batch", in 1e-6..=1.0;
         /// Where the anchor moves: to the point before the step (1 at random, 2 regularly) or after it (3 at random, 4 regularly).

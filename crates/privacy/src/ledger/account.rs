@@ -121,7 +121,8 @@ impl Account {
         let Some(mut account) = account else {
             let head: LedgerHead = serde_json::from_str(json).map_err(|error| error.to_string())?;
             return match head.format == FORMAT {
-                true => Ok(Self::begin(head).0),
+                // The hash of the line as it is: an earlier version may have written the same terms in other words.
+                true => Ok(Self { hashes: vec![hash], ..Self::begin(head).0 }),
                 false => Err(format!("the format is {:?}, expected {FORMAT:?}", head.format)),
             };
         };

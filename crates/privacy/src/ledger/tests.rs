@@ -55,6 +55,43 @@ fn charges_are_read_back_and_priced() {
     assert_eq!(epsilon(&account), price(100));
 }
 
+/// The chain of hashes, computed anew for these lines of JSON.
+fn chained(lines: &[String]) -> String {
+    use sha2::{Digest, Sha256};
+    let (mut text, mut previous) = (String::new(), [0; 32]);
+    for json in lines {
+        previous = Sha256::new().chain_update(previous).chain_update(json).finalize().into();
+        let hash: String = previous.iter().map(|byte| format!("{byte:02x}")).collect();
+        text += &format!("{hash} {json}\n");
+    }
+    text
+}
+
+#[test]
+fn ledgers_with_the_old_names_of_sampling_are_read_and_resumed() {
+    let folder = Folder::new("ledger-old-names");
+    let sampling =
+        sordino_accounting::Sampling::Rotating { rate: SamplingRate::new(0.1).unwrap(), groups: 4 };
+    let multipliers = vec![NoiseMultiplier::new(1.0).unwrap()];
+    let entry = sordino_accounting::Entry::new(sampling, multipliers, Steps::new(100).unwrap()).unwrap();
+    let delta = Delta::new(1e-5).unwrap();
+    let terms = Terms::price(Plan::new(vec![entry]), 50, delta, None, Accountant::Rdp).unwrap();
+    let path = folder.file("ledger");
+    let mut ledger = Ledger::create(&path, &terms, false).unwrap();
+    ledger.charge(10).unwrap();
+    drop(ledger);
+    let json = |line: &str| line.split_once(' ').unwrap().1.to_owned();
+    let lines: Vec<String> = fs::read_to_string(&path).unwrap().lines().map(json).collect();
+    assert_eq!(chained(&lines), fs::read_to_string(&path).unwrap());
+    let old = [lines[0].replace("rotating", "grouped"), lines[1].clone()];
+    assert_ne!(old[0], lines[0]);
+    fs::write(&path, chained(&old)).unwrap();
+    assert_eq!(Account::read(&path).unwrap().charged(), 10);
+    // New lines follow from the old ones.
+    Ledger::resume(&path, &terms, false).unwrap().charge(5).unwrap();
+    assert_eq!(Account::read(&path).unwrap().charged(), 15);
+}
+
 #[test]
 fn every_changed_character_is_detected_with_its_line() {
     let folder = Folder::new("ledger-edit");
