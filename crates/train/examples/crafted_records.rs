@@ -6,7 +6,7 @@
 //!   and of all but the first.
 //! - `crafted_records finite FILE RECORDS WIDTH`: records that are their own gradients; how many numbers of the clipped sum are finite.
 //! - `crafted_records batches SIZE ...`: the standard deviation of a release and its mean part, for batches of these sizes.
-#![expect(clippy::unwrap_used, reason = "a benchmark stops at the first surprise")]
+#![expect(clippy::unwrap_used, reason = "a benchmark stops at the first error")]
 
 use std::{env, fs};
 

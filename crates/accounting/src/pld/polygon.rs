@@ -64,7 +64,7 @@ impl LossGrid {
         (first..=last + 1).map(move |index| self.loss(index) - 0.5 * self.width)
     }
 
-    /// The indices of the grid points just outside of an interval that contains `low`, `high` and 0.
+    /// The indices of the grid points just outside an interval that contains `low`, `high` and 0.
     #[expect(clippy::cast_possible_truncation, reason = "callers limit the number of grid points")]
     pub(super) fn around(&self, low: f64, high: f64) -> (i64, i64) {
         let position = |loss: f64| (loss - self.offset) / self.width;

@@ -106,7 +106,7 @@ pub(crate) trait Pointwise: Send + Sync {
         0
     }
 
-    /// Whether 0 stays 0, so that the border of an image needs no care.
+    /// Whether 0 stays 0, so that the border of an image needs no special treatment.
     fn keeps_zero(&self) -> bool;
 
     /// Whether the backward pass reads the value. If not, the next layer may overwrite it.
@@ -136,7 +136,7 @@ pub(crate) struct Context<'a> {
     pub(crate) tokens: &'a [u32],
     /// The masks of this layer in a training pass.
     pub(crate) dropout: Option<Masks<'a>>,
-    /// Whether the input's gradient is added to what is there, for layers that can.
+    /// Whether the input's gradient is added to the current gradient, for layers that support this.
     pub(crate) accumulate: bool,
 }
 

@@ -271,7 +271,7 @@ impl RunReport<'_> {
     }
 
     fn epsilon(&self, whole: f64) -> Result<String, TrainError> {
-        let weak = if whole > 10.0 { " (WEAK: above 10, little is promised)" } else { "" };
+        let weak = if whole > 10.0 { " (WEAK: an epsilon above 10 protects little)" } else { "" };
         let whole = format!("{}{weak}", rounded_up(whole));
         if self.account.is_closed() || self.account.is_in_memory() {
             return Ok(whole);
