@@ -35,7 +35,9 @@ pub enum GuaranteeStatus {
 
 impl Guarantee {
     pub(crate) fn new(report: &RunReport<'_>) -> Result<Self, Error> {
-        let status = match report.account.privacy_status()? {
+        let status = report.account.privacy_status()?;
+        let statement = report.text_with(&status)?.to_string();
+        let status = match status {
             PrivacyStatus::Private(guarantee) => GuaranteeStatus::Private {
                 epsilon: guarantee.epsilon,
                 delta: guarantee.delta,
@@ -44,7 +46,7 @@ impl Guarantee {
             },
             PrivacyStatus::NotPrivate(why) => GuaranteeStatus::NotPrivate(why),
         };
-        Ok(Self { statement: report.text()?.to_string(), status })
+        Ok(Self { statement, status })
     }
 
     /// Whether the model is private.

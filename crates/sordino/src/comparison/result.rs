@@ -214,6 +214,9 @@ struct Row {
     /// The epsilon that a paper claims.
     #[serde(skip_serializing_if = "Option::is_none")]
     claimed_epsilon: Option<f64>,
+    /// The epsilon that can be proved for an algorithm as published; its runs have no guarantee.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    provable_epsilon: Option<f64>,
     delta: Option<f64>,
     test_accuracies: Vec<f64>,
 }
@@ -255,7 +258,8 @@ impl Row {
             seconds: seconds[seconds.len() / 2],
             private: guarantee.is_some(),
             epsilon: guarantee.map(|guarantee| guarantee.epsilon.get()),
-            epsilon_infinite: account.is_unprotected(),
+            epsilon_infinite: account.is_unprotected() && candidate.priced.provable.is_none(),
+            provable_epsilon: candidate.priced.provable.map(|provable| provable.epsilon.get()),
             claimed_epsilon: claim.map(|claim| claim.epsilon),
             delta: guarantee.map(|guarantee| guarantee.delta.get()),
             test_accuracies: accuracies,

@@ -106,7 +106,7 @@ impl RunReport<'_> {
                 None => Some(0),
             },
             epsilon: guarantee.map(|guarantee| guarantee.epsilon.get()),
-            epsilon_infinite: self.account.is_unprotected(),
+            epsilon_infinite: self.account.is_unprotected() && self.provable.is_none(),
             claimed_epsilon: self.claim().map(|claim| claim.epsilon),
             provable_epsilon: self.provable.map(|provable| provable.epsilon.get()),
             epsilon_so_far: so_far,
@@ -133,8 +133,12 @@ impl RunReport<'_> {
     /// # Errors
     /// A plan that cannot be priced.
     pub fn text(&self) -> Result<Hint, TrainError> {
-        let status = self.account.privacy_status()?;
-        let mut text = match &status {
+        self.text_with(&self.account.privacy_status()?)
+    }
+
+    /// The text, for a status that is known. Pricing the plan can take seconds.
+    pub(crate) fn text_with(&self, status: &PrivacyStatus) -> Result<Hint, TrainError> {
+        let mut text = match status {
             PrivacyStatus::Private(guarantee) => format!(
                 "{} satisfies {}-differential privacy.\n",
                 self.subject(),
@@ -149,11 +153,11 @@ impl RunReport<'_> {
         }
         let mut lines = self.score_lines();
         match status {
-            PrivacyStatus::Private(guarantee) => lines.extend(self.guarantee_lines(&guarantee)?),
-            PrivacyStatus::NotPrivate(why) => lines.push(("NOT PRIVATE", why)),
+            PrivacyStatus::Private(guarantee) => lines.extend(self.guarantee_lines(guarantee)?),
+            PrivacyStatus::NotPrivate(why) => lines.push(("NOT PRIVATE", why.clone())),
         }
         lines.extend(self.run_lines());
-        Ok(Hint::new(format!("{text}\n{}{}", self.warning()?.unwrap_or_default(), labelled(&lines))))
+        Ok(Hint::new(format!("{text}\n{}{}", self.warning(status).unwrap_or_default(), labelled(&lines))))
     }
 
     fn score_lines(&self) -> Vec<(&'static str, String)> {
@@ -206,9 +210,9 @@ impl RunReport<'_> {
     }
 
     /// The claimed epsilon next to the proved one, if there is a claim that is not proved.
-    fn warning(&self) -> Result<Option<String>, TrainError> {
-        let Some(claim) = self.claim() else { return Ok(None) };
-        let (proved, why) = match self.account.privacy_status()? {
+    fn warning(&self, status: &PrivacyStatus) -> Option<String> {
+        let claim = self.claim()?;
+        let (proved, why) = match status {
             PrivacyStatus::Private(guarantee) if guarantee.epsilon.get() <= claim.epsilon => {
                 let epsilon = rounded_up(guarantee.epsilon.get());
                 (
@@ -225,9 +229,9 @@ impl RunReport<'_> {
                         "epsilon {} for the algorithm as published, by {accountant}; the run itself is not protected",
                         rounded_up(epsilon.get())
                     ),
-                    why,
+                    why.clone(),
                 ),
-                None => ("nothing".to_owned(), why),
+                None => ("nothing".to_owned(), why.clone()),
             },
         };
         let lines = [
@@ -244,10 +248,10 @@ impl RunReport<'_> {
             ("why", why),
             ("instead", claim.instead),
         ];
-        Ok(Some(format!(
+        Some(format!(
             "WARNING: the epsilon that is claimed for this run is not proved.\n{}\n",
             labelled(&lines)
-        )))
+        ))
     }
 
     /// The smallest noise multiplier of the plan.

@@ -149,7 +149,7 @@ fn bad_input_gets_the_value_the_range_and_a_hint() {
         ("--max-batch-size 257", "raise --max-batch-size"),
         ("--test-fraction 2", "got 2"),
         ("--checkpoint-seconds -1", "got -1"),
-        ("--hidden 3", "belongs to --model mlp"),
+        ("--hidden 3", "belongs to the model mlp"),
         ("--average 2", "got 2"),
         ("--resume nosuch", "no config.toml"),
         ("--config nosuch.toml", "nosuch.toml"),

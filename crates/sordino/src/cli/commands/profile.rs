@@ -133,7 +133,7 @@ fn text(
     Ok(format!(
         "Privacy profile (PROVED upper bounds)\n\n{}\n\
          A test of whether a record was used that has false positive rate a has at least this false negative rate:\n\n{}\n\
-         Down to delta = {floor}, the plan is {mu}-GDP: as hard to attack as telling N(0, 1) from N({mu}, 1).\nRelation: {relation}.\n",
+         Down to delta = {floor}, the plan is {mu}-GDP: no easier to attack than telling N(0, 1) from N({mu}, 1).\nRelation: {relation}.\n",
         table(&columns, &deltas),
         table(&columns, &errors),
     ))
