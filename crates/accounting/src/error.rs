@@ -39,7 +39,7 @@ pub enum AccountingError {
         instead: &'static str,
     },
     /// The accountant has a theorem, but the setting is outside its numerical range.
-    #[error("the {accountant} accountant cannot compute this setting: {reason}")]
+    #[error("the {accountant} accountant cannot price this setting: {reason}")]
     OutOfReach {
         /// The name of the accountant.
         accountant: &'static str,

@@ -270,7 +270,7 @@ fn hints_about_groups_do_not_name_an_accountant_that_refuses_them() {
     refused(&format!("epsilon {plan} --accountant rdp"), &["a group of 50 records"], "--accountant pld");
     refused(
         &format!("epsilon {plan}"),
-        &["pld accountant cannot reach this setting"],
+        &["pld accountant cannot price this setting"],
         "use a smaller group size or more noise",
     );
     let fixed = plan_file(

@@ -237,7 +237,7 @@ impl Polygon {
         Self { grid, first: 0, mass: vec![1.0], lost_above: 0.0, lost_below: 0.0 }
     }
 
-    /// Whether this is the polygon of two equal distributions, which has a grid of its own.
+    /// Whether this is the polygon of two equal distributions, which has its own grid.
     pub(super) fn is_indistinguishable(&self) -> bool {
         self.mass.len() == 1
     }

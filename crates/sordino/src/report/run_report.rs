@@ -47,7 +47,7 @@ struct ReportRecord<'a> {
     /// Test records are public. No noise is added to what is measured on them.
     test_set_protected: bool,
     test_records: Option<u64>,
-    /// How many of them were held back from the data; 0 if the data has a test set of its own.
+    /// How many of them were held back from the data; 0 if the data has its own test set.
     held_back_records: Option<u64>,
     epsilon: Option<f64>,
     /// Whether the algorithm has no epsilon, whatever its noise.
