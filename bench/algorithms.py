@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What every algorithm costs and what it is worth.
+"""The cost and the accuracy of every algorithm.
 
     bench/algorithms.py [--rounds N] [--seconds S] [--repeats R] [--mnist DIR] [--json FILE]
 
@@ -70,7 +70,7 @@ def main():
             rows = compare(*data, *pace, "--epsilon", epsilon, "--algorithms", "dp-sgd,dynamic")
             result[f"mnist, dynamic, {epsilon}"] = rows
             show(f"MNIST, 2-conv network, epsilon {epsilon}, delta 1/(10 N)", rows)
-        # What the text around the tables says: ten epochs, a rate that stays.
+        # What the text around the tables says: ten epochs, a constant learning rate.
         pace = ("--delta", "1.6667e-6", "--batch-size", 250, "--epsilon", 1.2, "--epochs", 10, "--learning-rate", 10)
         result["mnist, dynamic, ten epochs"] = rows = compare(*data, *pace, "--algorithms", "dp-sgd,dynamic")
         show("MNIST, 2-conv network, epsilon 1.2, ten epochs", rows)

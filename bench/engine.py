@@ -57,7 +57,7 @@ MEMORY = [(model, batch) for model in ("mnist", "mlp") for batch in (256, 1024, 
 PATIENCE = 300.0
 
 
-# The peers: this part runs inside of the virtual environment.
+# The peers: this part runs inside the virtual environment.
 
 
 def build(model, opacus):
@@ -84,7 +84,7 @@ def build(model, opacus):
     class Positions(nn.Module):
         def __init__(self):
             super().__init__()
-            # Opacus wants a batch dimension in the input of every layer with parameters, so there it is an embedding.
+            # Opacus requires a batch dimension in the input of every layer with parameters, so there it is an embedding.
             self.table = nn.Embedding(64, 256) if opacus else nn.Parameter(torch.randn(64, 256))
 
         def forward(self, x):
@@ -247,7 +247,7 @@ def worker(model, mode, seconds, batch):
         say(error=f"{type(error).__name__}: {error}")
 
 
-# The referee: this part needs nothing but the standard library.
+# The referee: this part needs only the standard library.
 
 
 class Failure(Exception):
@@ -307,7 +307,7 @@ class Peer:
             self.process.stdin.write(f"go {seconds}\n")
             self.process.stdin.flush()
         except OSError:
-            pass  # The worker has died; the answer says why.
+            pass  # The worker has died; the answer states why.
         return self.answer()
 
     def close(self):
@@ -341,7 +341,7 @@ def compare(engine, python, model, rounds, seconds, opacus):
         for turn in range(rounds):
             names = list(contenders)
             print(f"{model}: round {turn + 1} of {rounds}: {', '.join(names)}", file=sys.stderr, flush=True)
-            # Every round starts with another one, so that none always follows the same.
+            # Every round starts with a different program, so that the order varies.
             shift = turn % max(1, len(names))
             for name in names[shift:] + names[:shift]:
                 answer = attempt(name, contenders[name].go, seconds)
@@ -436,7 +436,7 @@ def table(heads, rows):
 def prepare():
     """The Python of the peers and the executable of ours."""
     venv = os.environ.get("SORDINO_BENCH_VENV")
-    # Inside of bench/.venv, but apart from what bench/accounting.py installs there.
+    # Inside bench/.venv, but apart from what bench/accounting.py installs there.
     folder = Path(venv) if venv else HERE / ".venv" / "torch"
     python = str(folder / "bin" / "python")
     if not venv and not (folder / "complete").exists():

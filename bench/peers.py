@@ -35,7 +35,7 @@ BOUND = 1.0001
 WIDE = 20_000
 
 
-# The peers: this part runs inside of the virtual environment.
+# The peers: this part runs inside the virtual environment.
 
 
 class Opacus:
@@ -133,7 +133,7 @@ def measure(case, mode, arguments):
     raise SystemExit(f"no case is called {case}")
 
 
-# The comparison: this part needs nothing but Python.
+# The comparison: this part needs only Python.
 
 
 def bits(values):

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The whole stack, measured: what the vault adds to the engine's step, noise for ten million parameters, and how good the
-models are that `sordino train` makes.
+"""The whole stack, measured: what the vault adds to the engine's step, noise for ten million parameters, and the accuracy of the
+models that `sordino train` makes.
 
     bench/training.py [--rounds N] [--seconds S] [--repeats R] [--mnist DIR] [--json FILE]
 
-Builds the example training_steps and the sordino binary. Ratios are medians of rounds in which the contenders take turns.
+Builds the example training_steps and the sordino binary. Ratios are medians of rounds in which the programs take turns.
 Mushroom comes with sordino and is trained R times with its defaults; MNIST is trained once if DIR has its four IDX files.
 """
 

@@ -71,7 +71,7 @@ impl Accountant {
     /// ```
     ///
     /// # Errors
-    /// The plan has an entry that this accountant cannot bound, or a setting outside of its numerical range.
+    /// The plan has an entry that this accountant cannot bound, or a setting outside its numerical range.
     pub fn price(self, plan: &Plan, delta: Delta) -> Result<Guarantee, AccountingError> {
         let (epsilon, epsilon_lower) = match self {
             Self::Pld => {

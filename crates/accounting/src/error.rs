@@ -4,7 +4,7 @@ use thiserror::Error;
 
 /// A quantity, a plan or a calibration that was refused.
 ///
-/// The message states the value and the permitted range; [`hint`](Self::hint) says what to do.
+/// The message states the value and the permitted range; [`hint`](Self::hint) states what to do.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum AccountingError {
@@ -38,8 +38,8 @@ pub enum AccountingError {
         /// What to do instead.
         instead: &'static str,
     },
-    /// The accountant has a theorem, but the setting is outside of its numerical range.
-    #[error("the {accountant} accountant cannot reach this setting: {reason}")]
+    /// The accountant has a theorem, but the setting is outside its numerical range.
+    #[error("the {accountant} accountant cannot price this setting: {reason}")]
     OutOfReach {
         /// The name of the accountant.
         accountant: &'static str,
@@ -83,7 +83,7 @@ impl AccountingError {
                 .to_owned(),
             Self::Unsupported { instead, .. } | Self::OutOfReach { instead, .. } => (*instead).to_owned(),
             Self::NoSolution { what: "window", .. } => {
-                "a smaller batch leaves room for more groups; a window of W needs W + 1 of them".to_owned()
+                "a smaller batch permits more groups; a window of W needs W + 1 of them".to_owned()
             }
             Self::NoSolution { what: "epsilon", .. } => "raise {delta} or {max_batch_size}".to_owned(),
             Self::NoSolution { .. } => "raise epsilon or delta, or take fewer steps".to_owned(),

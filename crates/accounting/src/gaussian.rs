@@ -1,6 +1,6 @@
 //! The Gaussian mechanism in closed form: `delta_G(epsilon; mu)` and its inverses.
 //!
-//! One release with noise multiplier `z = 1/mu` is as private as telling N(0, 1) from N(mu, 1) is hard. For a composition,
+//! The outputs of one release with noise multiplier `z = 1/mu` on neighbouring data sets are as hard to distinguish as N(0, 1) and N(mu, 1). For a composition,
 //! `mu^2 = sum_t mu_t^2`.
 //!
 //! # References

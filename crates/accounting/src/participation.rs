@@ -1,7 +1,7 @@
 //! The guarantee of releases that depend on all earlier batches, such as error feedback as published (DiceSGD), whose claimed
 //! guarantee is false.
 //!
-//! The state that such an algorithm carries from step to step has no noise of its own. Once a record has been sampled, it can shift
+//! The state that these algorithms carry from step to step has no noise. Once a record has been sampled, it can shift
 //! every later release. Amplification by sampling therefore holds only until a record's first participation, which happens after
 //! `tau` steps with probability `p (1-p)^tau`. From then on all steps are Gaussian releases without sampling:
 //!
@@ -10,7 +10,7 @@
 //! mu_tau^2 = [ 1 + (T-1-tau) later_shift^2 ] / z^2.
 //! ```
 //!
-//! For DiceSGD with thresholds `C_1`, `C_2` and noise `sigma_1` on the mean over `B` records, `z = sigma_1 B / C_1` and
+//! For DiceSGD with clipping norms `C_1`, `C_2` and noise `sigma_1` on the mean over `B` records, `z = sigma_1 B / C_1` and
 //! `later_shift = (C_1 + 2 B C_2) / C_1`. The bound holds for `epsilon >= 0`, in both directions,
 //! under zero-out, and also for the variants of DiceSGD with Adam and with automatic clipping.
 
@@ -21,8 +21,8 @@ const NAME: &str = "first-participation";
 /// The work is proportional to the number of steps, for every epsilon of the search.
 const MAX_STEPS: u64 = 10_000_000;
 
-/// The proved epsilon of a plan with a single [stateful](Sampling::Stateful) entry. It is often very large, because such algorithms
-/// provide little privacy.
+/// The proved epsilon of a plan with a single [stateful](Sampling::Stateful) entry. It is often very large, because algorithms with hidden
+/// state provide little privacy.
 ///
 /// # Errors
 /// The plan has another entry, or its epsilon is not a finite number.
@@ -128,7 +128,7 @@ mod tests {
     }
 
     /// The paper's calibration, Theorem 3.8, `sigma_1^2 = 32 T (C_1^2 + 2 C^2) ln(1/delta) / (N epsilon)^2` with `C = 1`, for a
-    /// claimed epsilon of 2. The proved epsilon is 54 with thresholds `C/B`, and 18 million with those of the experiments.
+    /// claimed epsilon of 2. The proved epsilon is 54 with clipping norms `C/B`, and 18 million with those of the experiments.
     #[test]
     fn published_settings_have_the_epsilon_of_the_counterexample() {
         let (n, b, t, delta, claimed) = (50_000.0, 1000.0, 150, 1e-5_f64, 2.0);

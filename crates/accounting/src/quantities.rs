@@ -90,8 +90,8 @@ quantity!(
 );
 quantity!(
     /// The L2 norm to which each record's contribution is clipped.
-    ClipNorm, "clip norm", "a finite number above 0",
-    "typical clip norms are between 0.1 and 10",
+    ClipNorm, "clipping norm", "a finite number above 0",
+    "typical clipping norms are between 0.1 and 10",
     |v| v.is_finite() && v > 0.0
 );
 quantity!(

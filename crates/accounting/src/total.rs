@@ -85,7 +85,7 @@ impl Total {
     }
 }
 
-/// The accountant that can price such plans together, or `None` if they must be priced one by one.
+/// The accountant that can price these plans together, or `None` if they must be priced one by one.
 fn joint_accountant(plan: &Plan) -> Option<Accountant> {
     let stateful = |entry: &crate::Entry| matches!(entry.sampling(), Sampling::Stateful { .. });
     match plan.relation() {

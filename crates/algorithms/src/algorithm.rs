@@ -18,8 +18,8 @@ use crate::AlgorithmError;
 ///
 /// # Guarantees
 /// The [vault](sordino_privacy::Vault) protects the records, not this trait. Every step sees the batch through a
-/// [`Round`] and gets nothing out of it but releases that the plan has paid for. A mistake here costs accuracy or
-/// an error, never privacy.
+/// [`Round`] and obtains only releases that are charged to the plan. A mistake here costs accuracy or causes an
+/// error, but never costs privacy.
 pub trait Algorithm: Options + fmt::Debug + Send + Sync {
     /// Its name, where it comes from, and what is proved about it.
     fn about(&self) -> About;
@@ -27,7 +27,7 @@ pub trait Algorithm: Options + fmt::Debug + Send + Sync {
     /// Checks the options, before any data is read.
     ///
     /// # Errors
-    /// The first option that is outside of its range. Override it to refuse options that contradict each other, too.
+    /// The first option that is outside its range. Override this method to also refuse options that contradict each other.
     fn check(&self) -> Result<(), AlgorithmError> {
         self.check_ranges()
     }
@@ -44,7 +44,7 @@ pub trait Algorithm: Options + fmt::Debug + Send + Sync {
     }
 
     /// The plan of the run: how each step draws its batch, and the noise of each of its releases. For an algorithm that is not
-    /// [sound](Verdict::Sound) it says how batches are drawn and is not priced.
+    /// [sound](Verdict::Sound), the plan describes how batches are drawn and is not priced.
     ///
     /// # Errors
     /// No noise meets the budget; options that leave no noise for the gradients; sampling that the algorithm does not support.
@@ -77,7 +77,7 @@ pub trait Options {
     /// Checks the range of each option.
     ///
     /// # Errors
-    /// The first option outside of its range.
+    /// The first option outside its range.
     fn check_ranges(&self) -> Result<(), AlgorithmError>;
 }
 
@@ -112,7 +112,7 @@ pub struct OptionDescription {
     pub meaning: &'static str,
 }
 
-/// An algorithm in words.
+/// The description of an algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct About {
     /// The name in settings and files, such as `dp-sgd`.
@@ -126,7 +126,7 @@ pub struct About {
 /// What is proved about an algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// The printed epsilon is proved and is at most the budget. The text says more about the proof.
+    /// The printed epsilon is proved and is at most the budget. The text gives details of the proof.
     Sound(&'static str),
     /// Implemented as its paper prints it, for comparison. The paper's epsilon is not a bound, and the run has no guarantee.
     AsPublished {
@@ -135,7 +135,7 @@ pub enum Verdict {
         /// The sound algorithm to use instead.
         instead: &'static str,
     },
-    /// It uses gradients without noise; the text says how.
+    /// It uses gradients without noise; the text explains how.
     NotPrivate(&'static str),
 }
 
@@ -153,7 +153,7 @@ impl Verdict {
         matches!(self, Self::Sound(_))
     }
 
-    /// The kind, as JSON has it.
+    /// The kind, as it appears in JSON.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Sound(_) => "sound",
@@ -179,7 +179,7 @@ impl fmt::Display for Verdict {
 pub struct Defaults {
     /// The clipping norm, or its value at the first step if it adapts.
     pub max_grad_norm: ClipNorm,
-    /// The greatest norm of what one record adds to a step, summed over its parts; none if it has no bound. The default learning
+    /// The largest norm of what one record adds to a step, summed over its parts; none if it has no bound. The default learning
     /// rate is inversely proportional to it.
     pub contribution: Option<f64>,
 }

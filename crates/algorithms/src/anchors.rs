@@ -27,16 +27,16 @@ pub(crate) struct Anchoring {
     pub(crate) batch: f64,
     /// The probability or the frequency with which the anchor moves.
     pub(crate) probability: f64,
-    /// 1: to the point before, at random; 2: to the point before, regularly; 3 and 4: to the newest point, at random and regularly.
+    /// 1: to the previous point, at random; 2: to the previous point, regularly; 3 and 4: to the newest point, at random and regularly.
     pub(crate) routine: u8,
 }
 
 /// What a step of the plan does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Turn {
-    /// Evaluates a new anchor at the current point; this is a training step by itself.
+    /// Evaluates a new anchor at the current point; this is itself a training step.
     Here,
-    /// Evaluates a new anchor at the point before; the next turn uses it.
+    /// Evaluates a new anchor at the previous point; the next step uses it.
     Before,
     /// Evaluates differences to the anchor: a training step.
     Difference,
@@ -82,7 +82,7 @@ impl Anchoring {
             };
             match moves {
                 true if to_newest => turns.push(Turn::Here),
-                // After the first step the point before is the anchor itself.
+                // After the first step the previous point is the anchor itself.
                 true if step > 0 => turns.extend([Turn::Before, Turn::Difference]),
                 _ => turns.push(Turn::Difference),
             }
@@ -168,8 +168,8 @@ struct Phase {
 /// The multipliers `z_1` of differences and `z_2` of anchors that spend a budget with the least noise per step,
 /// `(z_1/B)^2 + (z_2/B_a)^2`.
 ///
-/// Renyi's bound, which is fast, chooses the ratio of the two, and the accountant meets the budget. The optimum is flat, so a small error of
-/// the ratio costs nothing.
+/// Renyi's bound, which is fast, chooses the ratio of the two, and the accountant meets the budget. The optimum is flat, so a small error
+/// in the ratio hardly matters.
 fn least_noise(
     differences: Phase,
     anchors: Phase,
@@ -197,7 +197,7 @@ fn uniform(random: &mut impl Rng) -> f64 {
     (random.next_u64() >> 11) as f64 * 2.0_f64.powi(-53)
 }
 
-/// How an estimate of the gradient is made of an anchor and differences to it.
+/// How a gradient is estimated from an anchor and differences to it.
 pub(crate) trait Estimate<G: Gradients> {
     /// Evaluates an anchor and keeps its gradient.
     fn anchor(&mut self, round: &mut Round<'_, G>, anchor: &G::Point) -> Result<(), PrivacyError>;
@@ -221,7 +221,7 @@ pub(crate) trait Estimate<G: Gradients> {
 pub(crate) struct AnchoredSteps<P, E> {
     facts: RunFacts,
     turns: Vec<Turn>,
-    /// Whether anchors move to the point before, as in routines 1 and 2.
+    /// Whether anchors move to the previous point, as in routines 1 and 2.
     keeps_previous: bool,
     previous: Option<P>,
     anchor: Option<P>,
@@ -241,8 +241,9 @@ impl<P: Clone + AsRef<[f32]> + AsMut<[f32]>, E> AnchoredSteps<P, E> {
         let lengths = turns.chunk_by(|a, b| (*a == Turn::Difference) == (*b == Turn::Difference));
         if !lengths.map(|run| run.len() as u64).eq(plan.entries().iter().map(|entry| entry.steps().get())) {
             return Err(AlgorithmError::Plan {
-                problem: "the plan moves its anchors at other steps: an earlier version of Sordino made it"
-                    .to_owned(),
+                problem:
+                    "the plan was made by an earlier version of Sordino and moves its anchors at other steps"
+                        .to_owned(),
                 hint: "start a new run",
             });
         }
@@ -257,7 +258,7 @@ impl<P: Clone + AsRef<[f32]> + AsMut<[f32]>, E> AnchoredSteps<P, E> {
         })
     }
 
-    /// Makes points of the vectors of a checkpoint, in the shape of this point.
+    /// Makes points from the vectors of a checkpoint, in the shape of this point.
     fn restore_points(&mut self, like: &P) {
         // Points are useless without the gradient that was kept with them.
         let length = like.as_ref().len();
@@ -294,7 +295,7 @@ impl<G: Gradients, E: Estimate<G>> Steps<G> for AnchoredSteps<G::Point, E> {
         self.restore_points(at);
         let turn = usize::try_from(number).ok().and_then(|number| self.turns.get(number).copied());
         if turn == Some(Turn::Before) {
-            // The point before the last step, or the current point if a crash has lost the other.
+            // The point before the last step, or the current point if a crash has lost that point.
             let anchor = self.previous.as_ref().unwrap_or(at).clone();
             self.estimate.anchor(round, &anchor)?;
             self.anchor = Some(anchor);

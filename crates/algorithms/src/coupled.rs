@@ -2,7 +2,7 @@
 //!
 //! Algorithms 3 and 4, except that batches are Poisson with expected sizes `B` and `B_a` and that the random numbers of routines 1 and 3
 //! are public. `C_1k = min(C, C_1 |mean difference|)`, `C_2k = min(C, C_2 |mean gradient at w|)` from raw gradients; in the + form
-//! `C_1k = min(C, C_1 |x - w|)` and `C_2k` from the anchor one step before. Noise on the anchor's gradient is drawn afresh in every step, as
+//! `C_1k = min(C, C_1 |x - w|)` and `C_2k` comes from the anchor of the previous step. Noise on the anchor's gradient is drawn afresh in every step, as
 //! printed.
 
 use sordino_accounting::{ClipNorm, NoiseMultiplier, Plan, calibrate::Budget};
@@ -30,7 +30,7 @@ pub(crate) struct Scales {
     pub(crate) anchor: f64,
 }
 
-/// `(sigma_1, sigma_2)` of Theorem 3: what the paper claims to be enough, on means, in thresholds.
+/// `(sigma_1, sigma_2)` of Theorem 3: the noise on means that the paper claims to be enough, in units of the clipping norms.
 fn claimed_noise(facts: &RunFacts, anchoring: &Anchoring, claim: Budget) -> (f64, f64) {
     let (epsilon, steps) = (positive(claim.epsilon), facts.steps.get() as f64);
     let batch = facts.expected_batch_size;
@@ -120,7 +120,7 @@ impl<G: Gradients> Estimate<G> for PublishedEstimate {
         let own = most.min(self.scales.anchor * length);
         let later = self.clipped(round, anchor, own)?;
         if self.plus {
-            // The step that moves the anchor uses the clipping norm of the anchor before; later steps use its own.
+            // The step that moves the anchor uses the clipping norm of the previous anchor; later steps use that of the new one.
             let before = self.length.map_or(most, |length| most.min(self.scales.anchor * length));
             self.current = self.clipped(round, anchor, before)?;
             self.later = Some(later);

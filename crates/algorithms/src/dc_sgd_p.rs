@@ -11,7 +11,7 @@ use crate::{
 };
 
 options! {
-    /// The clipping norm is a percentile of the gradient norms, from a private histogram of the batch before. It does not change if batches
+    /// The clipping norm is a percentile of the gradient norms, from a private histogram of the previous batch. It does not change if batches
     /// are too small for the histogram's noise.
     pub struct DcSgdP {
         /// Share of gradients that are not clipped.

@@ -2,7 +2,7 @@
 //!
 //! `y_t = sum_i clip(g_i, C_1) + (1/W) sum_{l=1..W} R_{t-l} + noise`, where `R_s` is the hidden sum of what clipping removed in step `s`,
 //! itself clipped to `C_r` for each record. Departs from DiceSGD, whose hidden error has no bound on the influence of one record, in three
-//! points: residuals are clipped for each record, they are forgotten after `W` steps, and a record can be sampled only in every `W + 1`-th
+//! points: residuals are clipped for each record, they are discarded after `W` steps, and a record can be sampled only in every `W + 1`-th
 //! step. So the `W + 1` steps that a record influences are one release with sensitivity `kappa = sqrt(C_1^2 + C_r^2 / W)`.
 
 use std::ops::RangeInclusive;
@@ -23,17 +23,17 @@ use crate::{
 };
 
 options! {
-    /// Error feedback: what clipping removes of each gradient, up to residual_clip, is fed back over the next W steps. Groups of records
+    /// Error feedback: what clipping removes from each gradient, up to residual_clip, is fed back over the next W steps. Groups of records
     /// take turns, so that a record is sampled once in W + 1 steps.
     pub struct Dice {
-        /// The greatest norm that is fed back of a gradient.
+        /// The largest norm of a residual that is fed back.
         residual_clip: Option<f64> = None, as "9 times max_grad_norm", in 1e-9..=1e9;
         /// W, the number of steps over which it is fed back.
         window: Option<u64> = None, as "the one with the least noise", in 1..=1_000_000;
     }
 }
 
-/// The most numbers that may be kept to be fed back: a gibibyte.
+/// The largest number of values that may be kept for feedback: a gibibyte.
 const MOST_KEPT_NUMBERS: u64 = 1 << 28;
 
 impl Dice {

@@ -1,8 +1,8 @@
 //! DiceSGD as published.
 //!
 //! `v = (1/B) sum_i clip(g_i, C_1) + clip(e, C_2)`, `x <- x - eta (v + noise)`, `e <- e + (1/B) sum_i g_i - v`. The error is hidden and has no
-//! noise, and one record can move it for ever: the claimed epsilon is false. Departs from Algorithm 2 in that batches are Poisson and `B` is
-//! their expected size; with dropout, the clipped and the plain sum have masks of their own. The noise is that of Theorem 3.8 and, for the clipping norms of the experiments, of its automatic form.
+//! noise, and one record can move it forever: the claimed epsilon is false. Departs from Algorithm 2 in that batches are Poisson and `B` is
+//! their expected size; with dropout, the clipped and the plain sum have different masks. The noise is that of Theorem 3.8 and, for the clipping norms of the experiments, of its automatic form.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use crate::{
 options! {
     /// DiceSGD as published, with its noise for a claimed epsilon: hidden error feedback without a bound on the influence of one record.
     pub struct DicePublished {
-        /// experiments: C_1 = C_2 = max_grad_norm; theorem: both over the batch size.
+        /// experiments: C_1 = C_2 = max_grad_norm; theorem: both divided by the batch size.
         thresholds: Thresholds = Thresholds::Experiments;
         /// Normalise gradients and error instead of clipping them (Algorithm 4).
         automatic: bool = false;

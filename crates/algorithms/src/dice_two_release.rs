@@ -20,7 +20,7 @@ use crate::{
 options! {
     /// Error feedback from two noisy sums, of clipped gradients and of what clipping removed, so that the error is public.
     pub struct DiceTwoRelease {
-        /// The greatest norm that is fed back of a gradient.
+        /// The largest norm of a residual that is fed back.
         residual_clip: Option<f64> = None, as "9 times max_grad_norm", in 1e-9..=1e9;
         /// C_2, the clipping norm of the mean error.
         feedback_clip: Option<f64> = None, as "max_grad_norm + residual_clip", in 1e-9..=1e9;

@@ -2,8 +2,8 @@
 //!
 //! `g = (1/B) [sum_S clip(g_i(x) - g_i(w), C_1k) + noise] + G`, where `G = (1/B_a) [sum_A clip(g_i(w), C_2j) + noise]` is released once for
 //! each anchor and kept. Departs from Algorithm 3 in its clipping norms, which there come from raw gradients and set the noise: `C_1k` follows
-//! the distance of the two points, and `C_2j` the length of the previous anchor's gradient, less what noise adds to it. Both are public and stay
-//! above a thousandth of `C`. The anchor's noise is drawn once and kept, instead of anew at every step. Routine 4 and `C_2 = 100` are the
+//! the distance of the two points, and `C_2j` the length of the previous anchor's gradient, less the share of the noise. Both are public and stay
+//! above a thousandth of `C`. The anchor's noise is drawn once and kept, instead of redrawn at every step. Routine 4 and `C_2 = 100` are the
 //! defaults.
 
 use sordino_accounting::{Accountant, ClipNorm, Plan, Sampling};
@@ -65,7 +65,7 @@ impl Algorithm for DpC4 {
         tightest_accountant(sampling)
     }
 
-    /// An anchor, its packed weights, its gradient, and the point before.
+    /// An anchor, its packed weights, its gradient, and the previous point.
     fn kept_vectors(&self) -> u64 {
         4
     }

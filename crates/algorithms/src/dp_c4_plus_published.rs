@@ -12,7 +12,7 @@ use crate::{
 };
 
 options! {
-    /// DP-C4+ as published: the clipping norm of differences follows the distance, that of the anchor its previous raw gradient.
+    /// DP-C4+ as published: the clipping norm of differences follows the distance of the points, and that of the anchor follows its previous raw gradient.
     pub struct DpC4PlusPublished {
         /// C_1: the clipping norm of differences, in units of the distance of the points.
         difference_scale: f64 = 1.0, in 1e-6..=1e6;
@@ -52,7 +52,7 @@ impl Algorithm for DpC4PlusPublished {
         tightest_accountant(sampling)
     }
 
-    /// An anchor, its packed weights, its gradient, and the point before.
+    /// An anchor, its packed weights, its gradient, and the previous point.
     fn kept_vectors(&self) -> u64 {
         4
     }

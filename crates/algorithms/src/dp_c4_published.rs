@@ -52,7 +52,7 @@ impl Algorithm for DpC4Published {
         tightest_accountant(sampling)
     }
 
-    /// An anchor, its packed weights, its gradient, and the point before.
+    /// An anchor, its packed weights, its gradient, and the previous point.
     fn kept_vectors(&self) -> u64 {
         4
     }

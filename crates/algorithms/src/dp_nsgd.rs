@@ -12,7 +12,7 @@ use crate::{
 };
 
 options! {
-    /// Every gradient is scaled to just below max_grad_norm, small ones too: C g / (r + |g|).
+    /// Every gradient, even a small one, is scaled to just below max_grad_norm: C g / (r + |g|).
     pub struct DpNsgd {
         /// r, in units of a gradient's norm.
         regulariser: f64 = 0.01, in 0.0..=1e6;
@@ -25,7 +25,7 @@ impl Algorithm for DpNsgd {
             name: "dp-nsgd",
             reference: "Yang et al. 2022, Algorithm 1",
             verdict: Verdict::Sound(
-                "under add/remove; the printed epsilons of the paper are false for replace-one, which it states",
+                "under add/remove; the paper states its epsilons for replace-one, where they are false",
             ),
         }
     }

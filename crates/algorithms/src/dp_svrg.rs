@@ -2,7 +2,7 @@
 //!
 //! `g = (1/B) sum_S clip(g_i(x), C) - (1/B) sum_S clip(g_i(w), C) + (1/B_a) sum_A clip(g_i(w), C)`, each with noise. The two sums over the
 //! batch are two releases of one step. Departs from Algorithm 2 of the DP-C4 paper in the anchor: its gradient comes from a batch and not from all
-//! records, it is released once and kept instead of noised anew at every step, and it moves by routine 4 by default.
+//! records, it is released once and kept instead of being noised again at every step, and it moves by routine 4 by default.
 
 use sordino_accounting::{Accountant, ClipNorm, Plan, Sampling};
 use sordino_optim::State;
@@ -53,7 +53,7 @@ impl Algorithm for DpSvrg {
         tightest_accountant(sampling)
     }
 
-    /// An anchor, its packed weights, its gradient, and the point before.
+    /// An anchor, its packed weights, its gradient, and the previous point.
     fn kept_vectors(&self) -> u64 {
         4
     }

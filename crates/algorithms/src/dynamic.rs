@@ -1,8 +1,8 @@
 //! Dynamic DP-SGD: the clipping norm and the noise multiplier follow a public schedule along the run.
 //!
 //! `C_t = C_0 rho_c^(-t / T)` and `z_t = 1 / mu_t`, `mu_t = mu_0 rho_mu^(t / T)`, for `t = 1 .. T`, or any other schedule. Departs from
-//! Algorithm 2 of Du et al. 2021: sums are divided by the expected batch size, and `mu_0` comes from the accountant's exact price unless the
-//! central limit theorem is asked for.
+//! Algorithm 2 of Du et al. 2021: sums are divided by the expected batch size, and `mu_0` comes from the accountant's exact price
+//! unless the accountant is `gdp-clt`.
 
 use serde::{Deserialize, Serialize};
 use sordino_accounting::{Accountant, ClipNorm, Plan, Sampling};
@@ -28,7 +28,7 @@ options! {
         mu_schedule: Option<FactorSchedule> = None;
         /// Any schedule of C_t / C_0, in the same form.
         clip_schedule: Option<FactorSchedule> = None;
-        /// optimal: noise proportional to the root of the clipping norm, in place of mu_growth.
+        /// optimal: noise proportional to the square root of the clipping norm, in place of mu_growth.
         allocation: Allocation = Allocation::Scheduled;
     }
 }
@@ -95,7 +95,7 @@ impl Algorithm for Dynamic {
             name: "dynamic",
             reference: "Du et al. 2021, Algorithm 2 and appendix A.7",
             verdict: Verdict::Sound(
-                "the central limit theorem that the paper prices it with reports too little, and the accountant gdp-clt shows by how much",
+                "the paper prices it by the central limit theorem, which reports too small an epsilon; the accountant gdp-clt shows by how much",
             ),
         }
     }
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_is_a_curve_and_the_optimal_allocation_follows_thresholds() {
+    fn growth_is_a_curve_and_the_optimal_allocation_follows_clipping_norms() {
         let (growing, curved) = (
             options(r#"{"mu_growth":3,"clip_decay":5}"#),
             options(r#"{"mu_schedule":"0:1/1:3","clip_schedule":"0:1/1:0.2"}"#),
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn two_ways_of_saying_the_same_are_refused() {
+    fn options_that_set_the_same_quantity_are_refused() {
         for json in [
             r#"{"mu_growth":3,"mu_schedule":"0:1/1:3"}"#,
             r#"{"clip_decay":3,"clip_schedule":"0:1/1:3"}"#,

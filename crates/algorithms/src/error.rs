@@ -8,7 +8,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum AlgorithmError {
-    /// An option is outside of its permitted range.
+    /// An option is outside its permitted range.
     #[error("{name} must be {permitted}, got {got}")]
     OutOfRange {
         /// The option.
@@ -23,7 +23,7 @@ pub enum AlgorithmError {
     Plan {
         /// What is wrong.
         problem: String,
-        /// The cure.
+        /// The remedy.
         hint: &'static str,
     },
     /// The accountant refused.

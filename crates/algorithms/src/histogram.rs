@@ -1,11 +1,11 @@
 //! DC-SGD: the clipping norm comes from a private histogram of gradient norms. Shared by its two forms.
 //!
-//! A histogram of the norms is released beside the clipped sum, and the next clipping norm is computed from it alone. Departs from Wei et al.
+//! A histogram of the norms is released next to the clipped sum, and the next clipping norm is computed from it alone. Departs from Wei et al.
 //! 2025 in the following points. The bin of a norm (Algorithm 2) is the smaller of `b - 1` and `floor(b G / R)`. The number of records in
 //! equation (4) is the histogram's own sum, as in Algorithm 4. The loop of Algorithm 4 ends after 20 moves. Clipping norms and ranges are kept
 //! within what single precision can use. Where a batch is too small for the histogram's noise, the clipping norm does not change: with `b`
 //! bins of noise `sigma_H`, a batch needs `3 sigma_H sqrt(b)` records. With unit steps, which are the default, the sum is divided by the
-//! growth of the clipping norm, so that one learning rate serves all clipping norms.
+//! growth of the clipping norm, so that one learning rate works for all clipping norms.
 
 use std::collections::BTreeMap;
 
@@ -89,7 +89,7 @@ impl DcSgd {
         let counts: Vec<f64> = histogram.iter().copied().map(f64::from).collect();
         let total: f64 = counts.iter().sum();
         let bins = self.bins as f64;
-        // Public numbers decide whether the counts stand out from their noise. A decision by the noisy sum would select lucky noise.
+        // The test for whether the counts stand out from their noise uses public numbers only. A test of the noisy sum would be biased by its noise.
         if !(self.facts.expected_batch_size >= 3.0 * noise_std * bins.sqrt() && total > 0.0) {
             return;
         }
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn a_histogram_that_is_lost_in_noise_changes_nothing() {
         let mut dc = example(Search::Percentile(0.5), 75.0, 150.0);
-        // 3 * 20 * sqrt(20) is more than a batch of 256 has, whatever the counts say.
+        // 3 * 20 * sqrt(20) is more than a batch of 256 records, whatever the counts are.
         dc.follow(&histogram(&norms(), 150.0, 20), 20.0);
         dc.follow(&[1e6; 20], 20.0);
         dc.follow(&[f32::NAN; 20], 1.0);
@@ -275,7 +275,7 @@ mod tests {
         let multiplier = NoiseSource::Multiplier(NoiseMultiplier::new(1.5).unwrap());
         let entry = plan(&test_facts(), multiplier, None).unwrap().entries()[0].clone();
         assert!((entry.effective_noise_multiplier() / 1.5 - 1.0).abs() < 1e-12);
-        // The paper: the histogram takes so little that gradients have a few per cent more noise.
+        // As in the paper, the histogram costs the gradients only a few per cent more noise.
         assert!(entry.releases().len() == 2 && entry.releases()[0].get() < 1.08 * 1.5);
         assert!(plan(&test_facts(), multiplier, Some(1.2)).unwrap_err().to_string().contains("above 1.5"));
     }

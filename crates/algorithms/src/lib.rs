@@ -4,9 +4,9 @@
 //! before any record is used. It [starts](Algorithm::start) [`Steps`]: each step sees its batch through a
 //! [`Round`](sordino_privacy::Round) of the vault and returns a release. Algorithms adapt to releases alone.
 //!
-//! A file holds all of an algorithm: options with defaults, ranges and help texts ([`options!`]), plan, calibration, step, state, verdict and
+//! A file holds a whole algorithm: options with defaults, ranges and help texts ([`options!`]), plan, calibration, step, state, verdict and
 //! references. The list below is the only other place that names it. The enum [`AlgorithmConfig`], the command line, the table in
-//! `docs/algorithms.md` and the conformance tests follow from it. An algorithm of your own implements the same trait.
+//! `docs/algorithms.md` and the conformance tests follow from it. Your own algorithm implements the same trait.
 #![forbid(unsafe_code)]
 
 mod algorithm;

@@ -90,7 +90,7 @@ pub fn default_text(default: &impl serde::Serialize, words: &[&str]) -> String {
     }
 }
 
-/// Refuses an option outside of its range. An option that is not set has nothing to be refused.
+/// Refuses an option outside its range. An option that is not set is accepted.
 #[doc(hidden)]
 pub fn check_range<V: OptionValue, R: Range<V::Number>>(
     name: &'static str,
@@ -117,9 +117,9 @@ pub trait OptionValue {
 /// The numbers that an option may take.
 #[doc(hidden)]
 pub trait Range<N> {
-    /// Whether the number is in the range. A NaN is in no range.
+    /// Whether the number is in the range. A NaN is never in a range.
     fn permits(&self, number: N) -> bool;
-    /// The range in words.
+    /// The range as text.
     fn words(&self) -> String;
 }
 
@@ -161,7 +161,7 @@ impl<N: Copy + PartialOrd + std::fmt::Display> Range<N> for RangeInclusive<N> {
     }
 }
 
-/// A number as people write it: 1e9, and not 1000000000.
+/// A number in its short form: 1e9, not 1000000000.
 fn short(number: &impl std::fmt::Display) -> String {
     let text = number.to_string();
     match text.parse::<f64>() {

@@ -7,7 +7,7 @@ use sordino_accounting::{
 
 use crate::{AlgorithmError, NoiseSource, RunFacts, clipping::rule};
 
-/// Every entry of a plan lists steps that are alike, so a run whose steps all differ has an entry for each step.
+/// An entry of a plan describes identical steps, so a run whose steps all differ has an entry for each step.
 const MOST_DIFFERENT_STEPS: u64 = 1_000_000;
 
 /// The least multiplier that the theorem of truncated concentrated differential privacy covers: the root of 5, rounded up.
@@ -21,8 +21,8 @@ pub(crate) fn tightest_accountant(sampling: Sampling) -> Accountant {
     }
 }
 
-/// A plan whose steps are all alike, with one release each and multiplier 1. A clipping norm that the trusted base refuses is refused
-/// here, before a step is paid for.
+/// A plan of identical steps, with one release each and multiplier 1. A clipping norm that the trusted base refuses is refused
+/// here, before a step is charged.
 pub(crate) fn equal_steps(facts: &RunFacts) -> Result<Plan, AlgorithmError> {
     rule(facts, facts.max_grad_norm)?;
     Ok(Plan::new(vec![Entry::new(facts.sampling, vec![NoiseMultiplier::new(1.0)?], facts.steps)?]))
@@ -102,7 +102,7 @@ pub(crate) fn check_steps(steps: u64) -> Result<(), AlgorithmError> {
         true => Ok(()),
         false => Err(AlgorithmError::Plan {
             problem: format!("a plan has at most {MOST_DIFFERENT_STEPS} different steps, got {steps}"),
-            hint: "use fewer steps, or an algorithm whose steps are alike, such as {algorithm=dp-sgd}",
+            hint: "use fewer steps, or an algorithm with identical steps, such as {algorithm=dp-sgd}",
         }),
     }
 }

@@ -78,7 +78,7 @@ mod tests {
             let last = table.last().unwrap();
             assert!(last.0 > 1e6 && (last.0 * last.1 / 0.5 - 1.0).abs() < 1e-6);
         }
-        // C for vanishing gradients, and the greatest weight in between.
+        // C for vanishing gradients, and the largest weight in between.
         let psac = Psac::default();
         assert!((psac.weight(0.5, 0.0) - 0.5).abs() < 1e-12);
         assert!(psac.weight(0.5, 0.1) > 2.0 && psac.weight(0.5, 10.0) < 0.1);

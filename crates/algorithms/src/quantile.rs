@@ -1,10 +1,10 @@
 //! The clipping norm follows a quantile of the gradient norms.
 //!
-//! With `b_i = 1` for `|g_i| <= C` and 0 otherwise, `sum_i (b_i - 1/2)` is released beside the clipped sum. The share of gradients that are
+//! With `b_i = 1` for `|g_i| <= C` and 0 otherwise, `sum_i (b_i - 1/2)` is released next to the clipped sum. The share of gradients that are
 //! not clipped is estimated as `b = 1/2 + (released sum) / B`, and `C <- C exp(-rate (b - quantile))`. The 1/2 is subtracted for each
 //! record, so that a record moves the sum by 1/2 and not by 1. Departs from Algorithm 1 of Andrew et al. 2021 in its unit of privacy, a
 //! record, and in that the divisor is the expected batch size. With unit steps, which are the default, the sum is divided by the growth of
-//! the clipping norm, so that one learning rate serves all clipping norms.
+//! the clipping norm, so that one learning rate works for all clipping norms.
 
 use std::collections::BTreeMap;
 
@@ -84,7 +84,7 @@ impl QuantileSteps {
         Self { facts: *facts, options: options.clone(), clip: facts.max_grad_norm.get() }
     }
 
-    /// Follows a released balance: half of how many more norms are below the clipping norm than above it.
+    /// Adapts to a released balance: half the difference between the number of norms below the clipping norm and the number above it.
     fn follow(&mut self, balance: f64) {
         let below = 0.5 + balance / self.facts.expected_batch_size;
         let moved = self.clip * (-self.options.rate * (below - self.options.quantile)).exp();
@@ -130,9 +130,9 @@ mod tests {
     use crate::test_facts;
 
     #[test]
-    fn the_threshold_rises_while_too_many_are_clipped_and_falls_while_too_few_are() {
+    fn the_clipping_norm_rises_while_too_many_are_clipped_and_falls_while_too_few_are() {
         let mut quantile = QuantileSteps::new(&test_facts(), &Quantile::default());
-        // All of a batch of 100 above the threshold: the balance is -50, the share 0.
+        // All of a batch of 100 are above the clipping norm: the balance is -50, the share 0.
         quantile.follow(-50.0);
         assert!((quantile.clip - (0.1_f64).exp()).abs() < 1e-12);
         quantile.follow(50.0);

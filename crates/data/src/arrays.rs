@@ -9,7 +9,7 @@ use crate::labels::Labels;
 
 /// Data sets from arrays in memory.
 ///
-/// Values are used as they are. Scale them by constants that are known without the records, for example to 0 ..= 1; a mean or
+/// Values are used unchanged. Scale them by constants that are known without the records, for example to 0 ..= 1; a mean or
 /// a maximum computed from the records is private.
 impl Dataset {
     /// A data set of the rows `x`, each a record of equal length, with the labels `y`.
@@ -89,7 +89,7 @@ impl Dataset {
     }
 }
 
-/// Checks everything that a data set promises; `place_of` names a value for errors.
+/// Checks everything that a data set guarantees; `place_of` names a value for errors.
 fn checked(
     values: Vec<f32>,
     shape: Shape,
@@ -159,7 +159,7 @@ mod from_ndarray {
         /// | `records, height, width` | an image with 1 channel |
         /// | `records, channels, height, width` | an image |
         ///
-        /// The strides of the view may be any. The values are copied.
+        /// The view may have any strides. The values are copied.
         ///
         /// # Errors
         ///

@@ -18,7 +18,7 @@ pub(crate) const MAX_VALUES: usize = 1 << 31;
 /// # Guarantees
 ///
 /// The shape of a record, the encoding, the classes and the scales are public; values and labels are private. There is at
-/// least one record, and every value is finite. `Debug` shows counts and shapes, no values.
+/// least one record, and every value is finite. `Debug` shows counts and shapes, but no values.
 pub struct Dataset {
     shape: Shape,
     encoding: Encoding,
@@ -56,7 +56,7 @@ impl Dataset {
         self.shape
     }
 
-    /// The encoding of the values. For records that must match training records, it is the encoding of those.
+    /// The encoding of the values. For records that must match training records, it is the encoding of the training records.
     pub fn encoding(&self) -> Encoding {
         self.encoding
     }
@@ -161,7 +161,7 @@ pub fn held_out(count: usize, test_fraction: f64, seed: u64) -> Result<Vec<usize
     }
     let tests = (count as f64 * test_fraction).round() as usize;
     if tests == 0 || tests >= count {
-        return refuse(format!("large enough for 1 of {count} records and small enough to leave 1, or 0"));
+        return refuse(format!("0, or large enough for 1 of {count} records and small enough to leave 1"));
     }
     let mut places = permutation(count, seed);
     places.truncate(tests);
@@ -286,7 +286,7 @@ mod tests {
                 counts[place] += 1;
             }
         }
-        // 4000 draws at 0.3: mean 1200, standard deviation 29; five of them on each side.
+        // 4000 draws at 0.3: mean 1200, standard deviation 29; five deviations on each side.
         assert!(counts.iter().all(|count| (1055..=1345).contains(count)), "{counts:?}");
     }
 

@@ -22,7 +22,7 @@ pub enum Encoding {
     Booleans,
     /// Floats, not scaled.
     Floats,
-    /// Text (CSV, SVMLight): numbers, scaled only if the schema says so.
+    /// Text (CSV, SVMLight): numbers, scaled only by a schema.
     Text,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Conversion {
 }
 
 impl Conversion {
-    /// The conversion into `wanted`, the encoding that the model reads. Without it, values are read as they are stored.
+    /// The conversion into `wanted`, the encoding that the model reads. Without it, values are not converted.
     pub(crate) fn new(
         file: &str,
         stored: Encoding,
@@ -77,7 +77,7 @@ impl Conversion {
         ))
     }
 
-    /// The value that the model reads; the error says which values are permitted.
+    /// The value that the model reads; the error states which values are permitted.
     pub(crate) fn apply(self, number: f64) -> Result<f32, &'static str> {
         if (self.encoding, self.stored) == (Encoding::Bytes, Encoding::Integers)
             && !(0.0..=255.0).contains(&number)

@@ -4,7 +4,7 @@ use thiserror::Error;
 
 /// Why a file, a schema, an array or a setting was refused.
 ///
-/// The message has the place, the value and what is permitted; [`hint`](Self::hint) has the cure. A quoted value is private:
+/// The message states the place, the value and what is permitted; [`hint`](Self::hint) states the remedy. A quoted value is private:
 /// the message is for the owner of the data.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
@@ -18,7 +18,7 @@ pub enum DataError {
         permitted: String,
         /// What was found, at most 40 characters of it.
         got: String,
-        /// The cure.
+        /// The remedy.
         hint: String,
     },
     /// A file or an array that cannot be read or has the wrong form.
@@ -28,7 +28,7 @@ pub enum DataError {
         place: String,
         /// What is wrong.
         problem: String,
-        /// The cure.
+        /// The remedy.
         hint: String,
     },
     /// A schema that contradicts itself.
@@ -38,10 +38,10 @@ pub enum DataError {
         place: String,
         /// What is wrong.
         problem: String,
-        /// The cure.
+        /// The remedy.
         hint: String,
     },
-    /// A parameter outside of its permitted range, or missing.
+    /// A parameter that is missing or outside its permitted range.
     #[error("{what} must be {permitted}, got {got}")]
     Setting {
         /// The parameter.
@@ -50,7 +50,7 @@ pub enum DataError {
         permitted: String,
         /// What was given.
         got: String,
-        /// The cure.
+        /// The remedy.
         hint: String,
     },
 }
@@ -96,9 +96,9 @@ impl DataError {
 /// The largest number of characters of a private value in a message.
 const SHOWN: usize = 40;
 
-/// A value as messages show it: shortened, with control characters escaped.
+/// A value as it appears in messages: shortened, with control characters escaped.
 pub(crate) fn quoted(value: &[u8]) -> String {
-    // A character has at most 4 bytes, so this cut loses none that is shown.
+    // A character has at most 4 bytes, so this cut keeps every character that is shown.
     let text = String::from_utf8_lossy(&value[..value.len().min(4 * (SHOWN + 1))]);
     let shown: String = text.chars().take(SHOWN).flat_map(char::escape_debug).collect();
     let rest = if text.chars().count() > SHOWN { "..." } else { "" };

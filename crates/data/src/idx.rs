@@ -16,7 +16,7 @@ use crate::unlabelled::UnlabelledRows;
 /// The number of classes of MNIST and its family.
 const DIGITS: usize = 10;
 
-/// Reads `train-*` and, if they are there, `t10k-*` of a directory.
+/// Reads `train-*` and, if present, `t10k-*` of a directory.
 pub(crate) fn read(directory: &Path, classes: Option<usize>) -> Result<Splits, DataError> {
     let classes = check_classes(classes.unwrap_or(DIGITS))?;
     let train = labelled(directory, "train", classes, None)?;
@@ -29,8 +29,8 @@ pub(crate) fn read(directory: &Path, classes: Option<usize>) -> Result<Splits, D
     {
         return Err(DataError::file(
             directory.display().to_string(),
-            format!("training images are {}, test images {}", train.shape(), test.shape()),
-            "both sets must have images of one size",
+            format!("training images are {}, but test images are {}", train.shape(), test.shape()),
+            "both sets must have images of the same size",
         ));
     }
     Ok(Splits { train, test, schema: None })

@@ -26,7 +26,7 @@ pub(crate) fn decompressed<'a>(mut source: impl BufRead + 'a) -> io::Result<Box<
 /// The error for a file that cannot be read.
 pub(crate) fn unreadable(file: &str, error: &io::Error) -> DataError {
     let hint = match error.kind() {
-        io::ErrorKind::NotFound => "is the path right, as seen from the current directory?",
+        io::ErrorKind::NotFound => "check the path; it is relative to the current directory",
         io::ErrorKind::PermissionDenied => "you need permission to read the file",
         io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
             "the file may be truncated; copy or compress it again"
@@ -37,7 +37,7 @@ pub(crate) fn unreadable(file: &str, error: &io::Error) -> DataError {
 }
 
 /// Reads exactly `total` bytes and checks that the source ends there. `take` receives them in pieces; all but the last are
-/// multiples of 8 bytes. A header that promises too much costs no more memory than the file has bytes.
+/// multiples of 8 bytes. A header that promises too much does not use more memory than the size of the file.
 ///
 /// `start` is the current position in the source, for error messages.
 pub(crate) fn read_exactly(

@@ -21,16 +21,16 @@ pub(crate) const MAX_CLASSES: usize = 1 << 16;
 /// | numbers | `&[f32]` | a number in the same unit |
 /// | none | [`Labels::none`] | |
 ///
-/// Slices, arrays and vectors convert by `From`, so `Dataset::from_rows(&x, &y)` accepts them as they are.
+/// Slices, arrays and vectors convert by `From`, so `Dataset::from_rows(&x, &y)` accepts them directly.
 ///
 /// # Guarantees
 ///
 /// The number of classes and their names are public. They must be stated and are never derived from the labels: a class that
-/// exists only because of one record would reveal that record. `Debug` shows counts, no labels.
+/// exists only because of one record would reveal that record. `Debug` shows counts, but no labels.
 ///
 /// # Errors
 ///
-/// Labels are checked when they are made. What is wrong with them is reported by the function that makes the data set.
+/// Labels are checked when they are made. Errors in them are reported by the function that makes the data set.
 ///
 /// ```
 /// use sordino_data::{Dataset, Labels};
@@ -139,7 +139,7 @@ impl Labels {
         Labels(Ok(LabelValues::Classes { classes, names }))
     }
 
-    /// One number for each record, as it is.
+    /// One number for each record, not scaled.
     pub(crate) fn numbers(values: Vec<f32>) -> Labels {
         let bad = values.iter().enumerate().find(|(_, value)| !value.is_finite());
         Labels(match bad {

@@ -13,7 +13,7 @@ pub(crate) struct LineNumbers<R> {
     line: u64,
     /// Whether the current line is empty so far.
     fresh: bool,
-    /// Offsets and numbers of lines that may still be asked for.
+    /// Offsets and numbers of lines that may still be requested.
     starts: VecDeque<(u64, u64)>,
 }
 
@@ -22,7 +22,7 @@ impl<R> LineNumbers<R> {
         LineNumbers { source, offset: 0, line: 1, fresh: true, starts: VecDeque::new() }
     }
 
-    /// The first line that begins at `offset` or later and is not empty; offsets must not descend.
+    /// The first line that begins at `offset` or later and is not empty; offsets must not decrease.
     pub(crate) fn line_from(&mut self, offset: u64) -> u64 {
         while self.starts.front().is_some_and(|&(start, _)| start < offset) {
             self.starts.pop_front();

@@ -30,8 +30,8 @@ pub(crate) fn read_npz(path: &Path, classes: Option<usize>) -> Result<Splits, Da
     {
         return Err(DataError::file(
             &archive.file,
-            format!("records of x are {}, records of x_test {}", train.shape(), test.shape()),
-            "both sets must have records of one shape",
+            format!("records of x are {}, but records of x_test are {}", train.shape(), test.shape()),
+            "both sets must have records of the same shape",
         ));
     }
     Ok(Splits { train, test, schema: None })
@@ -170,12 +170,12 @@ fn records(file: &str, source: &mut dyn Read, wanted: Option<Encoding>) -> Resul
             return Err(DataError::file(
                 file,
                 format!("the shape {:?} has {} dimensions", header.shape, header.shape.len()),
-                "permitted are [n, features], [n, height, width], [n, channels, height, width] and \
+                "use [n, features], [n, height, width], [n, channels, height, width] or \
                  [n, height, width, channels]",
             ));
         }
     };
-    // Checked for 0 records too, so that no later product overflows.
+    // Also checked for 0 records, so that no later product overflows.
     let size = header.shape[1..].iter().try_fold(1_usize, |size, &length| size.checked_mul(length));
     check_size(|| format!("{file}, shape {:?}", header.shape), size.unwrap_or(usize::MAX))?;
     if size == Some(0) {
@@ -233,7 +233,7 @@ fn labels(
             return Err(DataError::file(
                 file,
                 format!("labels of the shape {:?}", header.shape),
-                "permitted are [n], and [n, width] for numbers to predict",
+                "use [n], or [n, width] for numbers to predict",
             ));
         }
     };

@@ -105,8 +105,7 @@ pub(crate) fn read(file: &str, source: &mut dyn Read) -> Result<Header, DataErro
             u32::from_le_bytes([begin[8], begin[9], begin[10], begin[11]]) as usize
         }
         version => {
-            let problem =
-                format!("version {version} of the NPY format is not supported; permitted are 1 to 3");
+            let problem = format!("version {version} of the NPY format is not supported; 1 to 3 are");
             return refuse(6, problem, "write it again with numpy.save");
         }
     };
@@ -126,7 +125,7 @@ pub(crate) fn read(file: &str, source: &mut dyn Read) -> Result<Header, DataErro
     };
     let Some(dtype) = Dtype::parse(&fields.descr) else {
         let problem = format!("the type {} is not supported", quoted(fields.descr.as_bytes()));
-        return refuse(start, problem, "permitted are bool, float32, float64 and integers of 8 to 64 bits");
+        return refuse(start, problem, "save it as bool, float32, float64 and integers of 8 to 64 bits");
     };
     if fields.fortran_order && fields.shape.len() > 1 {
         let hint = "save numpy.ascontiguousarray(array)";

@@ -37,9 +37,9 @@ use crate::labels::{MAX_CLASSES, numbered};
 ///
 ///     [[columns]]
 ///     name = "colour"
-///     type = "category"          # one feature for each value; a missing one is all zeros
+///     type = "category"          # one feature for each value; a missing value is all zeros
 ///     values = ["red", "green"]
-///     unknown = "ignore"         # all zeros too; without it an unknown value is an error
+///     unknown = "ignore"         # all zeros for an unknown value; without it an unknown value is an error
 ///
 ///     [[columns]]
 ///     name = "id"
@@ -120,7 +120,7 @@ pub(crate) struct Category {
     pub(crate) unknown: Unknown,
 }
 
-/// The treatment of a value outside of the vocabulary.
+/// The treatment of a value outside the vocabulary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Unknown {
@@ -345,10 +345,9 @@ impl Schema {
                 &format!("must have 2 to {MAX_CLASSES} classes, got {}", category.values.len()),
                 "list every class in `values`; they are public and never derived from the records",
             ),
-            Column::Number(number) if number.missing.is_some() => refuse(
-                "must not stand in for missing values",
-                "every record needs a target: remove `missing`",
-            ),
+            Column::Number(number) if number.missing.is_some() => {
+                refuse("must not replace missing values", "every record needs a target: remove `missing`")
+            }
             _ => Ok(()),
         }
     }
@@ -368,7 +367,7 @@ impl RawSchema {
             // In a table that pandas wrote with its index, the first column has an empty name.
             if column.name().trim_ascii() != column.name() {
                 let problem = format!("column {} has the name {:?}", place + 1, column.name());
-                return Err((problem, "a name has no spaces around it"));
+                return Err((problem, "remove the spaces around the name"));
             }
             if !names.insert(column.name()) {
                 let problem = format!("the name `{}` is used by two columns", column.name());
@@ -396,7 +395,7 @@ fn no_target(schema: &Schema) -> SchemaProblem {
         Some(ColumnReference::Number(number)) => number.to_string(),
         None => "none".to_owned(),
     };
-    let problem = format!("the target {target} is none of the {} columns", schema.columns.len());
+    let problem = format!("the target {target} is not one of the {} columns", schema.columns.len());
     (problem, "describe it under [[columns]]: as a category with its classes, or as a number")
 }
 

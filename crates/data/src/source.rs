@@ -22,7 +22,7 @@ use crate::{csv, embedded, idx, npy, svmlight};
 /// | `.svm` `.svmlight` `.libsvm` | SVMLight, LIBSVM | `features`; `classes` unless there are 2 |
 /// | `mushroom`, if there is no such file | [`embedded::mushroom`] | |
 ///
-/// All but `.npz` may also end in `.gz`. Bytes (IDX files and arrays of `uint8`) are divided by 255. Other numbers are not
+/// All names except `.npz` may also end in `.gz`. Bytes (IDX files and arrays of `uint8`) are divided by 255. Other numbers are not
 /// scaled, except by a schema.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Source {
@@ -83,8 +83,8 @@ impl Format {
             _ => Err(DataError::file(
                 path.display().to_string(),
                 "the format is not clear from the name",
-                "permitted are .csv, .tsv, .txt and .data (CSV), .npz and .npy, .svm, .svmlight and .libsvm, each but \
-                 .npz also with .gz, a directory of IDX files, and the name mushroom",
+                "give a file .csv, .tsv, .txt, .data (CSV), .npz, .npy, .svm, .svmlight or .libsvm (all except .npz also \
+                 with .gz), a directory of IDX files, or the name mushroom",
             )),
         }
     }
@@ -177,8 +177,8 @@ pub fn read(source: &Source) -> Result<Splits, DataError> {
 
 /// Reads labelled records from another file, to test a model trained on `sets`, which were read from `source`.
 ///
-/// A table is read by the schema of `sets`. From a directory of IDX files or an NPZ file the test set is read, or the only set
-/// if there is just one.
+/// A table is read by the schema of `sets`. From a directory of IDX files or an NPZ file the test set is read, or the training
+/// set if there is no test set.
 ///
 /// # Errors
 ///
@@ -212,7 +212,11 @@ pub fn read_test(path: &Path, source: &Source, sets: &Splits) -> Result<Dataset,
     if test.shape() != train.shape() || test.classes() != train.classes() || test.scales() != train.scales() {
         return Err(DataError::file(
             file,
-            format!("the test records are {}, the training records {}", described(&test), described(train)),
+            format!(
+                "the test records are {}, but the training records are {}",
+                described(&test),
+                described(train)
+            ),
             "test records must have the shape and the labels of the training records",
         ));
     }

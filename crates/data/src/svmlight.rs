@@ -144,7 +144,7 @@ fn pair(field: &[u8], last: usize, features: usize) -> Result<(usize, f32), (Str
         Ok(0) => Err(("index:value with an index from 1".to_owned(), "add 1 to every index")),
         Ok(index) if index <= last => Err((
             format!("index:value with an index above {last}"),
-            "indices must ascend, and each may occur once",
+            "indices must increase, and each may occur only once",
         )),
         Ok(_) => Err((
             format!("index:value with an index of 1 to {features}"),
@@ -173,7 +173,7 @@ impl LabelReader {
             Some(label @ (-1.0 | 0.0)) if self.classes == 2 => {
                 let label = label as i64;
                 if *self.smallest.get_or_insert(label) != label {
-                    let permitted = format!("{} or 1, as in the lines before", -1 - label);
+                    let permitted = format!("{} or 1, as in earlier lines", -1 - label);
                     return refuse(permitted, "labels must be -1 and 1, or 0 and 1, throughout a file");
                 }
                 Ok(0)

@@ -1,5 +1,5 @@
 //! Times training steps for `bench/engine.py`: `engine_steps MODEL MODE SECONDS [BATCH]`, or `engine_steps gemm-ceiling`.
-#![expect(clippy::unwrap_used, reason = "a benchmark stops at the first surprise")]
+#![expect(clippy::unwrap_used, reason = "a benchmark stops at the first error")]
 
 use std::time::{Duration, Instant};
 

@@ -10,7 +10,7 @@ use sordino_nn::{
     Description, Engine, Init, Inputs, Loss, Network, Parameter, Pass, RecordLayer, Shape, Targets,
 };
 
-/// For each output, the greatest of several linear functions.
+/// For each output, the largest of several linear functions.
 #[derive(Debug)]
 struct Maxout {
     outputs: usize,
@@ -18,7 +18,7 @@ struct Maxout {
 }
 
 impl Maxout {
-    /// For each output, the value and the index of the greatest linear function.
+    /// For each output, the value and the index of the largest linear function.
     fn greatest(&self, params: &[f32], input: &[f32]) -> Vec<(f32, usize)> {
         let (weights, biases) = params.split_at(self.outputs * self.pieces * input.len());
         let value = |piece: usize| {

@@ -7,7 +7,7 @@ use crate::shape::Shape;
 /// The inputs of all records of a data set.
 #[derive(Debug, Clone, Copy)]
 pub enum Inputs<'a> {
-    /// Records of equal size, one after another: vectors, images channel by channel, or sequences of greatest length.
+    /// Records of equal size, one after another: vectors, images channel by channel, or sequences of maximum length.
     Dense(&'a [f32]),
     /// Sequences of vectors; record `i` is the steps `starts[i] .. starts[i + 1]`.
     Sequences {
@@ -63,7 +63,7 @@ impl<'a> Unlabelled<'a> {
             (Inputs::Tokens { tokens, starts }, Shape::Tokens { steps, vocabulary }) => {
                 if let Some(place) = tokens.iter().position(|&token| token as usize >= vocabulary) {
                     return refuse(format!(
-                        "token {} at position {place} is not in the vocabulary of {vocabulary}: permitted are 0 to {}",
+                        "token {} at position {place} is not in the vocabulary of {vocabulary}: 0 to {} are permitted",
                         tokens[place],
                         vocabulary - 1
                     ));
@@ -93,7 +93,7 @@ impl<'a> Unlabelled<'a> {
             }
             _ => {
                 return refuse(format!(
-                    "the network reads records of {shape}; these inputs have another form"
+                    "the network reads records of {shape}, but these inputs have another form"
                 ));
             }
         };
@@ -110,7 +110,7 @@ impl<'a> Unlabelled<'a> {
         self.count == 0
     }
 
-    /// The shape of a record of greatest length.
+    /// The shape of a record of maximum length.
     pub(crate) fn shape(&self) -> Shape {
         self.shape
     }
@@ -217,7 +217,7 @@ fn check_starts(starts: &[usize], steps: usize, available: usize) -> Result<usiz
         }
         if pair[1] - pair[0] > steps {
             return refuse(format!(
-                "record {record} has {} steps, the network reads at most {steps}; cut it or describe a longer input",
+                "record {record} has {} steps, but the network reads at most {steps}; truncate it or describe a longer input",
                 pair[1] - pair[0]
             ));
         }

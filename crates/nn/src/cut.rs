@@ -8,7 +8,7 @@
 //! **Guarantees.** For two batches that differ in one slot, all pieces are the same except those of one range, which holds at most
 //! `2 most + 1` chosen records. (A range that does not contain the slot has the same records in both. Let R be the largest range that
 //! contains the slot and is not halved in at least one of the two batches. In that batch it has at most `2 most` records, hence at most one
-//! more in the other, and everything outside of R is cut in the same way.) Pieces depend neither on the number of workers nor on the order in which they are computed.
+//! more in the other, and everything outside R is cut in the same way.) Pieces depend neither on the number of workers nor on the order in which they are computed.
 
 use std::ops::Range;
 
@@ -28,7 +28,7 @@ fn halve(
     pieces: &mut Vec<Range<usize>>,
 ) {
     let count = places.len();
-    // A slot that was chosen many times cannot be halved; its records are cut into pieces nevertheless.
+    // A slot that was chosen many times cannot be halved; its records are cut into pieces all the same.
     if count <= 2 * most || slots.len() <= 1 {
         let number = count.div_ceil(most).max(count.min(2));
         let border = |index: usize| places.start + count * index / number;
@@ -51,7 +51,7 @@ pub(crate) fn assign(pieces: Vec<Range<usize>>, workers: usize) -> Vec<Vec<Range
     shares.into_iter().map(|(_, pieces)| pieces).collect()
 }
 
-/// The greatest distance between the sums of two batches that differ in one record, beyond what that record adds. It is due to rounding to
+/// The largest distance between the sums of two batches that differ in one record, beyond what that record adds. It is due to rounding to
 /// single precision and relative to the bound on what a record adds. Pieces have at most `most` records and are computed in chunks of at most `chunk`. All
 /// layers add up records in [groups](GROUP) within a chunk if `in_groups` is true; otherwise some layers add them up one after another.
 ///

@@ -53,7 +53,7 @@ pub struct Engine {
     network: Arc<Network>,
     loss: Loss,
     chunk: usize,
-    /// The most records that are added up in single precision.
+    /// The largest number of records that are added up in single precision.
     piece: usize,
     workers: Vec<Worker>,
     packs: [Vec<Vec<Packed>>; 2],
@@ -106,16 +106,16 @@ impl Engine {
         &self.network
     }
 
-    /// The greatest number of records in a chunk.
+    /// The largest number of records in a chunk.
     pub fn chunk_size(&self) -> usize {
         self.chunk
     }
 
-    /// The greatest distance between the sums of two batches that differ in one record, beyond what that record adds. It is due to
-    /// rounding and relative to the greatest norm of a record after weighting. (With [`Pass::rounded_to`], up to six roundings to the
+    /// The largest distance between the sums of two batches that differ in one record, beyond what that record adds. It is due to
+    /// rounding and relative to the largest norm of a record after weighting. (With [`Pass::rounded_to`], up to six roundings to the
     /// lattice are added.)
     ///
-    /// Below a thousandth for most networks. `differences` is true for sums of [differences](Pass::minus).
+    /// It is below a thousandth for most networks. `differences` is true for sums of [differences](Pass::minus).
     pub fn rounding(&self, differences: bool) -> f64 {
         let in_groups =
             |node: &Node| node.trained().is_none_or(|(_, parameters)| parameters.sums_in_groups());
@@ -140,7 +140,7 @@ impl Engine {
 
     /// Passes over a batch once; `sums[i]` becomes the `i`-th weighted sum of the gradients.
     ///
-    /// Without weights there is one sum, of all gradients as they are, and no norms are computed. With weights there may be
+    /// Without weights there is one sum, of all gradients with weight 1, and no norms are computed. With weights there may be
     /// any number of sums, including none. Sums are zero where parameters are frozen.
     ///
     /// **Edge cases.** An empty batch gives sums of zero.
@@ -233,7 +233,7 @@ impl Engine {
         }
         match sums.iter().find(|sum| sum.len() != self.network.layout().len()) {
             Some(sum) => refuse(format!(
-                "a sum has {} values, the network {} parameters",
+                "a sum has {} values, but the network has {} parameters",
                 sum.len(),
                 self.network.layout().len()
             )),
@@ -263,10 +263,10 @@ impl Engine {
     }
 }
 
-/// The greatest number of workers.
+/// The largest number of workers.
 const MOST_WORKERS: usize = 1024;
 
-/// The most bytes for values and gradients of all workers, 64 GiB; more are surely a mistake.
+/// The largest number of bytes for values and gradients of all workers, 64 GiB; more is surely a mistake.
 const MOST_MEMORY: f64 = 64.0 * (1 << 30) as f64;
 
 /// Packs the weights of every node.
@@ -276,7 +276,7 @@ fn pack(network: &Network, params: &Params, packs: &mut [Vec<Packed>]) {
             operation.pack(&params.values()[node.params.clone()], network.needs_gradient[*x], packs);
         }
     };
-    // Small networks are not worth distributing.
+    // Distributing small networks is not worth the overhead.
     match network.layout().len() < 1 << 14 {
         true => network.nodes.iter().zip(packs).for_each(one),
         false => network.nodes.par_iter().zip(packs).for_each(one),

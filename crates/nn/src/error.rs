@@ -13,7 +13,7 @@ pub enum NetworkError {
         layer: String,
         /// The layer's type.
         kind: &'static str,
-        /// The problem: the value, the permitted range, and the cure.
+        /// The problem: the value, the permitted range, and the remedy.
         problem: String,
     },
     /// The description as a whole is wrong.

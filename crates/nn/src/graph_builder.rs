@@ -78,7 +78,7 @@ struct Prefixes {
 }
 
 impl Prefixes {
-    /// The position of a layer. A layer with a name of its own is a child of the block, `layer1.0.conv1`; others are counted,
+    /// The position of a layer. A layer with a name is a child of the block, `layer1.0.conv1`; others are counted,
     /// `3.body.0`.
     fn position(&self, index: usize, described: &LayerDescription) -> Position {
         Position {

@@ -24,7 +24,7 @@ pub enum Loss {
     SquaredError,
     /// `sum` of `d^2 / 2` up to `delta` and of `delta (|d| - delta / 2)` beyond, with `d = z - y`.
     Huber {
-        /// The distance from which on the loss is linear.
+        /// The distance beyond which the loss is linear.
         delta: f32,
     },
 }
@@ -45,7 +45,7 @@ impl Loss {
                 return match targets {
                     Targets::Values { width, .. } if *width == outputs => Ok(()),
                     Targets::Values { width, .. } => refuse(format!(
-                        "the network has {outputs} outputs, the targets have {width} values each"
+                        "the network has {outputs} outputs, but the targets have {width} values each"
                     )),
                     Targets::Classes(_) => refuse(
                         "this loss needs targets that are values; for classes use cross_entropy".to_owned(),
@@ -59,7 +59,7 @@ impl Loss {
             ),
             Targets::Classes(labels) => match labels.iter().position(|&label| label as usize >= classes) {
                 Some(record) => refuse(format!(
-                    "record {record} has class {}, permitted are 0 to {}",
+                    "record {record} has class {}, but only 0 to {} are permitted",
                     labels[record],
                     classes - 1
                 )),

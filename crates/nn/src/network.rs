@@ -153,7 +153,7 @@ impl Network {
         params
     }
 
-    /// Floating-point operations of the products of one training step on a record of greatest length (two for each
+    /// Floating-point operations of the products of one training step on a record of maximum length (two for each
     /// multiply-add): forward, backward to inputs where needed, weight gradients.
     pub fn operations(&self) -> f64 {
         let steps = self.input().steps();
@@ -170,5 +170,5 @@ impl Network {
     }
 }
 
-/// The greatest number of parameters, 16 GiB; more are surely a mistake.
+/// The largest number of parameters, 16 GiB; more is surely a mistake.
 pub(crate) const MOST_PARAMETERS: usize = 1 << 32;

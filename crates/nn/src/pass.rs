@@ -26,10 +26,10 @@ pub struct Pass<'a> {
 ///
 /// **Guarantees.** A norm is that of what the record adds to a sum with weight 1, to a few parts in a million. Where it comes
 /// from Gram matrices, whose terms may cancel, the worst rounding error is added, so that it may be too large but not too
-/// small. Records with norms above 1e18 count as not finite and are not shown to a rule.
+/// small. Records with norms above 1e18 count as not finite, and the rule is not called for them.
 ///
-/// A caller that clips to a bound `C` with weight `C / norm` should leave a thousandth of `C` for rounding: of the weight to
-/// single precision, and of the sum where a record's positions cancel.
+/// A caller that clips to a bound `C` with weight `C / norm` should leave a thousandth of `C` for the rounding of the weight
+/// to single precision, and of the sum where a record's positions cancel.
 pub type WeightRule<'a> = dyn Fn(&[f64], &mut [f32]) + Sync + 'a;
 
 impl<'a> Pass<'a> {

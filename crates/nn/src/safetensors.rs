@@ -64,7 +64,7 @@ impl Params {
             }
             if tensor.shape() != slice.shape {
                 return refuse(format!(
-                    "{} has shape {:?}, the network needs {:?}",
+                    "{} has shape {:?}, but the network needs {:?}",
                     slice.name,
                     tensor.shape(),
                     slice.shape

@@ -21,14 +21,14 @@ pub enum Shape {
     },
     /// Vectors in order; records may be shorter than `steps`.
     Sequence {
-        /// The greatest length.
+        /// The maximum length.
         steps: usize,
         /// The length of each vector.
         width: usize,
     },
     /// Integers below `vocabulary` in order; records may be shorter than `steps`.
     Tokens {
-        /// The greatest length.
+        /// The maximum length.
         steps: usize,
         /// The number of different tokens.
         vocabulary: usize,
@@ -68,7 +68,7 @@ impl From<Shape> for InputShape {
 }
 
 impl Shape {
-    /// The number of values in a record of greatest length.
+    /// The number of values in a record of maximum length.
     pub fn len(&self) -> usize {
         match *self {
             Shape::Features(n) => n,
@@ -83,7 +83,7 @@ impl Shape {
         self.len() == 0
     }
 
-    /// The greatest number of steps of a sequence; 1 for everything else.
+    /// The largest number of steps of a sequence; 1 for everything else.
     pub fn steps(&self) -> usize {
         match *self {
             Shape::Sequence { steps, .. } | Shape::Tokens { steps, .. } => steps,

@@ -3,13 +3,13 @@
 use crate::graph_builder::Source;
 use crate::shape::Shape;
 
-/// The greatest size of any dimension.
+/// The largest size of any dimension.
 const GREATEST: usize = 1 << 24;
 
-/// The greatest side, stride and padding of a filter.
+/// The largest side, stride and padding of a filter.
 const GREATEST_FILTER: usize = 1 << 10;
 
-/// The most floats of one record at any place in a network.
+/// The largest number of floats of one record at any point in a network.
 const MOST_FLOATS: u128 = 1 << 27;
 
 /// Checks the shape of a network's input.
@@ -68,7 +68,7 @@ pub(crate) fn filter(kernel: usize, stride: usize, padding: usize) -> Result<(),
     Ok(())
 }
 
-/// The shape of the source, which may be anything but tokens.
+/// The shape of the source, which may be anything except tokens.
 pub(crate) fn real_values(source: &Source) -> Result<Shape, String> {
     match source.shape() {
         Shape::Tokens { .. } => Err(source.unsuitable("real values", "; put an embedding before it")),

@@ -248,7 +248,7 @@ impl Tape {
         }
     }
 
-    /// Turns two evaluations into the two terms of their difference: `a - a'` stays here, `b - b'` goes there.
+    /// Turns two evaluations into the two terms of their difference: `a - a'` replaces the values here, `b - b'` the gradients there.
     pub(crate) fn subtract(&mut self, anchor: &mut Tape) {
         for (here, there) in self.values.iter_mut().zip(&anchor.values) {
             vector::subtract(here, there);
@@ -262,7 +262,7 @@ impl Tape {
         }
     }
 
-    /// Sets everything that a record's gradient is computed from to zero.
+    /// Sets all inputs to a record's gradient to zero.
     pub(crate) fn erase(&mut self, network: &Network, chunk: &Chunk, record: usize) {
         let wipe = |buffer: &mut Aligned, size: usize| {
             let end = ((record + 1) * size).min(buffer.len());

@@ -11,7 +11,7 @@ use crate::tape::{Chunk, Point, Tape};
 
 /// One record's part of an [`Outcome`](crate::Outcome).
 pub(crate) struct RecordResult {
-    /// The record's place in the batch.
+    /// The record's position in the batch.
     pub(crate) place: usize,
     pub(crate) loss: f64,
     pub(crate) norm: f64,
@@ -55,7 +55,7 @@ const GREATEST_NORM: f64 = 1e18;
 pub(crate) struct PassJob<'a> {
     pub(crate) network: &'a Network,
     pub(crate) loss: Loss,
-    /// The greatest number of records in a chunk.
+    /// The largest number of records in a chunk.
     pub(crate) chunk: usize,
     pub(crate) pass: &'a Pass<'a>,
     pub(crate) here: Point<'a>,

@@ -37,7 +37,7 @@ fn refusals_name_the_layer_the_value_and_the_cure() {
         ),
         (
             r#"{type="residual", body=[{type="relu"}, {type="conv2d", channels=5, kernel=1}]}"#,
-            "layer 0 (residual): the body gives 5x8x8, the shortcut 3x8x8; they are added and must agree",
+            "layer 0 (residual): the body gives 5x8x8, but the shortcut gives 3x8x8; they are added and must agree",
         ),
         (
             r#"{type="residual", body=[{type="relu"}, {type="lstm", hidden=1}]}"#,
@@ -200,7 +200,7 @@ fn foreign_weights_are_refused_by_name() {
         Params::from_safetensors(network.layout().clone(), bytes).unwrap_err().to_string()
     };
     let wider = models::mlp(5, &[3], 2).unwrap();
-    assert_eq!(load(&wider, &bytes), "fc1.weight has shape [3, 4], the network needs [3, 5]");
+    assert_eq!(load(&wider, &bytes), "fc1.weight has shape [3, 4], but the network needs [3, 5]");
     let deeper = models::mlp(4, &[3, 2], 2).unwrap();
     assert!(load(&deeper, &bytes).contains("is missing"));
     assert!(load(&models::linear(4).unwrap(), &bytes).contains("is not a parameter of this network"));
@@ -232,7 +232,7 @@ fn records_that_do_not_fit_are_refused() {
         "7 input values are not a whole number of records: a record of 3 has 3"
     );
     assert_eq!(message(&[0.0; 6], &[0]), "2 records have 1 targets; every record needs one");
-    assert_eq!(message(&[0.0; 6], &[0, 2]), "record 1 has class 2, permitted are 0 to 1");
+    assert_eq!(message(&[0.0; 6], &[0, 2]), "record 1 has class 2, but only 0 to 1 are permitted");
     let values = Targets::Values { values: &[0.0, 0.0], width: 1 };
     assert!(engine.records(Inputs::Dense(&[0.0; 6]), values).unwrap_err().to_string().contains("classes"));
 
@@ -242,7 +242,7 @@ fn records_that_do_not_fit_are_refused() {
     };
     assert!(message(&[1, 10], &[0, 2]).starts_with("token 10 at position 1 is not in the vocabulary of 10"));
     assert!(message(&[1, 2], &[0, 1, 1]).starts_with("record 1 is empty"));
-    assert!(message(&[1; 4], &[0, 4]).starts_with("record 0 has 4 steps, the network reads at most 3"));
+    assert!(message(&[1; 4], &[0, 4]).starts_with("record 0 has 4 steps, but the network reads at most 3"));
     assert!(message(&[1; 2], &[0, 3]).starts_with("the last record ends at step 3"));
     assert!(engine.unlabelled(Inputs::Dense(&[0.0; 3])).is_err());
 

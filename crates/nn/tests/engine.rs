@@ -1,5 +1,5 @@
 //! Guarantees of the engine for whole batches: records that are not finite, norms that are not too small, learning.
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![expect(clippy::unwrap_used, reason = "a test stops at the first error")]
 
 mod basics;
 mod networks;
@@ -110,7 +110,7 @@ fn a_norm_is_not_too_small_when_positions_cancel() {
     }
 }
 
-/// The greatest norm of what one record adds when its gradient is clipped to 1/2 and when it is normalised to 1/2, also with a regulariser.
+/// The largest norm of what one record adds when its gradient is clipped to 1/2 and when it is normalised to 1/2, also with a regulariser.
 fn contribution(
     description: &Description,
     values: &[f32],

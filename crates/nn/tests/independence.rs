@@ -1,5 +1,5 @@
 //! What a record adds to a sum does not depend on other records, on how a batch is cut, or on the number of workers.
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![expect(clippy::unwrap_used, reason = "a test stops at the first error")]
 
 mod basics;
 mod networks;

@@ -1,5 +1,5 @@
 //! Layers that users write: wrong ones cannot exceed their bound, and impossible ones are refused.
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![expect(clippy::unwrap_used, reason = "a test stops at the first error")]
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -196,7 +196,7 @@ fn own_layers_with_impossible_shapes_are_refused() {
             "needs real values, gets 4 tokens of 3 from the input; put an embedding before it",
         ),
         (vector, Odd(vector, vec![0], init), "dimensions of p must be 1 to 16777216, got 0"),
-        (vector, Odd(vector, vec![1 << 24; 3], init), "more parameters than the 4294967296 permitted"),
+        (vector, Odd(vector, vec![1 << 24; 3], init), "more than the 4294967296 permitted parameters"),
         (
             vector,
             Odd(vector, vec![1], Init::Normal(-1.0)),

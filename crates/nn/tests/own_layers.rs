@@ -1,5 +1,5 @@
 //! Layers that users write agree with built-in layers and with finite differences.
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![expect(clippy::unwrap_used, reason = "a test stops at the first error")]
 
 mod basics;
 

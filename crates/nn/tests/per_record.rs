@@ -1,6 +1,6 @@
 //! Norms, weighted sums and differences of random networks against gradients of one record at a time, which come from
 //! finite differences in double precision.
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![expect(clippy::unwrap_used, reason = "a test stops at the first error")]
 
 mod reference;
 

@@ -1,5 +1,5 @@
 //! Every layer against values that PyTorch computed in double precision (`fixtures/make.py`).
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![expect(clippy::unwrap_used, reason = "a test stops at the first error")]
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

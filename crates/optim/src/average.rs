@@ -36,7 +36,7 @@ impl Average {
     /// An empty average with this decay.
     ///
     /// # Errors
-    /// A decay outside of [0, 1), NaN included.
+    /// A decay outside [0, 1), NaN included.
     pub fn new(decay: f64) -> Result<Self, OptimError> {
         require(
             (0.0..1.0).contains(&decay),

@@ -6,7 +6,7 @@ use thiserror::Error;
 
 /// A setting, a name, a range of parameters or a checkpoint that was refused.
 ///
-/// The message states the value and the permitted range; [`hint`](Self::hint) says what to do.
+/// The message states the value and the permitted range; [`hint`](Self::hint) states what to do.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum OptimError {

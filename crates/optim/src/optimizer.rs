@@ -12,7 +12,7 @@ use crate::{
 /// Turns each released gradient into an update by a chain of transforms, and moves the parameters against it.
 ///
 /// # Guarantees
-/// Only trainable parameters change, and only they have optimizer state; weight decay leaves frozen parameters alone too. A step
+/// Only trainable parameters change, and only they have optimizer state; weight decay does not change frozen parameters either. A step
 /// uses releases and public values only, so it costs no privacy. Its result does not depend on the number of threads, and it
 /// allocates no memory.
 ///

@@ -4,7 +4,7 @@ use sordino_accounting::ClipNorm;
 
 use crate::PrivacyError;
 
-/// The part of a bound that is reserved for rounding: of weights to single precision, of norms, and of sums within a record.
+/// The part of a bound that is reserved for the rounding of weights to single precision, of norms, and of sums within a record.
 const MARGIN: f64 = 1.0 / 1024.0;
 
 /// The largest weight. A gradient so small that it would need a larger one is mostly rounding error.
@@ -39,7 +39,7 @@ enum Bounds {
     PerLayer(Vec<f64>),
 }
 
-/// The weight that a rule asks for, as a function of the norm.
+/// The weight that a rule requests, as a function of the norm.
 #[derive(Debug, Clone, PartialEq)]
 enum Weighting {
     Clipping,
@@ -51,12 +51,12 @@ impl ClipRule {
     /// Clips the whole gradient to a norm.
     ///
     /// # Errors
-    /// A norm outside of [1e-12, 1e12], the range that single precision supports.
+    /// A norm outside [1e-12, 1e12], the range that single precision supports.
     pub fn flat(bound: ClipNorm) -> Result<Self, PrivacyError> {
         Ok(Self { bounds: Bounds::Flat(checked(bound)?), weighting: Weighting::Clipping })
     }
 
-    /// Clips each layer to a norm of its own.
+    /// Clips each layer to its own norm.
     ///
     /// # Errors
     /// As [`flat`](Self::flat); no layers.
@@ -68,7 +68,7 @@ impl ClipRule {
         Ok(Self { bounds: Bounds::PerLayer(bounds), weighting: Weighting::Clipping })
     }
 
-    /// Scales every gradient to just below the bound, small ones too: weight `C / (r + n)`.
+    /// Scales every gradient, even a small one, to just below the bound: weight `C / (r + n)`.
     ///
     /// # Errors
     /// A regulariser that is negative or not finite.
@@ -114,7 +114,7 @@ impl ClipRule {
     pub(crate) fn fits(&self, layers: usize) -> Result<(), PrivacyError> {
         match &self.bounds {
             Bounds::PerLayer(bounds) if bounds.len() != layers => refused(format!(
-                "the model has {layers} trained layers, but the rule has {} clip norms",
+                "the model has {layers} trained layers, but the rule has {} clipping norms",
                 bounds.len()
             )),
             _ => Ok(()),
@@ -130,8 +130,8 @@ impl ClipRule {
         }
     }
 
-    /// Sets the weights of a record in the first sum, and in the second sum the weights of what the first leaves of it, bounded by
-    /// `residual`.
+    /// Sets the weights of a record in the first sum, and in the second sum the weights of the residual that the first leaves,
+    /// bounded by `residual`.
     pub(crate) fn weigh_with_residual(&self, residual: &Self, norms: &[f64], weights: &mut [f32]) {
         let (clipped, left) = weights.split_at_mut(norms.len());
         self.weigh(norms, clipped);
@@ -176,7 +176,7 @@ fn interpolated(pairs: &[(f64, f64)], norm: f64) -> f64 {
     }
 }
 
-/// The weight that a rule asks for, or the largest that is permitted, rounded down.
+/// The weight that a rule requests, or the largest that is permitted, rounded down.
 fn bounded(wanted: f64, norm: f64, bound: f64) -> f32 {
     let most = bound * (1.0 - MARGIN) / norm;
     // A NaN in any argument gives 0.
@@ -192,7 +192,7 @@ fn bounded(wanted: f64, norm: f64, bound: f64) -> f32 {
 fn checked(bound: ClipNorm) -> Result<f64, PrivacyError> {
     match (1e-12..=1e12).contains(&bound.get()) {
         true => Ok(bound.get()),
-        false => refused(format!("clip norms must be between 1e-12 and 1e12, got {bound}")),
+        false => refused(format!("clipping norms must be between 1e-12 and 1e12, got {bound}")),
     }
 }
 
@@ -287,7 +287,7 @@ mod tests {
         assert!(rule.fits(2).is_ok());
         assert_eq!(
             rule.fits(3).unwrap_err().to_string(),
-            "the model has 3 trained layers, but the rule has 2 clip norms"
+            "the model has 3 trained layers, but the rule has 2 clipping norms"
         );
     }
 

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 /// Why the base refused.
 ///
-/// The message has the value and what is permitted. [`hint`](Self::hint) says what to change; settings in it are in braces, as in
+/// The message states the value and what is permitted. [`hint`](Self::hint) states what to change; settings in it are in braces, as in
 /// `{accountant=rdp}`, for a front end to render.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -16,7 +16,7 @@ pub enum PrivacyError {
     #[error(transparent)]
     Accounting(#[from] AccountingError),
     /// The plan costs more than the budget.
-    #[error("the plan costs epsilon = {cost} at delta = {delta}, the budget is {budget}")]
+    #[error("the plan costs epsilon = {cost} at delta = {delta}, but the budget is {budget}")]
     OverBudget {
         /// The epsilon of the plan.
         cost: Epsilon,
@@ -47,7 +47,7 @@ pub enum PrivacyError {
     #[error("the sum of gradients is not finite, so nothing was released; the step is charged")]
     NotFinite,
     /// The operating system has no randomness.
-    #[error("the operating system gives no randomness: {0}")]
+    #[error("the operating system provides no randomness: {0}")]
     NoRandomness(String),
     /// The engine failed.
     #[error("the gradients could not be computed: {0}")]

@@ -6,7 +6,7 @@
 ///
 /// **What is trusted.** What a record adds to a sum does not depend on other records. The norms that a [`WeightRule`] is given are at
 /// least the norms of what the record adds with weight 1, up to a few parts in a million. A record whose loss or gradient is not finite
-/// adds exactly nothing. Sums are zero outside of [`trainable`](Gradients::trainable), and an empty batch sums to zero. Two sums over
+/// adds exactly nothing. Sums are zero outside [`trainable`](Gradients::trainable), and an empty batch sums to zero. Two sums over
 /// batches that differ in one record differ by what that record adds, by [`rounding`](Gradients::rounding) times the bound on it, and by
 /// at most six roundings of a vector to the [step](Sum::step) of the sum.
 pub trait Gradients {
@@ -31,12 +31,12 @@ pub trait Gradients {
     /// relative to the bound on what a record adds. `differences` is true for a pass with an anchor.
     fn rounding(&self, differences: bool) -> f64;
 
-    /// Adds `weight * gradient` of the chosen records, which are in ascending order, to each of `sums`, with weights of its own for each
-    /// sum. With an anchor, each record's gradient at the anchor is subtracted from its gradient first.
+    /// Adds `weight * gradient` of the chosen records, which are in ascending order, to each of `sums`, with different weights
+    /// for each sum. With an anchor, each record's gradient at the anchor is subtracted from its gradient first.
     ///
     /// All sums have length [`dimension`](Self::dimension) and are 0 before the call. `rule` chooses the weights; without it every weight
-    /// is 1. `key` is fresh randomness: the dropout mask of a record is a function of the key and of the record's index in the data set
-    /// alone.
+    /// is 1. `key` is fresh randomness: the dropout mask of a record depends only on the key and on the record's index in
+    /// the data set.
     ///
     /// # Errors
     /// As the engine documents.

@@ -4,7 +4,7 @@
 //! runs one [`Round`] for each step of the plan. A round is charged to the ledger, draws its batch, and can release what the plan
 //! permits, with noise. All other values computed from records are [`Sensitive`] or [`Bounded`] and cannot be read.
 //!
-//! `PROOF.md`, next to this crate, proves that the releases satisfy the guarantee that is printed. It has a section for each file.
+//! `PROOF.md`, next to this crate, proves that the releases satisfy the printed guarantee. It has a section for each file.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),

@@ -9,14 +9,14 @@ use crate::{ClipRule, Sum, noise::rounded};
 /// They are kept in memory only: a resumed run begins without them.
 pub(crate) struct ResidualMemory {
     entry: usize,
-    /// The rules of the clipped sum and of the residual. They stay the same, because the proof adds up what a record does to `W + 1`
-    /// steps with the same noise.
+    /// The rules of the clipped sum and of the residual. They stay the same, because the proof adds up the effects of a record on
+    /// `W + 1` steps with the same noise.
     rules: [ClipRule; 2],
     /// The sensitivities of the clipped sum and of the residual.
     sensitivities: [f64; 2],
     /// Residual sums, in steps of their lattice, with the turns they are from, the oldest first.
     held: VecDeque<(u64, Vec<i64>)>,
-    /// The sum of what is held. It is exact, so that a residual that was subtracted leaves no trace.
+    /// The sum of the stored residuals. It is exact, so that a residual that was subtracted leaves no trace.
     sum: Vec<i64>,
 }
 
@@ -93,12 +93,12 @@ mod tests {
             let found = fed(&mut memory, turn, 2, residual);
             assert!((found - expected).abs() < 1e-6, "{found} {expected}");
         }
-        // Exactly nothing is left, also after a gap.
+        // Exactly nothing is left, even after a gap.
         assert_eq!(fed(&mut memory, 9, 2, 0.0), 0.0);
         assert_eq!(memory.sum, [0]);
     }
 
-    /// Also of residuals that no honest engine computes: they saturate and wrap, and are subtracted exactly.
+    /// This also holds for residuals that no honest engine computes: they saturate and wrap, and are subtracted exactly.
     #[test]
     fn a_forgotten_residual_leaves_no_trace() {
         let mut memory = empty();

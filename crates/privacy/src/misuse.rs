@@ -173,7 +173,7 @@
 //! }
 //! ```
 //!
-//! Opening a vault on a plan without a price:
+//! Sealing a vault with a plan that has no price:
 //!
 //! ```compile_fail,E0308
 //! use sordino_privacy::*;
@@ -220,4 +220,4 @@
 //! }
 //! ```
 //!
-//! Passing a sum without noise to an optimizer fails to compile too; that test is in `sordino-optim`.
+//! Passing a sum without noise to an optimizer also fails to compile; that test is in `sordino-optim`.

@@ -40,10 +40,10 @@ impl GaussianNoise {
     /// Noise of `multiplier` times the sensitivity of a sum in `dimension` coordinates, counted over all releases that share the
     /// sensitivity.
     ///
-    /// Rounding each of `d` coordinates moves a sum by at most `g sqrt(d) / 2`, so two neighbouring sums end up at most
+    /// Rounding each of `d` coordinates moves a sum by at most `g sqrt(d) / 2`, so two neighbouring sums move at most
     /// `g sqrt(d)` further apart. The noise is scaled to that distance.
     pub(crate) fn new(multiplier: f64, sensitivity: f64, dimension: u64) -> Self {
-        // Fine compared with the noise and with the sensitivity, but not so fine that integers overflow.
+        // Small compared with the noise and with the sensitivity, but not so small that integers overflow.
         let scale = multiplier.min(1.0).max(multiplier * 2.0_f64.powi(-24)) * sensitivity;
         #[expect(clippy::cast_possible_truncation, reason = "the exponent of a positive number")]
         let step = 2.0_f64.powi(scale.log2().floor() as i32 - FINENESS);
@@ -86,7 +86,7 @@ impl GaussianNoise {
 /// A standard normal number.
 ///
 /// The ziggurat of `rand_distr` computes numbers beyond [`TAIL`] from logarithms of multiples of 2^-52. This leaves gaps between them
-/// that grow with the distance. So these numbers are drawn again here, from uniform numbers that have 53 digits however small they are.
+/// that grow with the distance. So these numbers are drawn again here, from uniform numbers that have 53 significant bits however small they are.
 /// A number beyond `TAIL` stays beyond it and has the distribution of the tail.
 fn normal(rng: &mut impl Rng) -> f64 {
     let drawn: f64 = StandardNormal.sample(rng);
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn frozen_coordinates_are_zero_without_noise() {
         let noise = GaussianNoise::new(1.0, 1.0, 3);
-        // Whatever the memory held before.
+        // Whatever the buffer contained before.
         let mut released = vec![7.0; 9];
         noise.add(&[1.0; 6], &[1..2, 3..5], &Randomness::seeded(1).streams(), &mut released);
         assert_eq!([released[0], released[2], released[5]], [0.0; 3]);

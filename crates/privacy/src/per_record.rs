@@ -55,7 +55,7 @@ impl<'a, 'r, G: Gradients> PerRecord<'a, 'r, G> {
         ))
     }
 
-    /// The same sum, and from the same pass the sum of the residuals: what the rule leaves of each gradient, bounded by `residual`. The
+    /// The same sum, and from the same pass the sum of the residuals: what the rule removes from each gradient, bounded by `residual`. The
     /// residual of a gradient has the same direction and is clipped to `C_r`. Each is a separate release.
     ///
     /// # Errors
@@ -79,10 +79,10 @@ impl<'a, 'r, G: Gradients> PerRecord<'a, 'r, G> {
     /// step. The rules are the same from the first step to the last.
     ///
     /// **Guarantees.** Adding or removing one record moves the `W + 1` releases that begin with the step that samples it, together, by
-    /// at most `sqrt(C_1^2 + C_r^2 / W)`. It moves no other release.
+    /// at most `sqrt(C_1^2 + C_r^2 / W)`. It does not move any other release.
     ///
     /// # Errors
-    /// As [`clipped_sum`](Self::clipped_sum); a plan of another kind; other rules than before.
+    /// As [`clipped_sum`](Self::clipped_sum); a plan of another kind; rules that differ from those of earlier steps.
     pub fn banded_sum(mut self, rule: &ClipRule, residual: &ClipRule) -> Result<Bounded<'r>, PrivacyError> {
         let ([mut sum, left], moved) = self.with_residual(rule, residual)?;
         let (kind, sensitivity) =

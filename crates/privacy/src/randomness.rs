@@ -7,7 +7,7 @@ use rand_chacha::{
 
 use crate::PrivacyError;
 
-/// The source of sampling coins and noise.
+/// The source of randomness for sampling and noise.
 ///
 /// The key is never written anywhere, and no stream of it is used twice. A resumed run begins with a new key.
 pub struct Randomness {
@@ -27,7 +27,7 @@ impl Randomness {
         Ok(Self { key: ChaCha20Rng::from_seed(key), families: 0, seeded: false })
     }
 
-    /// Randomness that can be repeated. A run that uses it is **not private**, and its ledger says so.
+    /// Reproducible randomness. A run that uses it is **not private**, and its ledger records this.
     pub fn seeded(seed: u64) -> Self {
         Self { key: ChaCha20Rng::seed_from_u64(seed), families: 0, seeded: true }
     }
@@ -49,7 +49,7 @@ impl Randomness {
     }
 }
 
-/// A family of independent streams with a key of its own.
+/// A family of independent streams with its own key.
 pub(crate) struct Streams {
     key: [u8; 32],
 }

@@ -32,7 +32,7 @@ impl<T> Release<T> {
 }
 
 impl Release<Vec<f32>> {
-    /// The vector plus a public factor times a public vector. A vector that was released before is public too; `noise_std` is the
+    /// The vector plus a public factor times a public vector. A vector that was released earlier is also public; `noise_std` is the
     /// standard deviation of its noise.
     ///
     /// # Panics

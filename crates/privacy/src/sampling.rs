@@ -4,7 +4,7 @@ use rand::seq::index;
 use rand_chacha::rand_core::Rng;
 use sordino_accounting::Sampling;
 
-/// Draws a batch out of `population` records, in ascending order. The cost is proportional to the batch. `turn` counts the steps of
+/// Draws a batch from `population` records, in ascending order. The cost is proportional to the batch. `turn` counts the steps of
 /// the plan entry.
 pub(crate) fn draw(
     sampling: Sampling,
@@ -15,7 +15,7 @@ pub(crate) fn draw(
 ) {
     batch.clear();
     match sampling {
-        // A vault refuses such a plan.
+        // A vault refuses stateful plans.
         Sampling::Stateful { .. } => {}
         Sampling::Rotating { rate, groups } => {
             // Record `i` belongs to group `i mod groups`, whichever other records are present.
@@ -59,9 +59,9 @@ fn poisson(rate: f64, population: usize, rng: &mut impl Rng, batch: &mut Vec<usi
     }
 }
 
-/// A uniform number in (0, 1) with 53 digits however small it is, so that long gaps have accurate probabilities too.
+/// A uniform number in (0, 1) with 53 significant bits however small it is, so that long gaps also have accurate probabilities.
 ///
-/// The exponent is geometric, and the digits after it are uniform. (Multiples of 2^-53 would be off by 2^-53 in the probability of
+/// The exponent is geometric, and the other bits are uniform. (Multiples of 2^-53 would be off by 2^-53 in the probability of
 /// each gap, and the errors would add up.)
 pub(crate) fn uniform(rng: &mut impl Rng) -> f64 {
     let mut exponent = 0;

@@ -13,7 +13,7 @@ use crate::PrivacyError;
 /// | [`histogram`](Self::histogram) | 1 to bin `min(b - 1, floor(b n / R))` | 1 |
 /// | [`balance`](Self::balance) | 1/2 if `n <= C`, otherwise -1/2 | 1/2 |
 ///
-/// A record adds exactly nothing if it is absent or its gradient is not finite: it is in no bin, and on neither side of the balance.
+/// A record adds exactly nothing if it is absent or its gradient is not finite: it is counted neither in a bin nor on a side of the balance.
 ///
 /// **References.** Wei et al. 2025 (DC-SGD, the histogram; the bin is the smaller of the two, where their text has the larger);
 /// Andrew et al. 2021 (the balance).
@@ -38,7 +38,7 @@ impl NormStatistic {
         }
     }
 
-    /// Half of the difference between the number of norms at or below the threshold and the number above it.
+    /// Half of the difference between the number of norms at or below the clipping norm and the number above it.
     pub fn balance(threshold: ClipNorm) -> Self {
         Self(StatisticKind::Balance { threshold: threshold.get() })
     }

@@ -5,7 +5,7 @@ use sordino_accounting::{Accountant, Delta, Entry, Epsilon, Guarantee, NoiseMult
 
 use crate::PrivacyError;
 
-/// What a run may do with how many records, and what that costs.
+/// The releases that a run may make, the number of its records, and the price.
 ///
 /// A plan becomes terms when it is priced, and only terms open a [`Vault`](crate::Vault).
 #[derive(Debug, Clone, PartialEq)]
@@ -20,7 +20,7 @@ pub struct Terms {
 pub(crate) struct TermsText {
     /// The public number of records.
     pub(crate) records: u64,
-    /// A description of the run. A resumed run must have the same.
+    /// A description of the run. A resumed run must have the same description.
     pub(crate) about: String,
     pub(crate) agreed: Agreed,
 }
@@ -151,7 +151,7 @@ impl TermsText {
         }
     }
 
-    /// The plan that batches are drawn by, with or without a price.
+    /// The plan that determines the batches, with or without a price.
     fn batches(&self) -> &Plan {
         let (Agreed::Plan { plan, .. } | Agreed::Unprotected { plan, .. }) = &self.agreed;
         plan

@@ -55,8 +55,8 @@ impl<G: Gradients> Vault<G> {
 
     /// Seals records under priced terms, with a ledger in memory.
     ///
-    /// There is no file that could say later how many steps were taken. So the whole plan counts as charged from the start, and neither
-    /// stopping early nor [closing](Self::close) gives steps back.
+    /// No file records how many steps were taken. So the whole plan counts as charged from the start, and neither
+    /// stopping early nor [closing](Self::close) refunds steps.
     ///
     /// # Errors
     /// Terms for another number of records; a plan with stateful sampling.
@@ -159,8 +159,8 @@ impl<G: Gradients> Vault<G> {
         self.ledger.sync_time()
     }
 
-    /// Closes the vault. A finished plan is marked as finished. Otherwise, steps that were charged and not taken are given back, unless
-    /// the ledger is in memory.
+    /// Closes the vault. A finished plan is marked as finished. Otherwise, steps that were charged and not taken are refunded,
+    /// unless the ledger is in memory.
     ///
     /// # Errors
     /// A ledger that cannot be written. Then all charged steps count as taken.
@@ -200,7 +200,7 @@ impl<'r, G: Gradients> Round<'r, G> {
     /// the plan has for this release: the first, the second, and so on, of this step.
     ///
     /// # Errors
-    /// More releases than the plan has for this step; another sum than the one whose residuals were stored.
+    /// More releases than the plan has for this step; a sum other than the one whose residuals were stored.
     pub fn release(&mut self, sum: Bounded<'r>) -> Result<Release<Vec<f32>>, PrivacyError> {
         let planned = self.step.releases.len();
         let Some(multiplier) = self.step.releases.get(self.released) else {
@@ -209,7 +209,7 @@ impl<'r, G: Gradients> Round<'r, G> {
         let releases = match sum.kind {
             SumKind::WithFeedback { releases } => releases,
             _ if self.fed => {
-                return refused("a step with banded feedback releases the sum with feedback and no other");
+                return refused("a step with banded feedback releases only the sum with feedback");
             }
             SumKind::Gradients | SumKind::Counts => 1,
         };
@@ -241,7 +241,7 @@ impl<'r, G: Gradients> Round<'r, G> {
         Release::new(released, noise.std)
     }
 
-    /// Releases a value without noise. From then on the run is **not private**: the ledger says so, and no epsilon is stated for it.
+    /// Releases a value without noise. From then on the run is **not private**: the ledger records this, and no epsilon is stated for it.
     ///
     /// # Errors
     /// A ledger that cannot be written. Then nothing is released.
@@ -316,7 +316,7 @@ impl<'r, G: Gradients> Round<'r, G> {
                 "banded feedback needs the same clip rules, and gradients or differences, in all steps",
             );
         }
-        // One less than the groups: a residual is forgotten before its records can be sampled again.
+        // One less than the groups: a residual is discarded before its records can be sampled again.
         let window = groups - 1;
         memory.feed(self.step.turn, window, sum, residual);
         self.fed = true;

@@ -59,7 +59,7 @@ fn run(records: Vec<Vec<f32>>, terms: &Terms, seed: u64, sum: Sum) -> Vec<(Vec<f
     releases
 }
 
-/// How far each release moves when one record is removed, with the same coins and noise.
+/// How far each release moves when one record is removed, with the same sampling and noise.
 fn moves(records: &[Vec<f32>], removed: usize, terms: &Terms, seed: u64, sum: Sum) -> Vec<f64> {
     let mut without = records.to_vec();
     without[removed] = Vec::new();
@@ -77,7 +77,7 @@ fn records(count: usize) -> Vec<Vec<f32>> {
     (0..count).map(|i| vec![5.0 - i as f32, 0.3 * i as f32]).collect()
 }
 
-/// For every record, window and seed: a block of `W + 1` steps moves by at most `kappa`, and a record moves nothing outside of the
+/// For every record, window and seed: a block of `W + 1` steps moves by at most `kappa`, and a record moves nothing outside the
 /// blocks that sampled it. Some blocks reach 99.8 % of it (a thousandth is reserved for rounding).
 #[test]
 fn a_block_of_banded_releases_moves_by_at_most_its_sensitivity() {

@@ -1,4 +1,4 @@
-//! An algorithm of one's own: DP-SGD with smooth clipping, `w(n) = C / sqrt(C^2 + n^2)`.
+//! A custom algorithm: DP-SGD with smooth clipping, `w(n) = C / sqrt(C^2 + n^2)`.
 //!
 //! The weights are a table that the trusted base bounds, so a wrong table costs accuracy, never privacy.
 //!

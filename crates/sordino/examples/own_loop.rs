@@ -1,4 +1,4 @@
-//! A training loop of your own on the vault, with a ledger in a file: `cargo run --example own_loop`.
+//! A custom training loop on the vault, with a ledger in a file: `cargo run --example own_loop`.
 
 use sordino::{
     accounting::{Accountant, ClipNorm, Delta, Epsilon, Plan, SamplingRate, Steps, calibrate},

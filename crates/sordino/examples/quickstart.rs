@@ -3,7 +3,7 @@
 use sordino::{Dataset, Model, Trainer};
 
 fn main() -> Result<(), sordino::Error> {
-    // Two features per record, and whether they lie inside of a circle.
+    // Two features per record, and whether they lie inside a circle.
     let x: Vec<[f32; 2]> = (0..5000).map(|i| [point(i, 0.618), point(i, 0.414)]).collect();
     let y: Vec<bool> = x.iter().map(|[a, b]| a * a + b * b < 0.5).collect();
 

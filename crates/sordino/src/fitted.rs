@@ -87,7 +87,7 @@ impl Fitted {
         self.finished
     }
 
-    /// Whether the weights were checked against a hash. Runs of earlier versions have none.
+    /// Whether the weights were checked against a hash. Runs of earlier versions have no hash.
     pub fn weights_are_covered(&self) -> bool {
         self.weights_covered
     }

@@ -1,4 +1,4 @@
-//! Training with differential privacy, and guarantees that hold.
+//! Training with differential privacy and proved guarantees.
 //!
 //! ```
 //! use sordino::{Dataset, Model, Trainer};
@@ -38,24 +38,24 @@
 //! | [`Guarantee`] | epsilon, delta, and the statement to publish |
 //! | [`algorithms`] | DP-SGD and its variants, what is proved about each, and the trait for your own |
 //! | [`accounting`] | the price of a plan, without training |
-//! | [`own_loop`] | the vault, for a training loop of your own |
+//! | [`own_loop`] | the vault, for your own training loop |
 //! | [`train`] | the stages behind [`Trainer`]: settings, resolved settings, priced run, run |
 //!
 //! # How training works
 //!
 //! 1. The settings are resolved: what is not set gets a default, from public facts about the data such as the number of records.
-//! 2. The plan (how often, how many records, how much noise) is priced. If it exceeds the privacy budget, training is refused before any
+//! 2. The plan (how many steps, how many records, how much noise) is priced. If it exceeds the privacy budget, training is refused before any
 //!    record is used.
 //! 3. In each step, the vault charges the ledger, draws a batch, and computes per-record gradients. Each gradient is clipped; noise is added
 //!    to their sum. Only the noisy sum leaves the vault, as a [`Release`](own_loop::Release).
 //! 4. The optimizer sees releases only, so everything that follows has the same guarantee.
 //!
 //! Without a [run folder](Trainer::run_folder) the ledger is in memory: the whole plan counts as spent from the first step on, and the
-//! statement says so. With one, a run can be resumed after a crash, and `sordino show` verifies it.
+//! statement mentions this. With one, a run can be resumed after a crash, and `sordino show` verifies it.
 //!
 //! # Errors
 //!
-//! The message of an [`Error`] has the value and the permitted range; [`Error::hint`] has the cure.
+//! The message of an [`Error`] states the value and the permitted range; [`Error::hint`] states the remedy.
 //!
 //! ```
 //! use sordino::{Model, Trainer};
@@ -100,7 +100,7 @@ pub use sordino_train::{Clipping, Hint, SamplingName as Sampling, Score, Setting
 pub use trainer::{StopHandle, Trainer, TrainingProgress};
 
 pub mod own_loop {
-    //! The vault, for a training loop of your own.
+    //! The vault, for your own training loop.
     //!
     //! A [`Vault`] holds private records behind a priced plan. It opens for one [`Round`] per step of the plan. In a round, per-record
     //! gradients can be clipped and summed, but not read. Only a [`Release`], a sum with the plan's noise, leaves the round.

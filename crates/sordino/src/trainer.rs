@@ -43,7 +43,7 @@ use crate::{
 ///
 /// # Guarantees
 /// All records given to `fit` are private and are trained on. Nothing that is computed from them leaves the
-/// [vault](crate::own_loop) without noise that the plan has priced.
+/// [vault](crate::own_loop) without noise that is priced in the plan.
 #[must_use]
 pub struct Trainer<'a> {
     settings: Settings,
@@ -108,15 +108,15 @@ impl<'a> Trainer<'a> {
     /// The privacy budget. For algorithms as published, the guarantee that the paper claims. The default is (1, 1e-5).
     ///
     /// # Errors
-    /// An epsilon below 0, or a delta outside of (0, 1).
+    /// An epsilon below 0, or a delta outside (0, 1).
     pub fn budget(mut self, epsilon: f64, delta: f64) -> Result<Self, Error> {
         self.settings.epsilon = Some(Epsilon::new(epsilon)?);
         self.settings.delta = Some(Delta::new(delta)?);
         Ok(self)
     }
 
-    /// The noise multiplier: the standard deviation of a step's noise divided by its sensitivity. Without it, the smallest that the budget
-    /// allows; with both, the plan must fit the budget.
+    /// The noise multiplier: the standard deviation of a step's noise divided by its sensitivity. Without it, the smallest multiplier that the
+    /// budget allows is used; with both, the plan must fit the budget.
     ///
     /// # Errors
     /// A multiplier that is not positive.
@@ -128,7 +128,7 @@ impl<'a> Trainer<'a> {
     /// The delta, if the noise multiplier is given in place of a budget.
     ///
     /// # Errors
-    /// A delta outside of (0, 1).
+    /// A delta outside (0, 1).
     pub fn delta(mut self, delta: f64) -> Result<Self, Error> {
         self.settings.delta = Some(Delta::new(delta)?);
         Ok(self)
@@ -188,7 +188,7 @@ impl<'a> Trainer<'a> {
     /// The number of steps, in place of epochs.
     ///
     /// # Errors
-    /// No steps, or too many.
+    /// Zero steps, or too many.
     pub fn steps(mut self, steps: u64) -> Result<Self, Error> {
         (self.settings.epochs, self.settings.steps) = (None, Some(Steps::new(steps)?));
         Ok(self)
@@ -224,7 +224,7 @@ impl<'a> Trainer<'a> {
         self
     }
 
-    /// Makes the run repeatable and NOT PRIVATE.
+    /// Makes the run reproducible and NOT PRIVATE.
     pub fn seed(mut self, seed: u64) -> Self {
         self.settings.seed = Some(seed);
         self
@@ -330,7 +330,7 @@ impl<'a> Trainer<'a> {
     /// A run that is resumed keeps its settings and its plan.
     fn price_resumed(&self, folder: &RunFolder, data: &Dataset) -> Result<PricedRun, Error> {
         if !self.settings.is_empty() {
-            return Err(Error::refused("a resumed run keeps its settings", "set nothing but test data"));
+            return Err(Error::refused("a resumed run keeps its settings", "set only the test data"));
         }
         let account = Account::read(&folder.ledger())?;
         let written = verified_settings(folder, &account)?;

@@ -1,4 +1,4 @@
-//! The commands that price plans, as a user runs them: answers on standard output, errors on standard error.
+//! The commands that price plans, as a user runs them: results on standard output, errors on standard error.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue should stop")]
 
@@ -128,9 +128,9 @@ fn profile_states_delta_and_curves() {
     assert!(text(&format!("profile {plan}")).contains("-GDP"));
 }
 
-/// The cost of a cap and the number of times that groups expose a record are upper bounds, so `profile` and `epsilon` state no lower end.
+/// The cost of a cap and the number of times that groups expose a record are upper bounds, so `profile` and `epsilon` state no lower bound.
 #[test]
-fn profile_and_epsilon_state_a_lower_end_for_the_same_plans() {
+fn profile_and_epsilon_state_a_lower_bound_for_the_same_plans() {
     for (name, entry, reached) in [
         ("plain", "", true),
         ("rotating", r#""sampling":"rotating","groups":7,"#, false),
@@ -244,7 +244,7 @@ fn bad_plan_files_are_refused_with_their_place() {
 }
 
 #[test]
-fn out_of_reach_names_the_accountant_that_answers() {
+fn settings_out_of_range_name_an_accountant_that_can_price_them() {
     refused(
         "epsilon --noise-multiplier 0.001 --sample-rate 0.1 --steps 10 --delta 1e-5",
         &["pld", "0.0010"],
@@ -270,7 +270,7 @@ fn hints_about_groups_do_not_name_an_accountant_that_refuses_them() {
     refused(&format!("epsilon {plan} --accountant rdp"), &["a group of 50 records"], "--accountant pld");
     refused(
         &format!("epsilon {plan}"),
-        &["pld accountant cannot reach this setting"],
+        &["pld accountant cannot price this setting"],
         "use a smaller group size or more noise",
     );
     let fixed = plan_file(

@@ -2,7 +2,7 @@
 //! with microseconds for each record gradient that was evaluated, by algorithm.
 //!
 //! In every round all algorithms take turns on the MNIST network, from sampling to the optimizer.
-#![expect(clippy::unwrap_used, reason = "a benchmark stops at the first surprise")]
+#![expect(clippy::unwrap_used, reason = "a benchmark stops at the first error")]
 
 use std::{
     cell::Cell,
@@ -96,7 +96,7 @@ fn main() {
         let noise = NoiseSource::Budget(facts.claim.unwrap(), algorithm.accountant(facts.sampling));
         let plan = algorithm.plan(&facts, noise).unwrap();
         let steps = algorithm.start(&facts, &plan).unwrap();
-        // Nothing is learned here, so nothing needs a price.
+        // The model is not used, so the plan is not priced.
         let terms = Terms::unprotected(plan, RECORDS as u64, "a benchmark");
         let ledger = std::env::current_dir().unwrap().join(format!("target/algorithm-steps-{name}"));
         let _ = std::fs::remove_file(&ledger);

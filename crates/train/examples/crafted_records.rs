@@ -1,12 +1,12 @@
 //! Runs crafted records through the engine and the vault, for `bench/peers.py`. Prints one JSON object:
 //!
 //! - `crafted_records norms FILE RECORDS WIDTH`: records of two positions, as little-endian `f32`; the gradient of a record is the
-//!   first position minus the second. Each record is clipped to 1 in a batch of its own.
+//!   first position minus the second. Each record is clipped to 1 in a separate batch.
 //! - `crafted_records sum FILE RECORDS BOUND`: records of one number, which is its own gradient. The sum of all, clipped to this bound,
 //!   and of all but the first.
 //! - `crafted_records finite FILE RECORDS WIDTH`: records that are their own gradients; how many numbers of the clipped sum are finite.
 //! - `crafted_records batches SIZE ...`: the standard deviation of a release and its mean part, for batches of these sizes.
-#![expect(clippy::unwrap_used, reason = "a benchmark stops at the first surprise")]
+#![expect(clippy::unwrap_used, reason = "a benchmark stops at the first error")]
 
 use std::{env, fs};
 

@@ -2,7 +2,7 @@
 //!
 //! In every round the engine's own private step, the vault's step and the vault's step with its optimizer take turns on the
 //! MNIST network, and noise for ten million parameters is drawn.
-#![expect(clippy::unwrap_used, reason = "a benchmark stops at the first surprise")]
+#![expect(clippy::unwrap_used, reason = "a benchmark stops at the first error")]
 
 use std::{
     path::PathBuf,

@@ -63,7 +63,7 @@ impl DataFacts {
 /// What is publicly known about the data of a run. Settings are resolved and plans are priced with this alone.
 #[derive(Debug, Clone)]
 pub struct DataDescription {
-    /// What a model must know.
+    /// The facts that a model needs.
     pub facts: DataFacts,
     /// The number of training records.
     pub records: usize,
@@ -79,7 +79,7 @@ impl DataDescription {
     /// Describes records that are given in memory. `settings.data` is a name for them.
     ///
     /// # Errors
-    /// Settings that say how to read a file.
+    /// Settings that describe how to read a file.
     pub fn in_memory(
         settings: &Settings,
         train: &Dataset,
@@ -179,7 +179,7 @@ impl RunData {
     }
 }
 
-/// Where the settings say that the data is.
+/// Where the data is, according to the settings.
 pub fn data_source(settings: &Settings) -> Source {
     Source {
         path: settings.data.clone().unwrap_or_else(|| "mushroom".into()),
@@ -201,7 +201,7 @@ fn check_paths<'a>(mut paths: impl Iterator<Item = &'a PathBuf>) -> Result<(), T
     }
 }
 
-/// The test records of a file of their own.
+/// The test records of a separate file.
 fn separate_test_set(
     path: Option<&Path>,
     source: &Source,

@@ -12,7 +12,7 @@ use thiserror::Error;
 
 use crate::Hint;
 
-/// Why settings were refused or a run failed. The message has the value and what is permitted; [`hint`](Self::hint) has the cure.
+/// Why settings were refused or a run failed. The message states the value and what is permitted; [`hint`](Self::hint) states the remedy.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TrainError {
@@ -42,18 +42,18 @@ pub enum TrainError {
         /// What happened.
         problem: String,
     },
-    /// A setting or the state of a run does not permit what was asked for.
+    /// A setting or the state of a run does not permit the request.
     #[error("{problem}")]
     Refused {
         /// What is wrong: the value and what is permitted.
         problem: String,
-        /// The cure, as the text of a [`Hint`].
+        /// The remedy, as the text of a [`Hint`].
         hint: String,
     },
 }
 
 impl TrainError {
-    /// An error with its cure; settings in the hint are written in braces, as [`Hint`] describes.
+    /// An error with its remedy; settings in the hint are written in braces, as [`Hint`] describes.
     pub fn refused(problem: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::Refused { problem: problem.into(), hint: hint.into() }
     }

@@ -103,7 +103,7 @@ impl RunFolder {
         !self.has_ledger() && !later.iter().any(|file| file.exists())
     }
 
-    /// Removes the folder if its run never began. Returns whether that was so.
+    /// Removes the folder if its run never began. Returns whether it was removed.
     pub fn remove_if_never_began(&self) -> bool {
         let never_began = self.never_began();
         if never_began {

@@ -76,7 +76,7 @@ impl Footprint {
         let gib = |bytes: u64| format!("{:.1} GiB", bytes as f64 / GIB);
         Err(TrainError::refused(
             format!(
-                "training {} parameters{together} takes about {} of memory, but only {} are {kind}",
+                "training {} parameters{together} takes about {} of memory, but only {} is {kind}",
                 grouped(self.parameters),
                 gib(needed),
                 gib(limit),
@@ -137,7 +137,7 @@ mod tests {
                 .check_within(8, None)
                 .unwrap_err()
                 .to_string()
-                .contains("16.0 GiB are permitted")
+                .contains("16.0 GiB is permitted")
         );
     }
 

@@ -24,7 +24,7 @@ pub struct Hint(String);
 /// A part of a hint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HintPart<'a> {
-    /// Words.
+    /// Text.
     Text(&'a str),
     /// A setting, and the value to give it.
     Setting {
@@ -41,7 +41,7 @@ impl Hint {
         Self(text.into())
     }
 
-    /// The hint as words and settings. Braces around anything else are words.
+    /// The hint as text and settings. Braces around anything else are text.
     pub fn parts(&self) -> Vec<HintPart<'_>> {
         let (mut parts, mut rest, mut from) = (Vec::new(), self.0.as_str(), 0);
         while let Some(open) = rest[from..].find('{').map(|open| from + open) {
@@ -72,7 +72,7 @@ impl Hint {
     }
 }
 
-/// The name and the value of what stands in braces, and its length, if it is a setting.
+/// The name, value and length of the text in braces, if it is a setting.
 fn setting(inside: &str) -> Option<(&str, Option<&str>, usize)> {
     let (name, value) = match inside.split_once('=') {
         Some((name, value)) => (name, Some(value)),

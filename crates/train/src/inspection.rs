@@ -1,4 +1,4 @@
-//! Reading a run after it ended or while it is under way.
+//! Reading a run after it has ended or while it is running.
 
 use std::collections::HashMap;
 

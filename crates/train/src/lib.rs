@@ -24,7 +24,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A training loop of your own needs only the vault and an optimizer:
+//! Your own training loop needs only the vault and an optimizer:
 //!
 //! ```
 //! use sordino_accounting::{Accountant, ClipNorm, Delta, NoiseMultiplier, Plan, SamplingRate, Steps};

@@ -21,7 +21,7 @@ pub struct Measurement {
     pub score: Score,
     /// Seconds of training, in all processes.
     pub seconds: f64,
-    /// Whether the run is private. It is not with a fixed seed or without noise.
+    /// Whether the run is private. With a fixed seed or without noise it is not.
     pub private: bool,
 }
 

@@ -95,7 +95,7 @@ impl ResolvedModel {
         let network = model.network().map_err(|error| model.unfit(name, error))?;
         if network.input() != facts.input {
             let problem =
-                format!("{name} reads records of {}, the data has {}", network.input(), facts.input);
+                format!("{name} reads records of {}, but the data has {}", network.input(), facts.input);
             return Err(TrainError::refused(
                 problem,
                 "set the input of the described network to that of the data",
@@ -105,7 +105,7 @@ impl ResolvedModel {
             return Ok(Self { loss: Loss::Logistic, ..model });
         }
         if network.outputs() != outputs {
-            let problem = format!("{name} has {} outputs, the data needs {outputs}", network.outputs());
+            let problem = format!("{name} has {} outputs, but the data needs {outputs}", network.outputs());
             return Err(TrainError::refused(
                 problem,
                 "a network needs one output for each class; two classes may share one",

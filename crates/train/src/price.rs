@@ -38,8 +38,8 @@ pub struct Provable {
     pub accountant: Accountant,
 }
 
-/// Prices the plan: with the smallest noise that the budget allows, the noise multiplier that is given, or the noise that a paper claims
-/// to be enough. A run that is resumed keeps the plan of its ledger.
+/// Prices the plan, with the smallest noise that the budget allows, the given noise multiplier, or the noise that a paper
+/// claims to be enough. A resumed run keeps the plan of its ledger.
 ///
 /// # Errors
 /// A plan that exceeds the budget or that the accountant cannot price.
@@ -58,7 +58,7 @@ pub fn price(resolved: ResolvedSettings, resumed: Option<&Account>) -> Result<Pr
     Ok(PricedRun { provable: provable(&resolved, &plan), terms: terms.about(&about), plan, resolved })
 }
 
-/// Why a run is not protected. A run that is resumed keeps the words of its ledger, which may be those of an earlier version.
+/// Why a run is not protected. A resumed run keeps the text in its ledger, which may be from an earlier version.
 fn recorded_reason(resumed: Option<&Account>, problem: &str) -> Result<String, TrainError> {
     match resumed.filter(|account| account.is_unprotected()).map(|account| account.privacy_status_after(0)) {
         Some(Ok(PrivacyStatus::NotPrivate(reason))) => Ok(reason),
@@ -155,7 +155,7 @@ impl PricedRun {
                 rounded_up(guarantee.epsilon.get()),
                 guarantee.delta,
                 guarantee.relation,
-                if guarantee.epsilon.get() > 10.0 { " (WEAK: little is promised)" } else { "" }
+                if guarantee.epsilon.get() > 10.0 { " (WEAK: protects little)" } else { "" }
             ),
             (why, _) => format!("NOT PRIVATE: {}", why.unwrap_or_default()),
         };
@@ -182,7 +182,7 @@ impl PricedRun {
         Some(format!("epsilon {claimed} is claimed, {proved} is proved; use {}", claim.instead))
     }
 
-    /// Why nothing is guaranteed, if that is so.
+    /// Why nothing is guaranteed; none if there is a guarantee.
     pub fn not_private(&self) -> Option<&'static str> {
         let seeded = self.resolved.values.seed.as_ref().map(|_| "noise and batches come from a fixed seed");
         self.resolved.algorithm.about().verdict.problem().or(seeded)

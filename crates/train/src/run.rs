@@ -20,7 +20,7 @@ use crate::{
     state::{Position, TrainState},
 };
 
-/// A run before it starts. Everything about it but the records is decided and public.
+/// A run before it starts. Everything about it except the records is fixed and public.
 #[derive(Clone, Copy)]
 pub struct Run<'a> {
     priced: &'a PricedRun,
@@ -105,7 +105,7 @@ impl<'a> Run<'a> {
     /// Continues a run that was stopped or killed, from its last checkpoint, after all steps that were charged.
     ///
     /// # Errors
-    /// As [`TrainError`] lists them; a run without a folder; a checkpoint that names lines which the ledger does not have.
+    /// As [`TrainError`] lists them; a run without a folder; a checkpoint that refers to lines that are missing from the ledger.
     pub fn resume(&self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Ending, TrainError> {
         let folder = self.folder.ok_or_else(|| {
             TrainError::refused("a run without a folder cannot be resumed", "give the folder of the run")
@@ -173,7 +173,7 @@ impl<'a> Run<'a> {
         let account = vault.close()?;
         let score = recorder.measure(&state.learner, position, clock.seconds(), observer)?;
         if finished && let Some(folder) = self.folder {
-            // Again, with the last line of the ledger.
+            // Saved again, with the last line of the ledger.
             self.save_model(folder, &state.learner, &account)?;
             let checkpoint = folder.checkpoint();
             fs::remove_file(&checkpoint).map_err(|error| failed(&checkpoint, &error))?;
@@ -182,7 +182,7 @@ impl<'a> Run<'a> {
     }
 
     /// Writes a checkpoint and the weights. The hash of the weights is entered into the ledger first. A run that is killed in between
-    /// still has the previous weights, and their hash is in the ledger, too.
+    /// still has the previous weights, and their hash is also in the ledger.
     fn save(
         &self,
         state: &TrainState<'_>,

@@ -62,7 +62,7 @@ impl RunFiles {
     }
 }
 
-/// Reads the settings of a run as they are written, and checks that its files agree with its ledger.
+/// Reads the settings of a run without changing them, and checks that its files agree with its ledger.
 ///
 /// # Errors
 /// Files that were changed after the run began.
@@ -73,7 +73,7 @@ pub fn verified_settings(folder: &RunFolder, account: &Account) -> Result<Settin
     match rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("# data last changed")) {
         true => Ok(settings),
         false => Err(TrainError::refused(
-            format!("the settings in {} are not what the ledger says they were", folder.path().display()),
+            format!("the settings in {} differ from those in the ledger", folder.path().display()),
             "config.toml, schema.toml or network.toml was changed after the run began; the first line of the ledger has their text",
         )),
     }

@@ -46,7 +46,7 @@ pub fn read_weights(path: &Path) -> Result<(Vec<u8>, HashMap<String, String>), T
     match notes.get(HASH) {
         Some(written) if *written == hash => Ok((bytes, notes)),
         Some(_) => {
-            Err(failed(path, &"was changed after it was written: its content does not have the hash in it"))
+            Err(failed(path, &"was changed after it was written: its content does not match the hash in it"))
         }
         None => Err(failed(path, &"has no hash of its content, so it is not a saved model")),
     }

@@ -163,7 +163,7 @@ fn check(seed: u64, ledger: &Path) -> bool {
     let network = Network::new(&description).unwrap();
     let count = 2 + roll.below(60);
     let wild = roll.below(2) == 0;
-    // Sequences have lengths of their own.
+    // Sequences have different lengths.
     let (steps, width) = match network.input() {
         Shape::Sequence { steps, width } => (steps, width),
         other => (1, other.len()),

@@ -109,7 +109,7 @@ pub(super) fn least_noise(
                 law.learn(guide(next), found.epsilon.get());
                 interval.too_little = Some(next);
             }
-            // The accountant refuses so little noise, so the answer needs more.
+            // The accountant refuses this little noise, so the result needs more.
             Err(error @ (AccountingError::OutOfReach { .. } | AccountingError::Unsupported { .. }))
                 if interval.enough.is_some() || next < 3.0 =>
             {

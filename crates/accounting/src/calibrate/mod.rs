@@ -118,8 +118,8 @@ fn geometric_middle(low: u64, high: u64) -> u64 {
 /// The multiplier that is left for one release when another release of the same batch has `spent` and both together must
 /// amount to `total`: `(total^-2 - spent^-2)^(-1/2)`.
 ///
-/// Examples: the gradients of DC-SGD beside its histogram (`sigma_T` from `sigma` and `sigma_H`); with `spent = 2 sigma_b`, the
-/// gradients of adaptive quantile clipping beside its count.
+/// Examples: the gradients of DC-SGD next to its histogram (`sigma_T` from `sigma` and `sigma_H`); with `spent = 2 sigma_b`,
+/// the gradients of adaptive quantile clipping next to its count.
 ///
 /// # Errors
 /// `spent` is not larger than `total`: the other release alone reveals too much.

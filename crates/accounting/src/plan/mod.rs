@@ -35,7 +35,7 @@ impl fmt::Display for Relation {
 /// A number of identical steps: how they are sampled, and the noise multipliers of the releases of each step.
 ///
 /// All releases of a step use the same batch and have independent Gaussian noise. Together they are one Gaussian release with
-/// multiplier `(sum_j z_j^-2)^(-1/2)`. Composing them as if each had a batch of its own would under-report epsilon.
+/// multiplier `(sum_j z_j^-2)^(-1/2)`. Composing them as if each had its own batch would under-report epsilon.
 ///
 /// ```
 /// use sordino_accounting::{Entry, Plan};
@@ -232,7 +232,7 @@ impl Plan {
     /// The same plan with all multipliers times `factor`.
     ///
     /// # Errors
-    /// A product is outside of the range of noise multipliers.
+    /// A product is outside the range of noise multipliers.
     pub fn scaled(&self, factor: f64) -> Result<Self, AccountingError> {
         let entries = self.entries.iter().map(|e| e.scaled(factor)).collect::<Option<Vec<_>>>();
         entries.map(Self::new).ok_or_else(|| AccountingError::NoSolution {

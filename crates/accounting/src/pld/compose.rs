@@ -70,7 +70,7 @@ fn bound(steps: &StepLosses<'_>, tilt: Tilt, target: Target) -> Result<f64, Acco
                     return Ok(epsilon);
                 }
             }
-            Err(out_of_reach(format!("delta = {delta} is smaller than the mass outside of its grid")))
+            Err(out_of_reach(format!("delta = {delta} is smaller than the mass outside its grid")))
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::{
 pub(super) trait PrivacyBounds {
     /// The bound on delta at an epsilon that is not below the floor of the window.
     fn delta(&self, epsilon: f64) -> f64;
-    /// The bound on epsilon at `delta`, or `None` if it is outside of the window.
+    /// The bound on epsilon at `delta`, or `None` if it is outside the window.
     fn epsilon(&self, delta: f64) -> Option<f64>;
 }
 

@@ -18,7 +18,7 @@ const FIRST_WIDTH: f64 = 0.055;
 const LOWER_WIDTH: f64 = 2.0;
 /// The relative distance of the rungs of the first ladder.
 pub(super) const FIRST_SPACING: f64 = 0.02;
-/// The mass of all steps outside of their grids, relative to delta.
+/// The mass of all steps outside their grids, relative to delta.
 const TRUNCATED: f64 = 1e-6;
 /// The largest loss of a step. Beyond it the likelihood ratio would overflow.
 const MAX_LOSS: f64 = 600.0;
@@ -114,7 +114,7 @@ fn check_limits(ladder: &Ladder, tail: f64, width: f64) -> Result<(), Accounting
     Ok(())
 }
 
-/// The mass that may be outside of each end of the grid of a step.
+/// The mass that may be outside each end of the grid of a step.
 fn tail(pairs: &[(Pair, u64)], target: Target) -> f64 {
     let steps: f64 = pairs.iter().map(|(_, count)| real(*count)).sum();
     let delta = match target {

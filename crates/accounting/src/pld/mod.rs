@@ -226,7 +226,7 @@ impl DominatingPairs {
         if self.total_variation() * (1.0 + 1e-9) <= delta.get() {
             return Ok(Bracket { lower: zero, upper: zero });
         }
-        // So large a delta often exceeds the delta at epsilon 0, which is faster to compute.
+        // A delta this large often exceeds the delta at epsilon 0, which is faster to compute.
         if delta.get() > 0.1 && self.delta(zero)?.upper <= delta.get() {
             return Ok(Bracket { lower: zero, upper: zero });
         }

@@ -64,7 +64,7 @@ impl LossGrid {
         (first..=last + 1).map(move |index| self.loss(index) - 0.5 * self.width)
     }
 
-    /// The indices of the grid points just outside of an interval that contains `low`, `high` and 0.
+    /// The indices of the grid points just outside an interval that contains `low`, `high` and 0.
     #[expect(clippy::cast_possible_truncation, reason = "callers limit the number of grid points")]
     pub(super) fn around(&self, low: f64, high: f64) -> (i64, i64) {
         let position = |loss: f64| (loss - self.offset) / self.width;
@@ -237,7 +237,7 @@ impl Polygon {
         Self { grid, first: 0, mass: vec![1.0], lost_above: 0.0, lost_below: 0.0 }
     }
 
-    /// Whether this is the polygon of two equal distributions, which has a grid of its own.
+    /// Whether this is the polygon of two equal distributions, which has its own grid.
     pub(super) fn is_indistinguishable(&self) -> bool {
         self.mass.len() == 1
     }

@@ -22,7 +22,7 @@ use crate::{NoiseMultiplier, SamplingRate};
 
 /// If more points are needed, the noise is so small that sampling hardly helps, and the bound without sampling is used.
 const MAX_POINTS: f64 = 1e5;
-/// A margin for the rounding of a sum of positive terms and for the tails outside of the grid.
+/// A margin for the rounding of a sum of positive terms and for the tails outside the grid.
 const ROUNDING: f64 = 1.0 + 1e-9;
 
 /// `rho(alpha)` of one release with Poisson sampling.

@@ -114,7 +114,7 @@ fn published_coupled_clipping_is_that_of_algorithms_3_and_4() {
 }
 
 #[test]
-fn sound_coupled_clipping_has_the_thresholds_of_its_releases() {
+fn sound_coupled_clipping_takes_its_clipping_norms_from_releases() {
     for routine in 1..=4 {
         let (mut c_2j, mut next, mut thresholds) = (1.0_f64, 1.0_f64, Vec::new());
         with_anchors("dp-c4", routine, SCALES, |step| {

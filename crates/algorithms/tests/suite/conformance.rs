@@ -13,7 +13,7 @@ use sordino_privacy::{Account, Randomness, Vault};
 
 fn train(name: &str, records: Vec<[f32; 2]>, seed: u64) -> (Point, State) {
     let (config, facts) = (config(name), facts());
-    // With fewer records than the facts have, batches are smaller, too.
+    // With fewer records than the facts state, batches are also smaller.
     let facts = sordino_algorithms::RunFacts { records: records.len() as u64, ..facts };
     let small = records.len() < 100;
     let facts = if small { facts_for(records.len(), 0.05, 30) } else { facts };
@@ -170,7 +170,7 @@ fn a_state_is_restored_and_unusable_values_are_ignored() {
 /// Killed after some steps and resumed from an older checkpoint: the rest of the plan is taken, no more, and the price is that of the
 /// whole plan.
 #[test]
-fn resumed_runs_go_on_with_their_plan_and_never_cost_less() {
+fn resumed_runs_continue_their_plan_and_never_cost_less() {
     for algorithm in AlgorithmConfig::all() {
         let name = algorithm.about().name;
         let (config, facts) = (config(name), facts());

@@ -157,10 +157,10 @@ fn dice_as_in_its_theorem_breaks_its_claim() {
 }
 
 /// The same canary against the sound form, by two attacks: the sum, and the ratio of likelihoods, which no attack can beat. With 16
-/// bounds that are wrong once in a thousand times, sound code would be accused by one seed of sixty at most; this one is fixed.
-/// With an eighth of its noise it is accused.
+/// bounds that are wrong once in a thousand times, sound code would fail for at most one seed of sixty; this seed is fixed.
+/// With an eighth of the noise, the attack succeeds.
 #[test]
-fn sound_dice_keeps_its_promise_under_the_same_attack() {
+fn sound_dice_resists_the_same_attack() {
     let attack = Attack::new("dice", 100.0);
     assert!(attack.terms.guarantee().unwrap().epsilon <= budget().epsilon);
     let entry = &attack.terms.plan.entries()[0];
@@ -243,7 +243,7 @@ fn dp_c4_as_published_adds_no_noise_where_gradients_vanish() {
     }
 }
 
-/// The sound form on the same two data sets, with the same coins and in the same public state: the noise is the same, and there is some
+/// The sound form on the same two data sets, with the same randomness and in the same public state: the noise is the same, and there is some
 /// in every step, and the canary moves a release by at most the sensitivity that the noise was made for.
 #[test]
 fn sound_dp_c4_has_the_same_noise_with_and_without_the_canary() {

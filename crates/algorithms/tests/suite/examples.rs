@@ -5,7 +5,7 @@ use sordino_algorithms::RunFacts;
 
 use crate::{
     toy_quadratic::{Point, facts_for, spring},
-    transcript::{RATE, ROOM, Run},
+    transcript::{AFTER_MARGIN, RATE, Run},
 };
 
 /// The slope of a parabola that goes on as a straight line from where it is as steep as 2, in the first coordinate.
@@ -18,15 +18,15 @@ fn bounded_spring(record: &[f32; 2], at: &Point) -> Point {
 /// The paper has clipped descent end at `C' / (C' + C)`, which is wrong: 2/3 here, where clipped gradients are 1, 1 and -1. They add
 /// up to 0 where `C' (x + 1) = C`, which is `x = C / C' - 1`, and -1/2 here. (Nor is the bias always 1/2 or more: `C = 10` has 1/11.)
 #[test]
-fn error_feedback_takes_away_the_bias_of_clipping_where_its_thresholds_cover_the_gradients() {
-    // Each three times, so that the three groups of a window of 2 are alike.
+fn error_feedback_removes_the_bias_of_clipping_where_its_clipping_norms_cover_the_gradients() {
+    // Each three times, so that the three groups of a window of 2 are equal.
     let records: Vec<[f32; 2]> = [-1.0, -1.0, 2.0].into_iter().flat_map(|x| [[x, 0.0]; 3]).collect();
     let end = |text: &str, rate: f64| {
         let facts = facts_for(9, rate, 1000);
         let run = Run::new(text, &facts, &records, bounded_spring, RATE);
         f64::from(run.points[999][0])
     };
-    let biased = |threshold: f64| ROOM * threshold / 2.0 - 1.0;
+    let biased = |threshold: f64| AFTER_MARGIN * threshold / 2.0 - 1.0;
     assert!((biased(1.0) + 0.5).abs() < 1e-3);
     for (text, rate, expected) in [
         ("none", 1.0, 0.0),

@@ -9,7 +9,7 @@ use sordino_privacy::Terms;
 use crate::{
     toy_quadratic::{QUIET, config, cubic, quiet, quiet_plan},
     transcript::{
-        Batch, RATE, ROOM, Run, STEPS, Vector, clip, clipped, facts, gradient, norm, normalise, plus,
+        AFTER_MARGIN, Batch, RATE, Run, STEPS, Vector, clip, clipped, facts, gradient, norm, normalise, plus,
         records, run, scaled, sum,
     },
 };
@@ -87,7 +87,7 @@ fn clipping_norms_of_dc_sgd_come_from_histograms_as_in_algorithms_3_and_4() {
         range = 2.0 * threshold;
         v
     });
-    // The range begins at b thresholds. From 0.02 it must grow, from 60 both must fall.
+    // The range begins at b clipping norms. From 0.02 it must grow, from 60 both must fall.
     let mut ranges = Vec::new();
     for start in [0.02, 1.0, 60.0] {
         let facts = RunFacts { max_grad_norm: ClipNorm::new(start).unwrap(), ..facts };
@@ -176,7 +176,7 @@ fn sound_error_feedback_is_that_of_dice_c_and_dice_a() {
         let mut e: Vector = [0.0; 2];
         run(&text, &facts).follows(&text, |draw, x, _| {
             let batch = draw();
-            // The error is made of releases: it is clipped without room for rounding.
+            // The error consists of releases: it is clipped without a margin for rounding.
             let fed = scaled((feedback / norm(e).max(1e-300)).min(1.0), e);
             e = plus(plus(e, per_batch, residuals(&batch, x, 1.3)), -1.0, fed);
             plus(fed, per_batch, clipped(&batch, x, 1.0))
@@ -195,8 +195,8 @@ fn dice_as_published(
     move |draw, x, _| {
         let gradients: Vec<Vector> = draw().into_iter().map(|record| gradient(record, x)).collect();
         let mean = scaled(per_batch, sum(gradients.iter().map(|&g| bound(g, threshold))));
-        // The error is disclosed, so it is clipped without room for rounding.
-        let v = plus(mean, 1.0, bound(e, threshold / ROOM));
+        // The error is disclosed, so it is clipped without a margin for rounding.
+        let v = plus(mean, 1.0, bound(e, threshold / AFTER_MARGIN));
         e = plus(plus(e, per_batch, sum(gradients)), -1.0, v);
         v
     }
@@ -215,7 +215,7 @@ fn published_error_feedback_is_that_of_algorithms_2_and_4() {
     }
 }
 
-/// Read with `t` from 1, since from 0 it divides by 0, and with `epsilon_1` beside the square root, as in Adam, and not under it.
+/// Read with `t` from 1, since from 0 it divides by 0, and with `epsilon_1` next to the square root, as in Adam, and not under it.
 #[test]
 fn published_error_feedback_with_adam_is_that_of_algorithm_3() {
     let facts = facts(0.6);

@@ -1,6 +1,6 @@
 //! Runs of the algorithms on a toy problem with almost no noise, compared with a transcription of their pseudocode in double precision.
 //!
-//! All transcriptions clip as the trusted base does, to a thousandth below the clipping norm, which leaves room for rounding.
+//! All transcriptions clip as the trusted base does, to a thousandth below the clipping norm, which leaves a margin for rounding.
 
 use std::{
     cell::RefCell,
@@ -133,17 +133,17 @@ pub(crate) fn gradient(record: Vector, x: Vector) -> Vector {
     [a + 0.1 * a.powi(3), b + 0.2 * b.powi(3)]
 }
 
-/// What a threshold of 1 lets through.
-pub(crate) const ROOM: f64 = 1.0 - 1.0 / 1024.0;
+/// The norm to which the trusted base clips, relative to the clipping norm.
+pub(crate) const AFTER_MARGIN: f64 = 1.0 - 1.0 / 1024.0;
 
 pub(crate) fn clip(g: Vector, threshold: f64) -> Vector {
-    if norm(g) <= ROOM * threshold { g } else { scaled(ROOM * threshold / norm(g), g) }
+    if norm(g) <= AFTER_MARGIN * threshold { g } else { scaled(AFTER_MARGIN * threshold / norm(g), g) }
 }
 
-/// `C g / (r + |g|)`; nothing of nothing.
+/// `C g / (r + |g|)`; 0 for a gradient of 0.
 pub(crate) fn normalise(g: Vector, threshold: f64, r: f64) -> Vector {
     let n = norm(g);
-    if n > 0.0 { scaled((threshold / (r + n)).min(ROOM * threshold / n), g) } else { g }
+    if n > 0.0 { scaled((threshold / (r + n)).min(AFTER_MARGIN * threshold / n), g) } else { g }
 }
 
 /// The sum of clipped gradients.
@@ -157,7 +157,7 @@ pub(crate) fn records() -> Vec<[f32; 2]> {
     (0..RECORDS).map(|i| [(3.0 * part(i, 0.618) - 0.5) as f32, (2.0 - 3.0 * part(i, 0.414)) as f32]).collect()
 }
 
-/// Thresholds of 1.
+/// Clipping norms of 1.
 pub(crate) fn facts(rate: f64) -> RunFacts {
     facts_for(RECORDS, rate, STEPS as u64)
 }

@@ -17,7 +17,7 @@ pub(super) fn default_schema<R: BufRead>(
     let (file, first) = (rows.file, &rows.record);
     // A first line with a number in it is a record: a record with a bad value must not be taken for a header.
     let header = !first.iter().any(|field| parse(field.trim_ascii()).is_some());
-    // A record without any number must not be taken for a header either.
+    // A record without a number must not be taken for a header either.
     if header && first.iter().any(|field| field.trim_ascii().is_empty() || Schema::counts_as_missing(field)) {
         return Err(DataError::file(
             rows.place(),

@@ -52,7 +52,7 @@ pub(super) enum Labelling<'a> {
 }
 
 impl<'a> Layout<'a> {
-    /// `rows` stands at the header, or at the first record if there is none.
+    /// `rows` is positioned at the header, or at the first record if there is none.
     pub(super) fn new<R: BufRead>(
         rows: &Rows<'_, R>,
         schema: &'a Schema,
@@ -228,11 +228,11 @@ fn id_place<R: BufRead>(rows: &Rows<'_, R>, schema: &Schema, name: &str) -> Resu
         let hint = match schema.header {
             true => {
                 let names: Vec<String> = rows.record.iter().map(name_of).collect();
-                format!("permitted are {}, or their numbers from 1", listed(&names))
+                format!("the columns are {}; a number from 1 is also permitted", listed(&names))
             }
-            false => format!("the table has no header; permitted are the numbers 1 to {fields}"),
+            false => format!("the table has no header; give a number from 1 to {fields}"),
         };
-        DataError::file(rows.file, format!("the id `{name}` is none of the {fields} columns"), hint)
+        DataError::file(rows.file, format!("the id `{name}` is not one of the {fields} columns"), hint)
     })
 }
 
@@ -247,7 +247,7 @@ fn order_without_header<R: BufRead>(
     let (fields, columns) = (rows.record.len(), schema.columns.len());
     let mut order: Vec<Option<usize>> = (0..columns).map(Some).collect();
     match id {
-        // There is one field more than described: the id.
+        // There is one field more than the schema describes: the id.
         Some(id) if fields == columns + 1 => order.insert(id, None),
         Some(id)
             if fields == columns
@@ -257,13 +257,13 @@ fn order_without_header<R: BufRead>(
             return Err(DataError::file(
                 rows.place(),
                 format!(
-                    "{fields} fields may be all columns of the schema, or an id in column {} and all columns but the target",
+                    "{fields} fields may be all columns of the schema, or an id in column {} and all columns except the target",
                     id + 1
                 ),
                 "leave out the id, or add a column for the target, which may be empty",
             ));
         }
-        // There is one field fewer than described: the target, which prediction does not need.
+        // There is one field fewer than the schema describes: the target, which prediction does not need.
         _ if !labelled && target.is_some() && fields + 1 == columns => order.retain(|&place| place != target),
         _ => {}
     }
@@ -310,7 +310,7 @@ fn check_target(
 }
 
 /// The schema's column of each field, by the header's names; none for an id that the schema does not describe. Without labels,
-/// the target and what is ignored may be absent.
+/// the target and ignored columns may be absent.
 fn order_by_header(
     line: &str,
     schema: &Schema,

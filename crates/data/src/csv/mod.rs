@@ -31,7 +31,7 @@ pub(crate) struct Options<'a> {
     pub(crate) labelled: bool,
     /// The column that identifies rows; only without labels.
     pub(crate) id: Option<&'a str>,
-    /// Whether a category that is not listed is read as all zeros, even if the schema says otherwise.
+    /// Whether a category that is not listed is read as all zeros, even if the schema does not permit it.
     pub(crate) ignore_unknown: bool,
 }
 
@@ -80,7 +80,7 @@ impl Table {
             Some(schema) => schema,
             None => {
                 let schema = default_schema(&rows, &options)?;
-                // The schema has the target now, if there is one.
+                // The schema now has the target, if there is one.
                 options.target = None;
                 schema
             }
@@ -132,8 +132,8 @@ impl Table {
 fn no_such_target(file: &str, name: &str, names: &[String]) -> DataError {
     DataError::file(
         file,
-        format!("the target `{name}` is none of the {} columns", names.len()),
-        format!("permitted are {}, or their numbers from 1", listed(names)),
+        format!("the target `{name}` is not one of the {} columns", names.len()),
+        format!("the columns are {}; a number from 1 is also permitted", listed(names)),
     )
 }
 

@@ -211,7 +211,7 @@ fn the_source_may_name_another_target() {
         "number of classes must be 2 as in the schema, or left out, got 3"
     );
     let message = directory.message(&named("wealth", None).unwrap_err());
-    assert_eq!(message, "t.csv: the target `wealth` is none of the 4 columns");
+    assert_eq!(message, "t.csv: the target `wealth` is not one of the 4 columns");
     assert_eq!(directory.message(&named("id", None).unwrap_err()), "t.csv: the target `id` is ignored");
 }
 

@@ -49,7 +49,7 @@ fn a_directory_has_a_training_and_a_test_set() {
 
     directory.write("t10k-images-idx3-ubyte.gz", gzip(file(0x803, &[1, 2, 1], &[255, 0])));
     let error = read(&source(directory.path())).unwrap_err().to_string();
-    assert!(error.ends_with("training images are 1x1x2, test images 1x2x1"), "{error}");
+    assert!(error.ends_with("training images are 1x1x2, but test images are 1x2x1"), "{error}");
 }
 
 #[test]

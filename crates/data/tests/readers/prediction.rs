@@ -68,7 +68,7 @@ fn an_id_is_any_column() {
         assert_eq!(values(unlabelled.records.as_ref().unwrap()), [1.0, 1.0, 0.0, 2.0, 0.0, 1.0]);
     }
     let message = table("age,ward\n1,a\n", SCHEMA, Some("key"), false).unwrap_err();
-    assert_eq!(message, "t.csv: the id `key` is none of the 2 columns");
+    assert_eq!(message, "t.csv: the id `key` is not one of the 2 columns");
     let message = table("age,key,ward\n1,x,a\n", SCHEMA, None, false).unwrap_err();
     assert_eq!(
         message,
@@ -88,7 +88,7 @@ fn without_a_header_an_id_is_a_number_and_never_taken_for_a_feature() {
     // The first may be the feature that is described there, or not.
     let message = with("7,1,a\n8,2,b\n", "1").unwrap_err();
     assert!(message.contains("or an id in column 1"), "{message}");
-    assert!(with("1,a,x\n", "4").unwrap_err().contains("the id `4` is none of the 3 columns"));
+    assert!(with("1,a,x\n", "4").unwrap_err().contains("the id `4` is not one of the 3 columns"));
 }
 
 #[test]

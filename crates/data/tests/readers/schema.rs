@@ -92,9 +92,9 @@ fn targets_are_columns_that_can_be_targets() {
         refused(&format!("target = {target}\n{COLUMN}[[columns]]\nname = \"b\"\n{column}\n"))
     };
     let plain = "type = \"number\"";
-    assert_eq!(with("\"c\"", plain), "s.toml: the target `c` is none of the 2 columns");
-    assert_eq!(with("0", plain), "s.toml: the target 0 is none of the 2 columns");
-    assert_eq!(with("3", plain), "s.toml: the target 3 is none of the 2 columns");
+    assert_eq!(with("\"c\"", plain), "s.toml: the target `c` is not one of the 2 columns");
+    assert_eq!(with("0", plain), "s.toml: the target 0 is not one of the 2 columns");
+    assert_eq!(with("3", plain), "s.toml: the target 3 is not one of the 2 columns");
     assert_eq!(with("2", "type = \"ignore\""), "s.toml: the target `b` is ignored");
     assert_eq!(
         with("2", "type = \"category\"\nvalues = [\"x\"]"),
@@ -106,7 +106,7 @@ fn targets_are_columns_that_can_be_targets() {
     );
     assert_eq!(
         with("2", "type = \"number\"\nmissing = 0"),
-        "s.toml: the target `b` must not stand in for missing values"
+        "s.toml: the target `b` must not replace missing values"
     );
     assert_eq!(
         refused(&format!("target = \"a\"\n{COLUMN}")),

@@ -41,8 +41,8 @@ fn labels_outside_of_the_classes_are_refused() {
     assert_eq!(refused("0.5\n", None), bad("1", "-1 or 1, or 0 or 1", "0.5"));
     assert_eq!(refused("nan\n", None), bad("1", "-1 or 1, or 0 or 1", "nan"));
     assert_eq!(refused("1:2\n", None), bad("1", "-1 or 1, or 0 or 1", "1:2"));
-    assert_eq!(refused("1\n-1\n0\n", None), bad("3", "-1 or 1, as in the lines before", "0"));
-    assert_eq!(refused("1\n0\n-1\n", None), bad("3", "0 or 1, as in the lines before", "-1"));
+    assert_eq!(refused("1\n-1\n0\n", None), bad("3", "-1 or 1, as in earlier lines", "0"));
+    assert_eq!(refused("1\n0\n-1\n", None), bad("3", "0 or 1, as in earlier lines", "-1"));
     assert_eq!(refused("-1\n", Some(3)), bad("1", "a class of 0 to 2", "-1"));
     assert_eq!(refused("0\n3\n", Some(3)), bad("2", "a class of 0 to 2", "3"));
 }

@@ -12,7 +12,7 @@ use crate::layers::{Scratch, Workspace};
 #[derive(Debug, Clone)]
 pub(crate) struct Factored {
     pub(crate) outputs: usize,
-    /// The most rows that a record can have.
+    /// The largest number of rows of a record.
     pub(crate) most_rows: usize,
     /// Each stored matrix: its columns among the inputs, and its offset in the layer's slice.
     pub(crate) blocks: Vec<Block>,
@@ -42,7 +42,7 @@ pub(crate) struct Factor<'a> {
     pub(crate) lengths: Option<&'a [usize]>,
 }
 
-/// Whether norms are cheaper by dot products between positions than by writing out the gradient.
+/// Whether computing norms from dot products between positions is cheaper than writing out the gradient.
 ///
 /// `rows^2 (inputs + outputs)` multiply-adds are compared with writing, reading and adding `inputs * outputs` floats, each of
 /// which costs about 32 of them (measured: equal near 64 rows for 256 x 256).
@@ -70,7 +70,7 @@ impl Factored {
     }
 
     /// Whether a record's gradient is written out. The two ways round differently, so the choice must not depend on the records
-    /// in the chunk: otherwise the presence of one would change the norms of the others.
+    /// in the chunk: otherwise the presence of one record would change the norms of the others.
     fn written(&self) -> bool {
         !gram_is_cheaper(self.most_rows, self.inputs(), self.outputs)
     }
@@ -308,7 +308,7 @@ fn norm_by_gram(
 /// `rounding(d) |x| |y|`, so the sum over all pairs is off by at most `(rounding(inputs) + rounding(outputs) + 16 u) M^2`,
 /// with the unit `u = 2^-24`; where products underflow, by `d` of the least floats `m = 2^-149` more, which makes
 /// `m (inputs (sum_t |b_t|)^2 + outputs (sum_t |a_t|)^2 + T^2)`. This is added: a norm that is too small would break a clipping
-/// bound. For `T` positions in directions of their own, it is of the order of `10^-6 T` relative to the squared norm.
+/// bound. For `T` positions with unrelated directions, it is of the order of `10^-6 T` relative to the squared norm.
 ///
 /// The weighted sum adds the `T` products of a record up in single precision: `T` additions, the scaling of a factor, and the products where
 /// they are not fused with the additions, each off by at most `u M`. So `(T + 2) u M` is added to the norm, which then bounds what the
@@ -365,7 +365,7 @@ const UNIT: f64 = 1.0 / (1 << 24) as f64;
 /// The least positive float, `2^-149`.
 const LEAST: f64 = 1.5e-45;
 
-/// The greatest error of a dot product of this length, relative to the product of the norms: additions within a lane, over the
+/// The largest error of a dot product of this length, relative to the product of the norms: additions within a lane, over the
 /// lanes, and of the remainder.
 fn rounding(width: usize) -> f64 {
     (width / 16 + width % 16 + 5) as f64 * UNIT

@@ -2,7 +2,7 @@
 //!
 //! - [`Factored`]: a weight matrix; the gradient of a record is `sum_t b_t a_t^T` over its positions.
 //! - [`direct`]: few parameters (norms); the gradient of each record is written out.
-//! - Convolutions and embeddings have code of their own in their layers, based on these.
+//! - Convolutions and embeddings have their own code in their layers, based on these.
 
 pub(crate) mod direct;
 mod factored;

@@ -33,14 +33,14 @@ pub(crate) fn dots(left: Matrix<'_>, right: Matrix<'_>, out: &mut [f32]) {
     left.check();
     right.check();
     assert_eq!(left.width, right.width, "rows of one length");
-    assert!(left.count * right.count <= out.len(), "the result has room");
+    assert!(left.count * right.count <= out.len(), "the result is large enough");
     each_dot(left, right, false, out);
 }
 
-/// `out[t * rows.count + s] = rows_t . rows_s`, at half of the cost.
+/// `out[t * rows.count + s] = rows_t . rows_s`, at half the cost.
 pub(crate) fn gram(rows: Matrix<'_>, out: &mut [f32]) {
     rows.check();
-    assert!(rows.count * rows.count <= out.len(), "the result has room");
+    assert!(rows.count * rows.count <= out.len(), "the result is large enough");
     each_dot(rows, rows, true, out);
 }
 
@@ -57,7 +57,7 @@ fn each_dot(left: Matrix<'_>, right: Matrix<'_>, symmetric: bool, out: &mut [f32
     }
 }
 
-/// All tiles, compiled for one instruction set; a tile is a function of its own, as in products.
+/// All tiles, compiled for one instruction set; a tile is a separate function, as in products.
 macro_rules! tiles {
     ($dots:ident, $tile:ident, $register:ty, $rows:literal, $columns:literal $(, $features:literal)?) => {
         #[inline(never)]
@@ -68,7 +68,7 @@ macro_rules! tiles {
             row: usize,
             column: usize,
         ) -> [[f32; NR]; MR] {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             unsafe { tile::<$register, MR, NR>(left, right, row, column) }
         }
 
@@ -78,7 +78,7 @@ macro_rules! tiles {
             let mut row = 0;
             while row < left.count {
                 let rows = if row + $rows <= left.count { $rows } else { 1 };
-                // Of a symmetric matrix only tiles on and above the diagonal are computed.
+                // For a symmetric matrix, only tiles on and above the diagonal are computed.
                 let mut column = if symmetric { row } else { 0 };
                 while column < right.count {
                     let columns = if column + $columns <= right.count { $columns } else { 1 };
@@ -88,7 +88,7 @@ macro_rules! tiles {
                             out[(column + j) * right.count + row + i] = dot;
                         }
                     };
-                    // SAFETY: the caller's promise, and these rows exist.
+                    // SAFETY: guaranteed by the caller, and these rows exist.
                     unsafe {
                         match (rows > 1, columns > 1) {
                             (true, true) => each(&$tile::<$rows, $columns>(left, right, row, column), &mut keep),
@@ -131,7 +131,7 @@ unsafe fn tile<R: Register, const MR: usize, const NR: usize>(
     let width = left.width;
     let whole = width / WIDTH * WIDTH;
     let mut sums = [[0.0f32; NR]; MR];
-    // SAFETY: the caller's promise; `k + 16 <= width` in the loop.
+    // SAFETY: guaranteed by the caller; `k + 16 <= width` in the loop.
     unsafe {
         let x: [*const f32; MR] = std::array::from_fn(|i| left.data.as_ptr().add((row + i) * left.stride));
         let y: [*const f32; NR] =

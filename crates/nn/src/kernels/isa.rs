@@ -116,14 +116,14 @@ macro_rules! by_register {
 pub(crate) use by_register;
 
 /// A tile of `MR` rows and `P` panels of columns, and all tiles of `P` panels, compiled for one instruction set. They need the
-/// methods `tile` and `height` in the same `impl`. A tile is a function of its own: inlined into its callers, the compiler would not
-/// keep its accumulators in registers.
+/// methods `tile` and `height` in the same `impl`. A tile is a separate function: if it were inlined into its callers, the compiler would
+/// not keep its accumulators in registers.
 macro_rules! tiles {
     ($columns:ident, $tile:ident, $register:ty $(, $features:literal)?) => {
         #[inline(never)]
         $(#[target_feature(enable = $features)])?
         unsafe fn $tile<const MR: usize, const P: usize>(&self, row: usize, at: usize) {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             unsafe { self.tile::<$register, MR, P>(row, at) }
         }
 
@@ -134,7 +134,7 @@ macro_rules! tiles {
         unsafe fn $columns<const MR: usize, const P: usize>(&self, at: usize) {
             let height = self.height();
             let mut row = 0;
-            // SAFETY: the caller's promise, and rows up to `height` exist.
+            // SAFETY: guaranteed by the caller, and rows up to `height` exist.
             unsafe {
                 while row + MR <= height {
                     self.$tile::<MR, P>(row, at);

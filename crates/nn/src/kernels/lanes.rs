@@ -23,7 +23,7 @@ impl Lanes {
     /// Sixteen floats can be read from `from`.
     #[inline(always)]
     pub(crate) unsafe fn load(from: *const f32) -> Lanes {
-        // SAFETY: the caller's promise; arrays of floats need no more alignment than a float.
+        // SAFETY: guaranteed by the caller; arrays of floats need no more alignment than a float.
         Lanes(unsafe { *from.cast::<[f32; WIDTH]>() })
     }
 
@@ -31,7 +31,7 @@ impl Lanes {
     /// Sixteen floats can be written to `to`.
     #[inline(always)]
     pub(crate) unsafe fn store(self, to: *mut f32) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { *to.cast::<[f32; WIDTH]>() = self.0 }
     }
 
@@ -88,19 +88,19 @@ impl Register for Lanes {
 
     #[inline(always)]
     unsafe fn load(from: *const f32) -> Lanes {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { Lanes::load(from) }
     }
 
     #[inline(always)]
     unsafe fn store(self, to: *mut f32) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { Lanes::store(self, to) }
     }
 
     #[inline(always)]
     unsafe fn add_scaled(mut self, a: *const f32, b: Lanes) -> Lanes {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let a = unsafe { *a };
         for j in 0..WIDTH {
             self.0[j] = fma::<FUSED>(a, b.0[j], self.0[j]);
@@ -141,7 +141,7 @@ mod x86 {
     #[derive(Clone, Copy)]
     pub(crate) struct Avx512(__m512);
 
-    // SAFETY of all blocks: the processor has the instructions and pointers are valid, as the trait demands of callers.
+    // SAFETY of all blocks: the processor has the instructions and pointers are valid, as the trait requires of callers.
     impl Register for Avx512 {
         #[inline(always)]
         unsafe fn zero() -> Avx512 {

@@ -53,7 +53,7 @@ pub(crate) fn outer_sum(
             );
         }
     }
-    assert!((m - 1) * stride + n <= c.len(), "the result has room");
+    assert!((m - 1) * stride + n <= c.len(), "the result is large enough");
     assert!(runs.unit > 0, "a unit has at least one pair");
     let job = OuterSum { m, n, operands, runs, c: c.as_mut_ptr(), stride, accumulate };
     // Few enough pairs at a time that a panel of the right operand stays in the first-level cache.
@@ -101,7 +101,7 @@ impl OuterSum<'_> {
     fn part(&self, runs: Runs<'_>, accumulate: bool) {
         let job = OuterSum { runs, accumulate, ..*self };
         match Isa::current() {
-            // SAFETY: `current` names a set only if this processor has it; `outer_sum` checked what `OuterSum` promises.
+            // SAFETY: `current` names a set only if this processor has it; `outer_sum` checked what `OuterSum` guarantees.
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512 => unsafe { job.avx512() },
             // SAFETY: as above.
@@ -121,7 +121,7 @@ impl OuterSum<'_> {
     #[cfg(target_arch = "x86_64")]
     unsafe fn avx512(&self) {
         let mut column = 0;
-        // SAFETY: the caller has found AVX-512; the rest is the job's promise.
+        // SAFETY: the caller has detected AVX-512; the rest is guaranteed by the job.
         unsafe {
             while column + 3 * WIDTH < self.n {
                 self.columns_avx512::<6, 4>(column);
@@ -140,14 +140,14 @@ impl OuterSum<'_> {
     #[cfg(target_arch = "x86_64")]
     unsafe fn avx2(&self) {
         for column in (0..self.n).step_by(WIDTH) {
-            // SAFETY: the caller has found AVX2; the rest is the job's promise.
+            // SAFETY: the caller has detected AVX2; the rest is guaranteed by the job.
             unsafe { self.columns_avx2::<6, 1>(column) }
         }
     }
 
     unsafe fn portable(&self) {
         for column in (0..self.n).step_by(WIDTH) {
-            // SAFETY: the job's promise.
+            // SAFETY: guaranteed by the job.
             unsafe { self.columns_portable::<3, 1>(column) }
         }
     }
@@ -162,14 +162,14 @@ impl OuterSum<'_> {
             let mut first = 0;
             loop {
                 let count = unit.min(len - first);
-                // SAFETY: the caller has found the instructions.
+                // SAFETY: the caller has detected the instructions.
                 let mut acc = [[unsafe { R::zero() }; P]; MR];
                 for (left, right) in self.operands {
                     for &(p, q) in starts {
                         let mut left = left.as_ptr().wrapping_add(p + row + first * left_step);
                         let mut right = right.as_ptr().wrapping_add(q + column + first * right_step);
                         for _ in 0..count {
-                            // SAFETY: the rows lie in their operands (the job's promise).
+                            // SAFETY: the rows lie in their operands (guaranteed by the job).
                             unsafe {
                                 let columns: [R; P] = std::array::from_fn(|p| R::load(right.add(p * WIDTH)));
                                 for i in 0..MR {
@@ -178,13 +178,13 @@ impl OuterSum<'_> {
                                     }
                                 }
                             }
-                            // After the last row the pointer may lie outside of the operand, hence a wrapping addition.
+                            // After the last row the pointer may lie outside the operand, hence a wrapping addition.
                             left = left.wrapping_add(left_step);
                             right = right.wrapping_add(right_step);
                         }
                     }
                 }
-                // SAFETY: the job's promise.
+                // SAFETY: guaranteed by the job.
                 unsafe { self.store::<R, MR, P>(acc, row, column, accumulate) };
                 accumulate = true;
                 first += count;
@@ -209,7 +209,7 @@ impl OuterSum<'_> {
     ) {
         let width = (self.n - column).min(P * WIDTH);
         // Short loops of constant length, as in a product: the accumulators stay in registers.
-        // SAFETY: the result holds `n` floats in each of `m` rows (the job's promise).
+        // SAFETY: the result holds `n` floats in each of `m` rows (guaranteed by the job).
         unsafe {
             let c: [*mut f32; MR] = std::array::from_fn(|i| self.c.add((row + i) * self.stride + column));
             if width < P * WIDTH {
@@ -245,7 +245,7 @@ impl OuterSum<'_> {
 unsafe fn store_part(tile: &[Lanes], c: &[*mut f32], width: usize, accumulate: bool) {
     for (row, &c) in tile.chunks_exact(tile.len() / c.len()).zip(c) {
         for j in 0..width {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             unsafe {
                 let before = if accumulate { *c.add(j) } else { 0.0 };
                 *c.add(j) = before + row[j / WIDTH].0[j % WIDTH];

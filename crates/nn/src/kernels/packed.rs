@@ -59,7 +59,7 @@ impl Packed {
             let width = (n - panel * WIDTH).min(WIDTH);
             transpose(&source[panel * WIDTH * stride..], stride, width, out);
         };
-        // Small matrices are not worth distributing.
+        // Distributing small matrices is not worth the overhead.
         match k * n < 1 << 16 {
             true => panels.chunks_exact_mut(k * WIDTH).enumerate().for_each(one),
             false => panels.par_chunks_exact_mut(k * WIDTH).enumerate().for_each(one),

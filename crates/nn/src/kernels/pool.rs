@@ -3,7 +3,7 @@
 use super::isa::multiversion;
 
 multiversion! {
-    /// `y = max(y, x)`; a NaN wins.
+    /// `y = max(y, x)`; a NaN is kept.
     pub(crate) fn take_greater(y: &mut [f32], x: &[f32]) = take_greater_body
 }
 

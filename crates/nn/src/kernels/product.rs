@@ -73,7 +73,7 @@ impl Rows<'_> {
         }
     }
 
-    /// The greatest start.
+    /// The largest start.
     fn reach(self) -> usize {
         match self {
             Rows::Every { count, stride } => count.saturating_sub(1) * stride,
@@ -94,7 +94,7 @@ pub(crate) struct Segment {
 /// What a product does with its result.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Store<'a> {
-    /// Add to what is there.
+    /// Add to the current values.
     pub(crate) accumulate: bool,
     /// Add this to every row.
     pub(crate) bias: Option<&'a [f32]>,
@@ -126,11 +126,11 @@ pub(crate) fn product(
     }
     let segment_reach = segments.iter().map(|s| s.offset + s.len).max().unwrap_or(0);
     assert!(rows.reach() + segment_reach <= a.len(), "every segment lies within the left operand");
-    assert!(out.reach() + n <= c.len(), "every row of the result has room");
+    assert!(out.reach() + n <= c.len(), "every row of the result fits");
     assert!(b.panels().len() >= n.div_ceil(WIDTH) * k * WIDTH, "the right operand is packed");
     let job = Product { a, rows, segments, b, c: c.as_mut_ptr(), out, store };
     match Isa::current() {
-        // SAFETY: `current` names a set only if this processor has it; the assertions above are what `Product` promises.
+        // SAFETY: `current` names a set only if this processor has it; the assertions above check what `Product` guarantees.
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512 => unsafe { job.avx512() },
         // SAFETY: as above.
@@ -170,7 +170,7 @@ impl Product<'_> {
         // is faster in measurements than one whole register against many rows.
         let panels = self.b.n().div_ceil(WIDTH);
         let mut panel = 0;
-        // SAFETY: the caller has found AVX-512, which comes with AVX2; the rest is the job's promise.
+        // SAFETY: the caller has detected AVX-512, which comes with AVX2; the rest is guaranteed by the job.
         unsafe {
             while panel + 4 <= panels {
                 self.columns_avx512::<6, 4>(panel);
@@ -189,14 +189,14 @@ impl Product<'_> {
     #[cfg(target_arch = "x86_64")]
     unsafe fn avx2(&self) {
         for panel in 0..self.b.n().div_ceil(WIDTH) {
-            // SAFETY: the caller has found AVX2; the rest is the job's promise.
+            // SAFETY: the caller has detected AVX2; the rest is guaranteed by the job.
             unsafe { self.columns_avx2::<6, 1>(panel) }
         }
     }
 
     unsafe fn portable(&self) {
         for panel in 0..self.b.n().div_ceil(WIDTH) {
-            // SAFETY: the job's promise.
+            // SAFETY: guaranteed by the job.
             unsafe { self.columns_portable::<3, 1>(panel) }
         }
     }
@@ -206,9 +206,9 @@ impl Product<'_> {
     #[inline(always)]
     unsafe fn tile<R: Register, const MR: usize, const P: usize>(&self, row: usize, panel: usize) {
         let stride = self.b.k() * WIDTH;
-        // SAFETY: the caller has found the instructions.
+        // SAFETY: the caller has detected the instructions.
         let mut acc = [[unsafe { R::zero() }; P]; MR];
-        // SAFETY: starts and segments lie in `a`, panels in `b` (the job's promise).
+        // SAFETY: starts and segments lie in `a`, panels in `b` (guaranteed by the job).
         unsafe {
             let mut b = self.b.panels().as_ptr().add(panel * stride);
             let starts: [*const f32; MR] =
@@ -228,9 +228,9 @@ impl Product<'_> {
         }
         let first = panel * WIDTH;
         let width = (self.b.n() - first).min(P * WIDTH);
-        // Short loops of constant length, one for each thing to do: the compiler unrolls them, and the accumulators stay in
+        // Short loops of constant length, one for each case: the compiler unrolls them, and the accumulators stay in
         // registers. An index that is not constant would move them to memory for the whole product.
-        // SAFETY: a result row holds `n` floats (the job's promise); a bias has `n`.
+        // SAFETY: a result row holds `n` floats (guaranteed by the job); a bias has `n`.
         unsafe {
             let c: [*mut f32; MR] = std::array::from_fn(|i| self.c.add(self.out.start(row + i) + first));
             if width < P * WIDTH {
@@ -274,7 +274,7 @@ impl Product<'_> {
         for (row, &c) in tile.chunks_exact(tile.len() / c.len()).zip(c) {
             for j in 0..width {
                 let bias = self.store.bias.map_or(0.0, |bias| bias[first + j]);
-                // SAFETY: the caller's promise.
+                // SAFETY: guaranteed by the caller.
                 unsafe {
                     let before = if self.store.accumulate { *c.add(j) } else { 0.0 };
                     *c.add(j) = row[j / WIDTH].0[j % WIDTH] + bias + before;

@@ -35,7 +35,7 @@ unsafe fn dot_body<R: Register>(x: &[f32], y: &[f32]) -> f64 {
     let (x, y) = (x.as_ptr(), y.as_ptr());
     let mut total = 0.0;
     let mut from = 0;
-    // SAFETY: the caller's promise, and indices below `n`.
+    // SAFETY: guaranteed by the caller, and indices below `n`.
     unsafe {
         while from < n {
             let to = n.min(from + STRETCH);
@@ -89,7 +89,7 @@ by_register! {
 unsafe fn squared_norms_of_rows_body<R: Register>(x: &[f32], rows: Strided, out: &mut [f64]) {
     for (index, out) in out.iter_mut().enumerate() {
         let row = &x[rows.row(index)];
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         *out = in_range(unsafe { dot_body::<R>(row, row) }, row);
     }
 }

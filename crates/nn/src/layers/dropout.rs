@@ -13,7 +13,7 @@ use crate::kernels::math;
 use crate::shape::Shape;
 use crate::shapes::real_values;
 
-/// Keeps a value with probability `1 - rate` and scales it by `1 / (1 - rate)`; does nothing outside of training.
+/// Keeps a value with probability `1 - rate` and scales it by `1 / (1 - rate)`; does nothing outside training.
 ///
 /// The mask is a function of the key of the pass, the layer, the record's slot in the data set and the position of the value in the
 /// record. So it does not depend on which other records are chosen or on how the batch is cut, and is the same at both points of a

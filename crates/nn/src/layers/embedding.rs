@@ -51,8 +51,8 @@ impl PlannedOperation for Embedding {
     }
 }
 
-/// A table of vectors. Its gradient for a record has as many rows as the record has different tokens; norms and sums
-/// touch only those.
+/// A table of vectors. Its gradient for a record has as many rows as the record has different tokens; norms and
+/// sums use only those.
 struct EmbeddingOperation {
     width: usize,
 }

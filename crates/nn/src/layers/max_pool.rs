@@ -1,4 +1,4 @@
-//! The greatest value of each window of each channel.
+//! The largest value of each window of each channel.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use crate::kernels::pool;
 use crate::shape::{Image, Shape};
 use crate::shapes::{filter, pooled};
 
-/// The greatest value of each window of each channel; the first of equal values takes the gradient.
+/// The largest value of each window of each channel; the first of equal values takes the gradient.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MaxPool {
@@ -22,7 +22,7 @@ pub struct MaxPool {
     pub kernel: usize,
     /// Pixels from one window to the next.
     pub stride: usize,
-    /// Pixels around the image that are never the greatest.
+    /// Pixels around the image that are never the largest.
     #[serde(default)]
     pub padding: usize,
 }

@@ -13,7 +13,7 @@ pub(crate) trait PlannedOperation {
     /// Whether the backward pass reads the output. If not, the next layer may overwrite it.
     fn backward_reads_output(&self) -> bool;
 
-    /// Zero pixels that must surround the input and the output, if these are images; `input_gradient` says whether the gradient of the
+    /// Zero pixels that must surround the input and the output, if these are images; `input_gradient` is true if the gradient of the
     /// input is needed.
     fn borders(&self, input: Shape, output: Shape, input_gradient: bool) -> [usize; 2] {
         let _ = (input, output, input_gradient);
@@ -49,7 +49,7 @@ pub(crate) trait Operation: Send + Sync {
         [0; 3]
     }
 
-    /// Packs the weights for a pass; `input_gradient` says whether the backward pass needs them.
+    /// Packs the weights for a pass; `input_gradient` is true if the backward pass needs them.
     fn pack(&self, params: &[f32], input_gradient: bool, packs: &mut Vec<Packed>) {
         let _ = (params, input_gradient, packs);
     }
@@ -106,7 +106,7 @@ pub(crate) trait Pointwise: Send + Sync {
         0
     }
 
-    /// Whether 0 stays 0, so that the border of an image needs no care.
+    /// Whether 0 stays 0, so that the border of an image needs no special treatment.
     fn keeps_zero(&self) -> bool;
 
     /// Whether the backward pass reads the value. If not, the next layer may overwrite it.
@@ -136,7 +136,7 @@ pub(crate) struct Context<'a> {
     pub(crate) tokens: &'a [u32],
     /// The masks of this layer in a training pass.
     pub(crate) dropout: Option<Masks<'a>>,
-    /// Whether the input's gradient is added to what is there, for layers that can.
+    /// Whether the input's gradient is added to the current gradient, for layers that support this.
     pub(crate) accumulate: bool,
 }
 

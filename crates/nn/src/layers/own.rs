@@ -23,7 +23,7 @@ use crate::shapes::{check_shape, positive, real_values};
 /// A layer that a user writes: the forward and backward pass of one record.
 ///
 /// The values of a record lie one after another, images channel by channel. A record of a sequence has as many steps as it is long, so
-/// its slices may be shorter than the shape says. `params` holds all parameters in the order of [`parameters`](Self::parameters).
+/// its slices may be shorter than the shape. `params` holds all parameters in the order of [`parameters`](Self::parameters).
 ///
 /// **Guarantees.** A wrong layer costs accuracy, not privacy. In each pass the engine calls `backward` once for each record (once for
 /// each point of a [difference](crate::Pass::minus)) and writes the gradient into a buffer. The norm that a
@@ -31,7 +31,7 @@ use crate::shapes::{check_shape, positive, real_values};
 /// added, even if the gradient is wrong or changes from call to call. A record for which the layer panics or computes values that are
 /// not finite adds nothing to a sum.
 ///
-/// **The layer's duty.** What it computes for a record must depend on the arguments alone. A layer that carries information from one
+/// **What the layer must guarantee.** Its results for a record must depend on the arguments alone. A layer that carries information from one
 /// record to another (through a static, a cell or a file, for example) breaks the guarantee, and no engine can detect it. The same holds for a layer
 /// that ends the process or never returns for certain records.
 ///
@@ -91,7 +91,7 @@ pub trait RecordLayer: Debug + Send + Sync {
     /// The reason why the layer cannot read this input.
     fn output_shape(&self, input: Shape) -> Result<Shape, String>;
 
-    /// The parameters; none for a layer without any.
+    /// The parameters; empty for a layer without parameters.
     fn parameters(&self, input: Shape) -> Vec<Parameter>;
 
     /// Computes the output of one record; `output` is zero before the call.
@@ -176,7 +176,7 @@ impl Composite for Own {
         input: &Source,
         output: Shape,
     ) -> Result<Value, NetworkError> {
-        // Called once: a layer might give another answer the next time.
+        // Called once: a layer might return a different result the next time.
         let parameters = self.0.parameters(input.shape());
         check_parameters(&parameters).map_err(|problem| at.error(problem))?;
         let planned = PlannedOwn { layer: self.0.clone(), parameters };
@@ -194,7 +194,7 @@ fn check_parameters(parameters: &[Parameter]) -> Result<(), String> {
         let values = shape.iter().try_fold(1, |values: usize, size| values.checked_mul(*size));
         total = values.and_then(|values| values.checked_add(total)).unwrap_or(usize::MAX);
         if total > MOST_PARAMETERS {
-            return Err(format!("has more parameters than the {MOST_PARAMETERS} permitted"));
+            return Err(format!("has more than the {MOST_PARAMETERS} permitted parameters"));
         }
         match *init {
             Init::Constant(value) if value.is_finite() => {}

@@ -31,7 +31,7 @@ impl LayerType for Residual {
     fn output_shape(&self, input: &Source) -> Result<Shape, String> {
         match self.body.is_empty() {
             true => Err("needs at least one layer in its body".to_owned()),
-            // The branches decide.
+            // The shape follows from the branches.
             false => real_values(input),
         }
     }
@@ -53,7 +53,7 @@ impl Composite for Residual {
         let shortcut = graph.branch(&self.shortcut, at, "shortcut", input)?;
         if body.shape != shortcut.shape {
             return Err(at.error(format!(
-                "the body gives {}, the shortcut {}; they are added and must agree",
+                "the body gives {}, but the shortcut gives {}; they are added and must agree",
                 body.shape, shortcut.shape
             )));
         }

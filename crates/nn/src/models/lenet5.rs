@@ -6,7 +6,7 @@ use crate::{Description, Network, NetworkError, Shape};
 /// [`lenet5_for`] images of 1x28x28: 61,706 parameters with 10 classes.
 ///
 /// # Errors
-/// If there are fewer than 1 classes.
+/// If there are no classes.
 pub fn lenet5(classes: usize) -> Result<Network, NetworkError> {
     lenet5_for(Shape::Image { channels: 1, height: 28, width: 28 }, classes)
 }

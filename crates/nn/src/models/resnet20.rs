@@ -8,7 +8,7 @@ const GROUPS: usize = 8;
 /// [`resnet20_for`] images of 3x32x32: 272,474 parameters with 10 classes.
 ///
 /// # Errors
-/// If there are fewer than 1 classes.
+/// If there are no classes.
 pub fn resnet20(classes: usize) -> Result<Network, NetworkError> {
     resnet20_for(Shape::Image { channels: 3, height: 32, width: 32 }, classes)
 }

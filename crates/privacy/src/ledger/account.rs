@@ -19,7 +19,7 @@ const FORMAT: &str = "sordino ledger 1";
 #[serde(deny_unknown_fields)]
 pub(crate) struct LedgerHead {
     format: String,
-    /// Whether coins and noise come from a fixed seed. Then nothing is private.
+    /// Whether sampling and noise come from a fixed seed. Then nothing is private.
     seeded: bool,
     terms: TermsText,
 }
@@ -30,7 +30,7 @@ impl LedgerHead {
     }
 }
 
-/// Any other line: a charge for steps before they are taken; the number of charged steps that were really taken; a disclosure; a
+/// Any other line: a charge for steps before they are taken; the number of charged steps that were actually taken; a disclosure; a
 /// resumption; the hash of the weights that are written next; the end of the plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -51,7 +51,7 @@ pub struct Account {
     pub(super) head: LedgerHead,
     hashes: Vec<Hash>,
     charged: u64,
-    /// The number of charged steps that cannot be given back.
+    /// The number of charged steps that cannot be refunded.
     settled: u64,
     disclosed: Option<String>,
     /// The hashes of all weights that were written or were about to be written.
@@ -82,7 +82,7 @@ impl Account {
         (account, line)
     }
 
-    /// An account without a file: all steps are charged at once, and none can be given back.
+    /// An account without a file: all steps are charged at once, and none can be refunded.
     pub(super) fn in_memory(head: LedgerHead) -> Self {
         let (account, _) = Self::begin(head);
         let steps = account.steps();
@@ -92,7 +92,7 @@ impl Account {
     /// Reads a ledger and checks every line.
     ///
     /// # Errors
-    /// A file that cannot be read; the first line that does not follow from the line before it.
+    /// A file that cannot be read; the first line that does not follow from the previous line.
     pub fn read(path: &Path) -> Result<Self, PrivacyError> {
         let text = fs::read(path).map_err(|error| super::failed(path, "cannot be read", &error))?;
         let broken = |line, problem| PrivacyError::LedgerBroken { path: path.to_owned(), line, problem };
@@ -114,7 +114,7 @@ impl Account {
         let hash = chain(&account.as_ref().map_or([0; 32], Self::last_hash), json);
         if format!("{} {json}\n", hex(&hash)) != text {
             return Err(
-                "its hash does not follow from the line before: a line was changed, removed or added here"
+                "its hash does not follow from the previous line: a line was changed, removed or added here"
                     .to_owned(),
             );
         }
@@ -142,7 +142,7 @@ impl Account {
     fn apply(&mut self, event: Event) -> Result<(), String> {
         let (charged, planned) = (self.charged, self.steps());
         match event {
-            _ if self.closed => return Err("the ledger was closed before".to_owned()),
+            _ if self.closed => return Err("the ledger is already closed".to_owned()),
             Event::Charge { from, steps }
                 if from == charged && (1..=planned.saturating_sub(charged)).contains(&steps) =>
             {
@@ -232,7 +232,7 @@ impl Account {
         self.resumed
     }
 
-    /// Whether the run has no guarantee any more, so that another disclosure changes nothing.
+    /// Whether the run no longer has a guarantee, so that another disclosure changes nothing.
     pub(crate) fn is_disclosed(&self) -> bool {
         self.disclosed.is_some() || self.is_unprotected()
     }
@@ -252,7 +252,7 @@ impl Account {
         (self.hashes.len() as u64, hex(&self.last_hash()))
     }
 
-    /// Whether the ledger had this [seal](Self::seal) at some time. If not, lines have been removed.
+    /// Whether the ledger had this [seal](Self::seal) at some point. If not, lines have been removed.
     pub fn has_seal(&self, lines: u64, hash: &str) -> bool {
         let place = usize::try_from(lines).ok().and_then(|lines| lines.checked_sub(1));
         place.and_then(|place| self.hashes.get(place)).is_some_and(|found| hex(found) == hash)
@@ -261,7 +261,7 @@ impl Account {
     /// Whether the run wrote weights with this hash. For a finished run, only the last hash counts. For an unfinished run, every hash in
     /// the ledger counts, because the run may have been killed after it entered a hash and before it wrote the weights.
     ///
-    /// None if the ledger has no hash, so that it covers no weights.
+    /// None if the ledger has no hash and therefore covers no weights.
     pub fn covers_model(&self, hash: &str) -> Option<bool> {
         let last = self.models.last()?;
         Some(if self.closed { last == hash } else { self.models.iter().any(|model| model == hash) })

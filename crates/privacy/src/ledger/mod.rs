@@ -23,7 +23,7 @@ use account::LedgerHead;
 
 use crate::{PrivacyError, Terms};
 
-/// The most steps that one line charges. An incomplete line may have charged as many.
+/// The largest number of steps that one line charges. An incomplete line may have charged as many.
 const MAX_STEPS_PER_CHARGE: u64 = 1 << 12;
 
 /// A ledger that is being written. Its file is locked, so that a run has one writer.
@@ -47,7 +47,7 @@ impl Ledger {
         let (account, line) = Account::begin(head);
         let mut ledger = Self::new(Some(file), path, account);
         ledger.append(&line)?;
-        // The name of the file must survive a crash, too.
+        // The name of the file must also survive a crash.
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let synced = File::open(folder).and_then(|folder| folder.sync_all());
         synced.map_err(|error| failed(path, "cannot be synced", &error))?;
@@ -82,7 +82,7 @@ impl Ledger {
         let mut ledger = Self::new(Some(file), path, account);
         if let Some(whole) = ledger.account.torn {
             // It is not known whether the torn line reached the disk before the process ended. The new line overwrites the torn one,
-            // so that the file is torn or mended whenever this is interrupted.
+            // so that the file is either torn or repaired if this is interrupted.
             let line = ledger.account.mend().map_err(|problem| failed(path, "cannot be mended", &problem))?;
             let overwrite = || -> std::io::Result<()> {
                 let mut file = OpenOptions::new().write(true).open(path)?;

@@ -1,4 +1,4 @@
-//! Ledgers that are cut, edited or torn are detected, and complete ones can be read and resumed.
+//! Truncated, edited and torn ledgers are detected, and complete ones can be read and resumed.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: the first stops the command in good order, the second quits.
+//! Ctrl-C and SIGTERM: the first signal stops the command cleanly, the second quits at once.
 
 use std::{
     io::{self, Write},
@@ -21,8 +21,8 @@ const TOGETHER: Duration = Duration::from_secs(1);
 /// The exit code of a command that was stopped.
 pub(crate) const STOPPED: i32 = 130;
 
-/// Handles signals from now on. The returned flag is set by the first signal. The messages say what is kept, and what a second signal
-/// loses.
+/// Handles signals from now on. The returned flag is set by the first signal. The messages state what is kept, and what a second
+/// signal loses.
 pub(crate) fn listen(kept: &'static str, lost: &'static str) -> &'static AtomicBool {
     let handler = move || {
         if STOP.swap(true, Ordering::Relaxed) {

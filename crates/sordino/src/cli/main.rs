@@ -19,7 +19,7 @@ use clap::{Parser, Subcommand};
 use commands::{algorithms, compare, epsilon, noise, predict, profile, schedule, show, train};
 use problem::Problem;
 
-/// Training with differential privacy, and guarantees that hold.
+/// Training with differential privacy and proved guarantees.
 #[derive(Parser)]
 #[command(version, about, max_term_width = 100)]
 struct Cli {
@@ -75,11 +75,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints the answer. A reader that stops early, such as `head`, is not an error.
+/// Prints the output. A reader that stops early, such as `head`, is not an error.
 fn print(text: &str) -> ExitCode {
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            let _ = writeln!(io::stderr(), "error: cannot write the answer: {error}");
+            let _ = writeln!(io::stderr(), "error: cannot write the output: {error}");
             ExitCode::FAILURE
         }
         _ => ExitCode::SUCCESS,

@@ -17,7 +17,7 @@ pub(crate) enum Problem {
     Refused {
         /// The value and the permitted range.
         message: String,
-        /// The cure.
+        /// The remedy.
         hint: String,
     },
 }
@@ -90,7 +90,7 @@ impl From<TrainError> for Problem {
     }
 }
 
-/// Errors of other crates have their hints from [`TrainError`].
+/// Errors of other crates get their hints from [`TrainError`].
 macro_rules! through_train_error {
     ($($error:ty),*) => {$(
         impl From<$error> for Problem {

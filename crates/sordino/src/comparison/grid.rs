@@ -96,7 +96,7 @@ impl Grid {
             if choices.is_empty() || choices.len() > MOST {
                 let count = choices.len();
                 return Err(TrainError::refused(
-                    format!("{algorithm} has {count} combinations to try; permitted are 1 to {MOST}"),
+                    format!("{algorithm} has {count} combinations to try; 1 to {MOST} are permitted"),
                     HINT,
                 ));
             }
@@ -112,7 +112,7 @@ impl Grid {
             if let Some(key) = choice.keys().find(|key| !PERMITTED.contains(&key.as_str())) {
                 return Err(TrainError::refused(
                     format!(
-                        "{key} cannot be tuned; permitted are {} and the options of {}",
+                        "{key} cannot be tuned; these can: {}, and the options of {}",
                         PERMITTED.join(", "),
                         base(algorithm)
                     ),

@@ -55,7 +55,7 @@ pub fn algorithms(list: Option<&str>) -> Vec<String> {
     names
 }
 
-/// Reads the data and prices all candidates before one of them starts. Settings that an algorithm does not use are left out for it.
+/// Reads the data and prices all candidates before any of them starts. Settings that an algorithm does not use are left out for it.
 ///
 /// # Errors
 /// Data without test records, a grid that does not fit, or too little memory.

@@ -180,7 +180,7 @@ impl AllRuns {
 /// Whether each of these runs has a guarantee.
 fn all_private(results: &[RunResult]) -> Result<bool, TrainError> {
     for result in results {
-        // Pricing no steps is enough to find out.
+        // Pricing zero steps is enough to find out.
         if let PrivacyStatus::NotPrivate(_) = result.account.privacy_status_after(0)? {
             return Ok(false);
         }
@@ -200,7 +200,7 @@ struct Row {
     best: Option<bool>,
     /// Mean test accuracy.
     mean: f64,
-    /// The standard deviation over runs; none for a single one.
+    /// The standard deviation over runs; none for a single run.
     standard_deviation: Option<f64>,
     worst: f64,
     /// Median seconds of a run; each core runs one at a time.

@@ -47,7 +47,7 @@ struct ReportRecord<'a> {
     /// Test records are public. No noise is added to what is measured on them.
     test_set_protected: bool,
     test_records: Option<u64>,
-    /// How many of them were held back from the data; 0 if the data has a test set of its own.
+    /// How many of them were held back from the data; 0 if the data has its own test set.
     held_back_records: Option<u64>,
     epsilon: Option<f64>,
     /// Whether the algorithm has no epsilon, whatever its noise.
@@ -275,7 +275,7 @@ impl RunReport<'_> {
     }
 
     fn epsilon(&self, whole: f64) -> Result<String, TrainError> {
-        let weak = if whole > 10.0 { " (WEAK: above 10, little is promised)" } else { "" };
+        let weak = if whole > 10.0 { " (WEAK: an epsilon above 10 protects little)" } else { "" };
         let whole = format!("{}{weak}", rounded_up(whole));
         if self.account.is_closed() || self.account.is_in_memory() {
             return Ok(whole);

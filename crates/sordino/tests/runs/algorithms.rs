@@ -50,7 +50,7 @@ fn every_algorithm_of_the_registry_trains_within_its_budget() {
         ),
         ("--algorithm dynamic --steps 10000000000", "at most 1000000 different steps"),
         ("--algorithm quantile,count_noise=1", "count_noise must be above"),
-        ("--max-grad-norm 1e-20", "clip norms must be between"),
+        ("--max-grad-norm 1e-20", "clipping norms must be between"),
         ("--algorithm dp-sgd,window=3", "window belongs to dice, not to dp-sgd"),
         ("--algorithm dice --sampling full-batch", "dice needs Poisson sampling without a cap"),
         ("--algorithm dice --noise-multiplier 5", "chosen for a budget"),

@@ -92,7 +92,7 @@ fn rows_have_the_ids_of_a_column() {
     assert!(predicted.contains("\n\"x, 1\",yes,") && predicted.contains("\ny,no,"), "{predicted}");
     let message = place.refusal("predict --run run --data new.csv --id nosuch");
     assert!(
-        message.contains("`nosuch` is none of the 3 columns") && message.contains("`customer`"),
+        message.contains("`nosuch` is not one of the 3 columns") && message.contains("`customer`"),
         "{message}"
     );
     let message = place.refusal("predict --run run --data new.csv");

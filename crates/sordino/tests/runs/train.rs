@@ -101,9 +101,7 @@ fn plain_training_is_never_called_private() {
     );
     assert!(answer["test_accuracy"].as_f64().unwrap() > 0.97);
     assert!(place.text("show a").contains("NOT PRIVATE"));
-    assert!(
-        place.refusal("train --algorithm none --epsilon 1").contains("epsilon belongs to other algorithms")
-    );
+    assert!(place.refusal("train --algorithm none --epsilon 1").contains("epsilon has no effect here"));
 }
 
 #[test]
@@ -190,7 +188,7 @@ fn own_data_is_trained_on_and_predicted_with() {
     assert_eq!(place.text_with_notes("predict --run moved --data new.csv"), predicted);
     let schema = place.read("moved/schema.toml");
     place.write("moved/schema.toml", &schema.replace("50.0", "0.0"));
-    assert!(place.refusal("predict --run moved --data new.csv").contains("not what the ledger says"));
+    assert!(place.refusal("predict --run moved --data new.csv").contains("differ from those in the ledger"));
     fs::rename(place.0.join("moved"), place.0.join("run")).unwrap();
     place.write("run/schema.toml", &schema);
     place.write("schema.toml", SCHEMA);
@@ -238,7 +236,7 @@ fn a_ledger_or_a_config_that_was_changed_is_refused() {
     assert!(place.refusal("show run").contains("it was cut"));
     place.write("run/ledger", &ledger);
     place.write("run/config.toml", &config.replace("epsilon = 1.0", "epsilon = 0.1"));
-    assert!(place.refusal("show run").contains("not what the ledger says"));
+    assert!(place.refusal("show run").contains("differ from those in the ledger"));
     fs::remove_file(place.0.join("run/ledger")).unwrap();
     assert!(place.refusal("show run").contains("the ledger of run is missing or empty"));
 }
@@ -293,7 +291,7 @@ fn a_model_that_does_not_fit_into_memory_is_refused_before_anything_is_written()
     let message = place.refusal("train --model mlp --hidden 16000000,120");
     assert!(message.contains("3,952,000,362 parameters takes about"), "{message}");
     assert!(
-        message.contains(" GiB are ") && message.contains("parameters fit: choose a smaller model"),
+        message.contains(" GiB is ") && message.contains("parameters fit: choose a smaller model"),
         "{message}"
     );
     for hidden in ["16777216,16777216,16777216,16777216", "9223372036854775808", "18446744073709551615"] {

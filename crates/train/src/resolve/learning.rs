@@ -59,7 +59,7 @@ fn parse_schedule(text: &str) -> Result<Schedule, TrainError> {
 }
 
 /// `contribution` is the largest norm of what a record adds to a step; none without clipping. For `sgd`, a step of length 4 if all gradients are clipped and point in the same direction. With momentum 0.9, ten gradients add up,
-/// so the rate is a tenth of it. Optimizers that divide by the size of gradients do not depend on the clipping norm.
+/// so the rate is a tenth of that. Optimizers that divide by the size of gradients do not depend on the clipping norm.
 fn default_learning_rate(optimizer: &OptimizerConfig, contribution: Option<f64>) -> f64 {
     let rate = contribution.map_or(1.0, |contribution| 4.0 / contribution);
     match optimizer {

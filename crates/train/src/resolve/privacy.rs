@@ -4,7 +4,7 @@ use sordino_accounting::{Delta, Epsilon, calibrate::Budget};
 
 use crate::{NetworkAlgorithm, Origin, Settings, TrainError, Value};
 
-/// The algorithm that is used unless the user names another.
+/// The default algorithm.
 const DEFAULT: &str = "dp-sgd";
 
 /// The text of the algorithm setting.
@@ -71,7 +71,7 @@ pub(crate) fn reject_unused(settings: &Settings, algorithm: &dyn NetworkAlgorith
         ),
     };
     Err(TrainError::refused(
-        format!("{unused} belongs to other algorithms; {reason}"),
+        format!("{unused} has no effect here: {reason}"),
         format!("leave out {{{unused}}}, or use {{algorithm={instead}}}"),
     ))
 }

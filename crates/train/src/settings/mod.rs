@@ -31,7 +31,7 @@ settings! {
         classes: usize = "N";
         /// Public number of features
         features: usize = "N";
-        /// Test records in the same format, treated as PUBLIC; no training records are held back then
+        /// Test records in the same format, treated as PUBLIC; no records are then held back
         test_data: PathBuf = "FILE";
         /// Fraction of the records that is held back for testing and treated as PUBLIC; 0 holds back none [default: 0.2, if the data
         /// has no test set]
@@ -64,8 +64,8 @@ settings! {
         sampling: SamplingName = "KIND";
         /// Truncate Poisson batches to this size, which adds to delta
         max_batch_size: u64 = "N";
-        /// Accountant that prices the plan: pld, rdp, zcdp or tcdp. gdp-clt sets the noise by an approximation; the report then states
-        /// the proved epsilon, too [default: pld; rdp for fixed-size batches; some algorithms have their own]
+        /// Accountant that prices the plan: pld, rdp, zcdp or tcdp. gdp-clt sets the noise by an approximation; the report then also
+        /// states the proved epsilon [default: pld; rdp for fixed-size batches; some algorithms have their own]
         accountant: Accountant = "NAME";
     }
     "Learning" {
@@ -86,7 +86,7 @@ settings! {
         average: f64 = "DECAY";
     }
     "Run" {
-        /// Make the run repeatable and NOT PRIVATE
+        /// Make the run reproducible and NOT PRIVATE
         seed: u64 = "N";
         /// Seconds between checkpoints [default: 10]
         checkpoint_seconds: f64 = "S";
@@ -192,7 +192,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Reads a TOML file and leaves its paths as they are.
+    /// Reads a TOML file and does not change its paths.
     ///
     /// # Errors
     /// A file that cannot be read or parsed.

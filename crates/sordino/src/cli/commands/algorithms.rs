@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
 const ADVICE: [&str; 6] = [
     "When in doubt, use dp-sgd, the default. Without tuning it was the best, or within one standard deviation of the best, on \
      Mushroom at epsilon 1 and on MNIST at epsilon 1, 2 and 4.",
-    "With much noise (small epsilon, few records), try quantile. On Mushroom it was better than dp-sgd by 1.2 points at epsilon \
+    "With a lot of noise (small epsilon, few records), try quantile. On Mushroom it was better than dp-sgd by 1.2 points at epsilon \
      0.1 and by 0.4 points at epsilon 0.3, and worse by one point at epsilon 1.",
     "With a constant learning rate, try dynamic. On MNIST at epsilon 0.4 it was better than dp-sgd by one point. With the \
      default, a learning rate that decays to 0, both were better, and dynamic was worse than dp-sgd by half a point.",

@@ -64,7 +64,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     }
     let names = algorithms(arguments.algorithms.as_deref());
     if names.is_empty() {
-        return Err(Problem::refused("--algorithms names no algorithm", "`sordino algorithms` lists them"));
+        return Err(Problem::refused("--algorithms is empty", "`sordino algorithms` lists them"));
     }
     let grid = arguments.tune.as_deref().map(Grid::read).transpose()?;
     if let Some(grid) = &grid {
@@ -77,10 +77,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
             return Err(problem.about(&rejected.algorithm));
         }
         // Without a list, algorithms that cannot run on this data are skipped.
-        let _ = writeln!(io::stderr(), "note: {} is left out: {}", rejected.algorithm, problem.message());
+        let _ = writeln!(io::stderr(), "note: {} is skipped: {}", rejected.algorithm, problem.message());
     }
     if let Some(path) = &arguments.out {
-        // A file that cannot be written is found out before hours of work.
+        // Find out that the file cannot be written before hours of work.
         write_whole(path, b"{}")?;
     }
     let stop = listen("after the current steps", "without any results");

@@ -48,13 +48,13 @@ fn price(plan: &Plan, group: GroupSize, arguments: &Arguments) -> Result<Guarant
         return Err(AccountingError::Unsupported {
             accountant: accountant.name(),
             entry: format!("a group of {} records", group.get()),
-            reason: "only privacy loss distributions are composed for groups".to_owned(),
+            reason: "only the accountant pld prices groups".to_owned(),
             instead: "use {accountant=pld}",
         });
     }
     let bracket = pld::epsilon_for_group(plan, group, delta)?;
     let relation = plan.relation();
-    // A lower end of 0 is trivial.
+    // A lower bound of 0 is trivial.
     let epsilon_lower = (bracket.lower.get() > 0.0).then_some(bracket.lower);
     Ok(Guarantee { epsilon: bracket.upper, epsilon_lower, delta, accountant, relation })
 }

@@ -1,4 +1,4 @@
-//! One file for each command: its arguments, and its answer as text.
+//! One file for each command: its arguments, and its output as text.
 
 pub(crate) mod algorithms;
 pub(crate) mod compare;

@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     let (budget, accountant) = (arguments.budget.budget(), arguments.accountant);
     let epsilon = budget.epsilon;
     let least = calibrate::noise_multiplier(budget, sample_rate, steps, accountant)?.value;
-    // Rounded up to a number that is short enough to copy, which is then priced itself.
+    // Rounded up to a number that is short enough to copy; the rounded number is priced.
     let value = least.shortened();
     let plan = Plan::dp_sgd(value, sample_rate, steps);
     let guarantee = accountant.price(&plan, budget.delta)?;

@@ -69,7 +69,7 @@ fn read(arguments: &Arguments, settings: &Settings, facts: &DataFacts) -> Result
     match &unlabelled.records {
         Some(records) if records.shape() != facts.input => Err(Problem::refused(
             format!(
-                "{} has records of {}, the model reads {}",
+                "{} has records of {}, but the model reads {}",
                 arguments.data.display(),
                 records.shape(),
                 facts.input

@@ -70,7 +70,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     let plan = arguments.plan.plan()?;
     if let Some(epsilon) = arguments.epsilon {
         let bracket = pld::delta(&plan, epsilon)?;
-        // A lower end of 0 is trivial and not shown.
+        // A lower bound of 0 is trivial and not shown.
         let lower = Some(bracket.lower).filter(|lower| *lower > 0.0);
         if arguments.json {
             return Ok(json(&AtEpsilon {

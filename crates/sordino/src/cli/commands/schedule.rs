@@ -102,7 +102,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
         max_grad_norm: arguments.max_grad_norm,
         layers: None,
         claim: None,
-        // The plan does not depend on these.
+        // The plan does not depend on the facts below.
         expected_batch_size: 1.0,
         dimension: 1,
         records: 1,

@@ -129,7 +129,7 @@ fn resumed(path: &Path) -> Result<Prepared, Problem> {
     Ok(Prepared { priced, data, folder, resumed: true })
 }
 
-/// The error of a failed run, with a hint how to continue. The folder of a run that never began is removed.
+/// The error of a failed run, with a hint on how to continue. The folder of a run that never began is removed.
 fn with_next_step(error: TrainError, folder: &RunFolder) -> Problem {
     let never_began = folder.remove_if_never_began();
     Problem::from(error).with_disk_hint(|| match never_began {
