@@ -47,6 +47,11 @@ impl ModelRecipe {
         })
     }
 
+    /// Whether the network can be built again from the recipe. With own layers, which are Rust code, it cannot.
+    fn is_complete(&self) -> bool {
+        self.network.is_some() || self.name != RunFiles::NETWORK
+    }
+
     fn model(&self, facts: &DataFacts) -> Result<ResolvedModel, Error> {
         match &self.network {
             Some(network) => ResolvedModel::described(network.clone(), facts),
@@ -116,6 +121,7 @@ impl Fitted {
         if data.targets().is_none() {
             return Err(Error::refused("the records have no labels", "give labelled records"));
         }
+        self.facts.check_labels(data, "the records", "the model")?;
         Ok(Evaluator::new(self.model.network()?, self.model.loss, data)?.score(&self.params)?)
     }
 
@@ -155,6 +161,9 @@ impl Fitted {
             Prediction::Numbers(numbers) => Ok(numbers),
             _ => Err(not_finite(row)),
         };
+        if rows.is_empty() {
+            return Ok(Vec::new());
+        }
         self.predictions(&self.records(rows)?)?.into_iter().enumerate().map(value).collect()
     }
 
@@ -191,6 +200,9 @@ impl Fitted {
             Prediction::Class { class, probabilities } => Ok((class, probabilities)),
             _ => Err(not_finite(row)),
         };
+        if rows.is_empty() {
+            return Ok(Vec::new());
+        }
         self.predictions(&self.records(rows)?)?.into_iter().enumerate().map(class).collect()
     }
 
@@ -201,6 +213,18 @@ impl Fitted {
             return Err(Error::refused(
                 format!("row {row} has {} values, but the model reads {width}", values.as_ref().len()),
                 "give rows like those that the model was trained on",
+            ));
+        }
+        let not_finite = |row: &R| row.as_ref().iter().position(|value| !value.is_finite());
+        if let Some((row, place)) =
+            rows.iter().enumerate().find_map(|(row, values)| Some((row, not_finite(values)?)))
+        {
+            return Err(Error::refused(
+                format!(
+                    "row {row}, value {place}: must be a finite number, got {}",
+                    rows[row].as_ref()[place]
+                ),
+                "replace it by a public constant such as 0, as in the training records",
             ));
         }
         let values = rows.iter().flat_map(|row| row.as_ref().iter().copied()).collect();
@@ -224,8 +248,14 @@ impl Fitted {
     /// Writes the model to one safetensors file: weights, facts about the data, and the guarantee.
     ///
     /// # Errors
-    /// A file that cannot be written.
+    /// A file that cannot be written; a network with own layers.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+        if !self.recipe.is_complete() {
+            return Err(Error::refused(
+                "a network with own layers cannot be saved: the layers are Rust code",
+                "store Fitted::params, and describe the network in Rust again to use them",
+            ));
+        }
         let notes = [
             ("model", json(&self.recipe)),
             ("facts", json(&self.facts)),
@@ -235,7 +265,9 @@ impl Fitted {
             ("finished", self.finished.to_string()),
         ];
         let notes = notes.into_iter().map(|(name, note)| (name.to_owned(), note)).collect();
-        write_weights(path.as_ref(), &self.params, notes)
+        write_weights(path.as_ref(), &self.params, notes).map_err(|error| {
+            Error::refused(error.to_string(), "give a file in a folder that exists and can be written")
+        })
     }
 
     /// Reads a model that [`save`](Self::save) has written, and checks that the file was not changed by accident. There is no ledger to
@@ -245,7 +277,8 @@ impl Fitted {
     /// A file that is incomplete, was changed, or was not written by `save`.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
-        let (bytes, notes) = read_weights(path)?;
+        let hint = "give a file that Fitted::save has written, or restore it from a copy; Fitted::open reads the folder of a run";
+        let (bytes, notes) = read_weights(path).map_err(|error| Error::refused(error.to_string(), hint))?;
         let (recipe, facts): (ModelRecipe, DataFacts) =
             (note(path, &notes, "model")?, note(path, &notes, "facts")?);
         let model = recipe.model(&facts)?;

@@ -79,7 +79,8 @@ pub struct TrainingProgress {
 pub struct StopHandle(Arc<AtomicBool>);
 
 impl StopHandle {
-    /// Stops training after the current step. The model so far is returned; the whole plan counts as spent.
+    /// Stops training after the current step, or the next training after its first steps. The model so far is returned; the whole plan
+    /// counts as spent. A later call of `fit` is not stopped.
     pub fn stop(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -299,7 +300,13 @@ impl<'a> Trainer<'a> {
             Target::Memory => self.train(&self.price(data)?, data, None),
             Target::NewFolder(path) => {
                 let priced = self.price(data)?;
-                let folder = RunFolder::create(path)?;
+                if self.custom.network.is_some() && priced.resolved.files.network.is_none() {
+                    return Err(Error::refused(
+                        "a network with own layers cannot be stored in a run folder: the layers are Rust code",
+                        "train without a run folder, and store Fitted::params",
+                    ));
+                }
+                let folder = RunFolder::create(path).map_err(|error| new_folder_error(path, error))?;
                 let fitted =
                     priced.write_settings(&folder).and_then(|()| self.train(&priced, data, Some(&folder)));
                 if fitted.is_err() {
@@ -324,6 +331,8 @@ impl<'a> Trainer<'a> {
             Target::Resumed(_) => run.resume(&self.stop.0, &mut observer)?,
             _ => run.begin(&self.stop.0, &mut observer)?,
         };
+        // A stop ends one training, not all later ones.
+        self.stop.0.store(false, Ordering::Relaxed);
         fitted(priced, folder, ending)
     }
 
@@ -339,6 +348,16 @@ impl<'a> Trainer<'a> {
         let description = DataDescription::in_memory(&settings, data, self.test)?;
         price(resolve_with(&settings, &description, &self.custom)?, Some(&account))
     }
+}
+
+/// The error for a new folder that cannot be used, in the words of the library.
+fn new_folder_error(path: &Path, error: Error) -> Error {
+    let is_run = RunFolder::open(path).is_ok();
+    let hint = match error {
+        Error::Refused { .. } if is_run => "choose another folder, or resume the run with Trainer::resume",
+        _ => "choose a folder that is new or empty, where files can be written",
+    };
+    Error::refused(error.to_string(), hint)
 }
 
 /// The model at the end of a run, with its guarantee.

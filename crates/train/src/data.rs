@@ -41,6 +41,26 @@ impl DataFacts {
         }
     }
 
+    /// Checks that these records have labels of the same kind, with the same names of classes in the same order.
+    ///
+    /// # Errors
+    /// Labels that mean something else.
+    pub fn check_labels(&self, data: &Dataset, whose: &str, other: &str) -> Result<(), TrainError> {
+        let kind = |classes: &[String]| match classes {
+            [] => "numbers".to_owned(),
+            classes => format!("the classes {}", shortened(classes)),
+        };
+        if data.classes() == self.classes && data.scales() == self.numbers {
+            return Ok(());
+        }
+        let (here, there) = (kind(data.classes()), kind(&self.classes));
+        let difference = if here == there { ", which are not the same" } else { "" };
+        Err(TrainError::refused(
+            format!("{whose} have labels that are {here}, {other} has {there}{difference}"),
+            "give all records the same kind of labels, with the same classes in the same order",
+        ))
+    }
+
     /// The facts that are stored with the weights of a run.
     ///
     /// # Errors
@@ -75,6 +95,12 @@ pub struct DataDescription {
     pub(crate) last_changed: String,
 }
 
+/// The first names, as text.
+fn shortened(names: &[String]) -> String {
+    let more = if names.len() > 5 { ", ..." } else { "" };
+    format!("{}{more}", names[..names.len().min(5)].join(", "))
+}
+
 impl DataDescription {
     /// Describes records that are given in memory. `settings.data` is a name for them.
     ///
@@ -93,8 +119,34 @@ impl DataDescription {
                 format!("leave out {{{name}}}"),
             ));
         }
+        if train.targets().is_none() {
+            return Err(TrainError::refused(
+                "the training records have no labels",
+                "give one label for each record, as in Dataset::from_rows(&x, &y)",
+            ));
+        }
+        let facts = DataFacts::new(train, test);
+        if let Some(test) = test {
+            if test.targets().is_none() {
+                return Err(TrainError::refused(
+                    "the test records have no labels",
+                    "give labelled test records",
+                ));
+            }
+            if test.shape() != train.shape() {
+                return Err(TrainError::refused(
+                    format!(
+                        "the test records have the shape {}, the training records {}",
+                        test.shape(),
+                        train.shape()
+                    ),
+                    "give test records like the training records",
+                ));
+            }
+            facts.check_labels(test, "the test records", "training")?;
+        }
         Ok(Self {
-            facts: DataFacts::new(train, test),
+            facts,
             records: train.len(),
             values: SettingValues { data: given(settings.data.clone()), ..SettingValues::default() },
             schema: None,

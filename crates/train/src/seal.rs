@@ -42,7 +42,7 @@ pub fn write_weights(
 pub fn read_weights(path: &Path) -> Result<(Vec<u8>, HashMap<String, String>), TrainError> {
     let bytes = read(path)?;
     let notes = notes_in(path, &bytes)?;
-    let hash = weights_hash(&bytes).map_err(|error| failed(path, &error))?;
+    let hash = weights_hash(&bytes).map_err(|error| not_weights(path, &error))?;
     match notes.get(HASH) {
         Some(written) if *written == hash => Ok((bytes, notes)),
         Some(_) => {
@@ -154,8 +154,12 @@ pub(crate) fn read_notes(path: &Path) -> Result<HashMap<String, String>, TrainEr
     notes_in(path, &read(path)?)
 }
 
+fn not_weights(path: &Path, error: &SafeTensorError) -> TrainError {
+    failed(path, &format!("is not a complete safetensors file: {error}"))
+}
+
 fn notes_in(path: &Path, bytes: &[u8]) -> Result<HashMap<String, String>, TrainError> {
-    let (_, head) = SafeTensors::read_metadata(bytes).map_err(|error| failed(path, &error))?;
+    let (_, head) = SafeTensors::read_metadata(bytes).map_err(|error| not_weights(path, &error))?;
     Ok(head.metadata().clone().unwrap_or_default())
 }
 

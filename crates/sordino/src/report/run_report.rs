@@ -261,11 +261,10 @@ impl RunReport<'_> {
     }
 
     fn subject(&self) -> String {
-        let model = self.settings.model.as_deref().unwrap_or("model");
-        if self.account.is_closed() {
-            format!("This {model} model")
-        } else {
-            format!("This unfinished {model} model")
+        let unfinished = if self.account.is_closed() { "" } else { "unfinished " };
+        match self.settings.model.as_deref().unwrap_or("model") {
+            described if described.ends_with(".toml") => format!("This {unfinished}network"),
+            model => format!("This {unfinished}{model} model"),
         }
     }
 

@@ -83,7 +83,7 @@ fn steps_of(epochs: f64, per_epoch: f64) -> Result<Steps, TrainError> {
     let steps = (epochs * per_epoch).round();
     if !(epochs > 0.0 && steps <= Steps::MAX as f64) {
         return Err(TrainError::refused(
-            format!("epochs must be a number above 0, got {epochs}"),
+            format!("epochs must be a number above 0, with at most 2^40 steps in all, got {epochs}"),
             "50 is the default; more epochs need more noise for the same epsilon",
         ));
     }

@@ -206,8 +206,9 @@ fn model(
 ) -> Result<(Value<String>, ResolvedModel, Option<String>), TrainError> {
     let stored = || Value::new(RunFiles::NETWORK.to_owned(), Origin::User);
     if let Some(network) = &custom.network {
-        let text = toml::to_string(network).expect("a description of numbers and strings is TOML");
-        return Ok((stored(), ResolvedModel::described(network.clone(), facts)?, Some(text)));
+        let model = ResolvedModel::described(network.clone(), facts)?;
+        // A network with own layers has no text: they are Rust code.
+        return Ok((stored(), model, toml::to_string(network).ok()));
     }
     let default = ResolvedModel::default_name(facts).to_owned();
     let name = Value::given_or(settings.model.clone(), default, Origin::PublicFact);
