@@ -92,8 +92,10 @@ impl<'a, 'r, G: Gradients> PerRecord<'a, 'r, G> {
 
     /// The sum of all gradients without clipping. It has no bound, so it can only be [disclosed](Round::disclose).
     ///
+    /// **Edge cases.** It may have values that are not finite. This is no error: an error would reveal it without a disclosure.
+    ///
     /// # Errors
-    /// Errors of the engine; a sum that is not finite.
+    /// Errors of the engine.
     pub fn plain_sum(self) -> Result<Sensitive<'r, Vec<f32>>, PrivacyError> {
         let mut sums = [Sum::default()];
         self.round.pass(self.at, self.anchor, None, &mut sums)?;

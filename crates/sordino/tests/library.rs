@@ -10,10 +10,14 @@ use std::{
 
 use sordino::{
     Dataset, Fitted, GuaranteeStatus, Labels, Model, Sampling, Shape, Trainer,
+    accounting::{self, ClipNorm, Entry, NoiseMultiplier, Plan},
+    algorithms::{About, AlgorithmError, Defaults, NoiseSource, RunFacts, Steps, Verdict},
     nn::{
         Description, Init, Parameter, RecordLayer,
         layers::{Linear, Own},
     },
+    optim::State,
+    own_loop::{Gradients, PrivacyError, Release, Round},
 };
 
 /// A folder that is removed at the end of the test.
@@ -379,4 +383,73 @@ fn no_text_of_the_library_has_a_flag() {
         visit(&crates.join(name).join("src"), &mut found);
     }
     assert!(found.is_empty(), "{found:#?}");
+}
+
+sordino::algorithms::options! {
+    /// Says that it is sound and discloses its sums.
+    pub struct Careless {}
+}
+
+impl sordino::algorithms::Algorithm for Careless {
+    fn about(&self) -> About {
+        About { name: "careless", reference: "", verdict: Verdict::Sound("") }
+    }
+
+    fn defaults(&self, max_grad_norm: Option<ClipNorm>) -> Result<Defaults, AlgorithmError> {
+        Defaults::clipped(max_grad_norm, 0.1)
+    }
+
+    fn accountant(&self, _: accounting::Sampling) -> sordino::Accountant {
+        sordino::Accountant::Rdp
+    }
+
+    fn plan(&self, facts: &RunFacts, _: NoiseSource) -> Result<Plan, AlgorithmError> {
+        let noise = vec![NoiseMultiplier::new(100.0)?];
+        Ok(Plan::new(vec![Entry::new(facts.sampling, noise, facts.steps)?]))
+    }
+
+    fn start<G: Gradients>(&self, _: &RunFacts, _: &Plan) -> Result<Box<dyn Steps<G>>, AlgorithmError>
+    where
+        G::Point: 'static,
+    {
+        Ok(Box::new(CarelessSteps))
+    }
+}
+
+struct CarelessSteps;
+
+impl<G: Gradients> Steps<G> for CarelessSteps {
+    fn step(
+        &mut self,
+        round: &mut Round<'_, G>,
+        at: &G::Point,
+        _: u64,
+    ) -> Result<Option<Release<Vec<f32>>>, PrivacyError> {
+        let sum = round.gradients(at).plain_sum()?;
+        round.disclose(sum, "sums are used as they are").map(Some)
+    }
+
+    fn state(&self) -> State {
+        State::default()
+    }
+
+    fn restore(&mut self, _: &State) {}
+}
+
+/// Whatever an algorithm says about itself, a disclosure is in the statement and in all files of the run.
+#[test]
+fn an_algorithm_that_discloses_is_not_private_whatever_it_says() {
+    let folder = Folder::new("careless");
+    let (run, test) = (folder.join("run"), data(70));
+    let trainer = Trainer::new(Model::logistic()).with_algorithm(Careless::default()).test_data(&test);
+    assert!(trainer.price(&data(300)).unwrap().terms.guarantee().is_some());
+    let fitted = trainer.steps(20).unwrap().run_folder(&run).fit(&data(300)).unwrap();
+    assert!(!fitted.guarantee().is_private() && fitted.guarantee().to_string().contains("is NOT PRIVATE"));
+    assert!(!Fitted::open(&run).unwrap().guarantee().is_private());
+    let weights = fs::read(run.join("model.safetensors")).unwrap();
+    let notes = String::from_utf8_lossy(&weights);
+    assert!(notes.contains("NOT PRIVATE: sums are used as they are"), "{notes}");
+    assert!(!notes.contains("-differential privacy"), "{notes}");
+    let metrics = fs::read_to_string(run.join("metrics.jsonl")).unwrap();
+    assert!(!metrics.contains("\"private\":true"), "{metrics}");
 }

@@ -147,9 +147,10 @@ impl PricedRun {
         write_whole(&folder.config(), text.as_bytes())
     }
 
-    /// The notes that are stored with the weights: the guarantee and the facts about the data.
-    pub(crate) fn notes(&self) -> HashMap<String, String> {
-        let guarantee = match (self.not_private(), self.terms.guarantee()) {
+    /// The notes that are stored with the weights: the guarantee and the facts about the data. An algorithm may disclose values although
+    /// it says that it is sound, and only the ledger knows.
+    pub(crate) fn notes(&self, account: &Account) -> HashMap<String, String> {
+        let guarantee = match (self.not_private().or(account.disclosure()), self.terms.guarantee()) {
             (None, Some(guarantee)) => format!(
                 "({}, {})-differential privacy, {}, for the whole run{}",
                 rounded_up(guarantee.epsilon.get()),

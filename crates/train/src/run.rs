@@ -159,6 +159,7 @@ impl<'a> Run<'a> {
             let position = vault.position();
             observer.stepped(position, vault.account());
             if position.is_multiple_of(self.measure_every) && position < steps {
+                recorder.private &= vault.account().disclosure().is_none();
                 recorder.measure(&state.learner, position, clock.seconds(), observer)?;
             }
             if saved.elapsed() >= self.priced.resolved.checkpoint_every {
@@ -171,6 +172,7 @@ impl<'a> Run<'a> {
         self.save(&state, &Position { step: position, seconds: clock.seconds() }, &mut vault)?;
         let finished = position == steps;
         let account = vault.close()?;
+        recorder.private &= account.disclosure().is_none();
         let score = recorder.measure(&state.learner, position, clock.seconds(), observer)?;
         if finished && let Some(folder) = self.folder {
             // Saved again, with the last line of the ledger.
@@ -190,7 +192,7 @@ impl<'a> Run<'a> {
         vault: &mut Vault<NetworkGradients<'a>>,
     ) -> Result<(), TrainError> {
         let Some(folder) = self.folder else { return Ok(()) };
-        let weights = self.model_file(&state.learner, HashMap::new())?;
+        let weights = self.model_file(&state.learner, vault.account(), HashMap::new())?;
         let hash = seal::weights_hash(&weights).map_err(|error| failed(&folder.model(), &error))?;
         vault.enter_model(&hash)?;
         let mut notes = seal::notes(vault.account());
@@ -200,15 +202,16 @@ impl<'a> Run<'a> {
     }
 
     fn save_model(&self, folder: &RunFolder, learner: &Learner, account: &Account) -> Result<(), TrainError> {
-        write_whole(&folder.model(), &self.model_file(learner, seal::notes(account))?)
+        write_whole(&folder.model(), &self.model_file(learner, account, seal::notes(account))?)
     }
 
     fn model_file(
         &self,
         learner: &Learner,
+        account: &Account,
         mut notes: HashMap<String, String>,
     ) -> Result<Vec<u8>, TrainError> {
-        notes.extend(self.priced.notes());
+        notes.extend(self.priced.notes(account));
         Ok(learner.best().to_safetensors_noting(notes)?)
     }
 

@@ -17,7 +17,7 @@ use sordino_nn::layers::{
     Tanh,
 };
 use sordino_nn::{Description, Engine, Inputs, Loss, Network, Params, Records, Shape, Targets};
-use sordino_privacy::{ClipRule, PrivacyError, Randomness, Terms, Vault};
+use sordino_privacy::{ClipRule, PrivacyError, PrivacyStatus, Randomness, Terms, Vault};
 use sordino_testing::Intercepted;
 use sordino_train::NetworkGradients;
 
@@ -277,4 +277,38 @@ fn leaving_out_a_record_does_not_change_how_others_are_rounded() {
         }
     }
     let _ = std::fs::remove_file(&ledger);
+}
+
+/// At a point that an algorithm chooses, an ordinary record has a gradient beyond single precision. Whether it was drawn must not be
+/// learnt from whether a sum can be computed, since no line in the ledger would say that anything was revealed.
+#[test]
+fn no_error_says_whether_a_record_was_drawn() {
+    let description = Description::new(Shape::Features(1))
+        .then(Linear { outputs: 1, inputs: None, bias: false })
+        .then(Tanh)
+        .then(Linear { outputs: 1, inputs: None, bias: false });
+    let plan = || {
+        let noise = vec![NoiseMultiplier::new(1.0).unwrap()];
+        Plan::new(vec![Entry::new(Sampling::FullBatch, noise, Steps::new(1).unwrap()).unwrap()])
+    };
+    let rule = ClipRule::flat(ClipNorm::new(1.0).unwrap()).unwrap();
+    for canary in [0.5, 4.0] {
+        let engine =
+            Engine::with_workers(Network::new(&description).unwrap(), Loss::Logistic, 1).unwrap();
+        let mut params = Params::zeros(engine.network().layout().clone());
+        params.values_mut()[1] = 3e38;
+        let inputs = [0.5, 0.25, canary];
+        let records = engine.records(Inputs::Dense(&inputs), Targets::Classes(&[0, 1, 1])).unwrap();
+        let terms = Terms::price(plan(), 3, Delta::new(1e-5).unwrap(), None, Accountant::Rdp).unwrap();
+        let gradients = NetworkGradients::new(engine, records);
+        let mut vault = Vault::seal_in_memory(gradients, &terms, Randomness::from_os().unwrap()).unwrap();
+        vault
+            .round(|round| {
+                assert!(round.gradients(&params).plain_sum().is_ok(), "{canary}");
+                assert!(round.gradients(&params).clipped_sum(&rule).is_ok(), "{canary}");
+            })
+            .unwrap();
+        // Nothing was disclosed, so an epsilon is stated.
+        assert!(matches!(vault.account().privacy_status(), Ok(PrivacyStatus::Private(_))));
+    }
 }

@@ -232,6 +232,11 @@ impl Account {
         self.resumed
     }
 
+    /// Why a value was released without noise, if one was. From then on the run is not private.
+    pub fn disclosure(&self) -> Option<&str> {
+        self.disclosed.as_deref()
+    }
+
     /// Whether the run no longer has a guarantee, so that another disclosure changes nothing.
     pub(crate) fn is_disclosed(&self) -> bool {
         self.disclosed.is_some() || self.is_unprotected()
