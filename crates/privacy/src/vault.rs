@@ -288,12 +288,9 @@ impl<'r, G: Gradients> Round<'r, G> {
         }
         let passed = gradients.pass(at, anchor, batch, rule, key, sums);
         passed.map_err(|error| PrivacyError::Engine(Box::new(error)))?;
-        if rule.is_none() {
-            return Ok(());
-        }
         let finite =
             |sum: &Sum| sum.values.par_chunks(1 << 12).all(|part| part.iter().all(|v| v.is_finite()));
-        if sums.iter().all(finite) { Ok(()) } else { Err(PrivacyError::NotFinite) }
+        if rule.is_none() || sums.iter().all(finite) { Ok(()) } else { Err(PrivacyError::NotFinite) }
     }
 
     /// Adds the residuals of the last steps to a clipped sum, and stores the residual of this step. Returns the kind and the

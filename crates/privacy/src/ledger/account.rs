@@ -237,11 +237,6 @@ impl Account {
         self.disclosed.as_deref()
     }
 
-    /// Whether the run no longer has a guarantee, so that another disclosure changes nothing.
-    pub(crate) fn is_disclosed(&self) -> bool {
-        self.disclosed.is_some() || self.is_unprotected()
-    }
-
     /// Whether the plan was finished.
     pub fn is_closed(&self) -> bool {
         self.closed

@@ -104,7 +104,7 @@ impl Ledger {
 
     /// Records that a value was released without noise. One line is enough for a run.
     pub(crate) fn disclose(&mut self, why: &str) -> Result<(), PrivacyError> {
-        if self.account.is_disclosed() {
+        if self.account.disclosure().is_some() || self.account.is_unprotected() {
             return self.check();
         }
         self.write(Event::Disclosed { why: why.to_owned() })
