@@ -206,7 +206,13 @@ fn model(
 ) -> Result<(Value<String>, ResolvedModel, Option<String>), TrainError> {
     let stored = || Value::new(RunFiles::NETWORK.to_owned(), Origin::User);
     if let Some(network) = &custom.network {
-        let text = toml::to_string(network).expect("a description of numbers and strings is TOML");
+        // A layer that a user writes is Rust code and has no text.
+        let text = toml::to_string(network).map_err(|error| {
+            TrainError::refused(
+                format!("the network cannot be written to a file: {error}"),
+                "train a network with layers of your own in a loop of your own, with Engine and Vault",
+            )
+        })?;
         return Ok((stored(), ResolvedModel::described(network.clone(), facts)?, Some(text)));
     }
     let default = ResolvedModel::default_name(facts).to_owned();
