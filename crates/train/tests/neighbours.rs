@@ -293,8 +293,7 @@ fn no_error_says_whether_a_record_was_drawn() {
     };
     let rule = ClipRule::flat(ClipNorm::new(1.0).unwrap()).unwrap();
     for canary in [0.5, 4.0] {
-        let engine =
-            Engine::with_workers(Network::new(&description).unwrap(), Loss::Logistic, 1).unwrap();
+        let engine = Engine::with_workers(Network::new(&description).unwrap(), Loss::Logistic, 1).unwrap();
         let mut params = Params::zeros(engine.network().layout().clone());
         params.values_mut()[1] = 3e38;
         let inputs = [0.5, 0.25, canary];
