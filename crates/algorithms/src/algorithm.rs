@@ -74,6 +74,9 @@ pub trait Options {
     /// The options with their defaults and help texts.
     fn options(&self) -> Vec<OptionDescription>;
 
+    /// The options that differ from their defaults, as text.
+    fn set_options(&self) -> Vec<(&'static str, String)>;
+
     /// Checks the range of each option.
     ///
     /// # Errors

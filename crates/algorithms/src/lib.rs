@@ -29,7 +29,7 @@ pub use options::{Above0, Below1};
 #[doc(hidden)]
 pub use options::{OptionValue, Range, check_range, default_text};
 use registry::registry;
-pub use registry::{Description, markdown_table, owners};
+pub use registry::{AlgorithmDescription, markdown_table, owners};
 use sordino_accounting::{Accountant, ClipNorm, Plan, Sampling};
 use sordino_privacy::Gradients;
 

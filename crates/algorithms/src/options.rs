@@ -30,6 +30,7 @@ use crate::AlgorithmError;
 ///     "percentile must be above 0 and below 1, got 1.5"
 /// );
 /// assert_eq!(Example::default().options()[2].default, "16 batches");
+/// assert_eq!(wrong.set_options(), [("percentile", "1.5".to_owned())]);
 /// ```
 #[macro_export]
 macro_rules! options {
@@ -68,6 +69,15 @@ macro_rules! options {
                 },)*]
             }
 
+            #[allow(unused_mut, clippy::allow_attributes, reason = "a struct may have no fields")]
+            fn set_options(&self) -> Vec<(&'static str, String)> {
+                let mut set = Vec::new();
+                $(if self.$field != $name::default().$field {
+                    set.push((stringify!($field), $crate::default_text(&self.$field, &[])));
+                })*
+                set
+            }
+
             fn check_ranges(&self) -> Result<(), $crate::AlgorithmError> {
                 $($($crate::check_range(stringify!($field), &self.$field, &$range)?;)?)*
                 Ok(())
@@ -76,7 +86,7 @@ macro_rules! options {
     };
 }
 
-/// The default of an option in words.
+/// The value of an option in words.
 #[doc(hidden)]
 pub fn default_text(default: &impl serde::Serialize, words: &[&str]) -> String {
     match (words, serde_json::to_value(default)) {

@@ -55,6 +55,10 @@ macro_rules! registry {
                 match self { $(Self::$type(algorithm) => algorithm.options()),* }
             }
 
+            fn set_options(&self) -> Vec<(&'static str, String)> {
+                match self { $(Self::$type(algorithm) => algorithm.set_options()),* }
+            }
+
             fn check_ranges(&self) -> Result<(), AlgorithmError> {
                 match self { $(Self::$type(algorithm) => algorithm.check_ranges()),* }
             }
@@ -116,7 +120,7 @@ pub fn owners(option: &str) -> Vec<&'static str> {
 
 /// An algorithm as `sordino algorithms --json` prints it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Description {
+pub struct AlgorithmDescription {
     /// Its name.
     pub name: &'static str,
     /// What it does.
@@ -131,7 +135,7 @@ pub struct Description {
     pub options: Vec<OptionDescription>,
 }
 
-impl Description {
+impl AlgorithmDescription {
     /// The description of an algorithm.
     pub fn of(algorithm: &impl Algorithm) -> Self {
         let About { name, reference, verdict } = algorithm.about();
@@ -150,7 +154,7 @@ impl Description {
 pub fn markdown_table() -> String {
     let cell = |text: &str| text.replace('|', "\\|");
     let row = |algorithm: &AlgorithmConfig| {
-        let about = Description::of(algorithm);
+        let about = AlgorithmDescription::of(algorithm);
         let options = about.options.iter().map(|option| {
             format!("`{}` ({}): {}", option.name, option.default, option.meaning.trim_end_matches('.'))
         });

@@ -453,34 +453,3 @@ fn an_algorithm_that_discloses_is_not_private_whatever_it_says() {
     let metrics = fs::read_to_string(run.join("metrics.jsonl")).unwrap();
     assert!(!metrics.contains("\"private\":true"), "{metrics}");
 }
-
-/// Passes its input on.
-#[derive(Debug)]
-struct Identity;
-
-impl sordino::nn::RecordLayer for Identity {
-    fn output_shape(&self, input: Shape) -> Result<Shape, String> {
-        Ok(input)
-    }
-
-    fn parameters(&self, _: Shape) -> Vec<sordino::nn::Parameter> {
-        Vec::new()
-    }
-
-    fn forward(&self, _: &[f32], input: &[f32], output: &mut [f32]) {
-        output.copy_from_slice(input);
-    }
-
-    fn backward(&self, _: &[f32], _: &[f32], given: &[f32], input_gradient: &mut [f32], _: &mut [f32]) {
-        input_gradient.copy_from_slice(given);
-    }
-}
-
-#[test]
-fn a_network_that_cannot_be_written_is_refused_and_not_a_panic() {
-    let network = sordino::nn::Description::new(Shape::Features(2))
-        .then(sordino::nn::layers::Own::new(Identity))
-        .then(sordino::nn::layers::Linear::new(2));
-    let error = Trainer::new(Model::from_description(network)).fit(&data(300)).unwrap_err().to_string();
-    assert!(error.contains("is Rust code and cannot be written to a file"), "{error}");
-}

@@ -18,15 +18,16 @@ use sordino::{
 options! {
     /// Releases one sum in each step, and does something else.
     pub struct Misbehaving {
-        /// What it does: 1 releases twice, 2 discloses the sum of raw gradients.
-        misdeed: u8 = 1, in 1..=2;
+        /// What it does: 1 releases twice, 2 discloses the sum of raw gradients, 3 has the name of another algorithm.
+        misdeed: u8 = 1, in 1..=3;
     }
 }
 
 impl Algorithm for Misbehaving {
     fn about(&self) -> About {
         // A false claim: the statement does not follow from it.
-        About { name: "misbehaving", reference: "a test", verdict: Verdict::Sound("") }
+        let name = if self.misdeed == 3 { "dp-sgd" } else { "misbehaving" };
+        About { name, reference: "a test", verdict: Verdict::Sound("") }
     }
 
     fn defaults(&self, max_grad_norm: Option<ClipNorm>) -> Result<Defaults, AlgorithmError> {
@@ -101,6 +102,21 @@ fn an_own_algorithm_trains_within_its_budget() {
 fn options_of_an_own_algorithm_are_checked() {
     let error = trainer().with_algorithm(example::SmoothClip { pairs: 1 }).fit(&data()).err().unwrap();
     assert_eq!(error.to_string(), "pairs must be between 2 and 65536, got 1");
+}
+
+#[test]
+fn settings_have_the_options_of_an_algorithm_that_is_a_value() {
+    let priced = trainer().with_algorithm(example::SmoothClip { pairs: 50 }).price(&data()).unwrap();
+    assert_eq!(priced.settings().algorithm.unwrap(), "smooth-clip,pairs=50");
+    let quantile = sordino::algorithms::Quantile { quantile: 0.7, ..Default::default() };
+    let priced = trainer().with_algorithm(quantile).price(&data()).unwrap();
+    assert_eq!(priced.settings().algorithm.unwrap(), "quantile,quantile=0.7");
+}
+
+#[test]
+fn the_name_of_an_algorithm_of_sordino_is_refused() {
+    let error = trainer().with_algorithm(Misbehaving { misdeed: 3 }).fit(&data()).err().unwrap();
+    assert_eq!(error.to_string(), "an algorithm of Sordino has the name dp-sgd");
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn files_that_are_not_there_are_named() {
             Source { features: name.contains("svm").then_some(1), ..source(directory.path().join(name)) };
         let error = unlabelled(&source).unwrap_err();
         assert!(directory.message(&error).starts_with(&format!("{name}: ")), "{error}");
-        assert!(error.hint().contains("is the path right"), "{error}");
+        assert!(error.hint().contains("check the path"), "{error}");
     }
     let path = directory.write("t.csv", "1,2\n");
     let schema = Some(directory.path().join("absent.toml"));

@@ -33,7 +33,8 @@ use crate::shapes::{check_shape, positive, real_values};
 ///
 /// **What the layer must guarantee.** Its results for a record must depend on the arguments alone. A layer that carries information from one
 /// record to another (through a static, a cell or a file, for example) breaks the guarantee, and no engine can detect it. The same holds for a layer
-/// that ends the process or never returns for certain records.
+/// that ends the process or never returns for certain records. A panic is caught, but its message goes to standard error; it should not
+/// quote values of a record.
 ///
 /// ```
 /// use sordino_nn::layers::{Linear, Own};

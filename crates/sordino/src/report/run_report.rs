@@ -198,7 +198,7 @@ impl RunReport<'_> {
             lines.push(("weights", why.to_owned()));
         }
         if self.account.is_in_memory() {
-            let why = "in memory: the whole plan counts as spent from the first step on, even if training stops early";
+            let why = "in memory: the whole plan counts as spent from the first step on, even if training stops early; other runs on these records add to the cost";
             lines.push(("ledger", why.to_owned()));
         }
         lines.extend(self.folder.map(|folder| ("run", folder.display().to_string())));

@@ -11,7 +11,7 @@ use learning::LearningSettings;
 pub use privacy::without_unused;
 use privacy::{BudgetSettings, algorithm_text, reject_unused};
 use sordino_accounting::{Accountant, NoiseMultiplier, calibrate::Budget};
-use sordino_algorithms::{Defaults, RunFacts};
+use sordino_algorithms::{Algorithm, AlgorithmConfig, Defaults, Options, RunFacts};
 use sordino_nn::Description;
 use sordino_privacy::ClipRule;
 
@@ -82,12 +82,27 @@ struct Checked {
     checkpoint_every: Duration,
 }
 
+/// The name and the options of an algorithm that was given as a value, as settings have them.
+fn custom_algorithm_text(algorithm: &dyn NetworkAlgorithm) -> Result<String, TrainError> {
+    let name = algorithm.about().name;
+    let known = AlgorithmConfig::all();
+    let taken = known.iter().find(|known| known.about().name == name);
+    if taken.is_some_and(|known| known.summary() != algorithm.summary()) {
+        return Err(TrainError::refused(
+            format!("an algorithm of Sordino has the name {name}"),
+            "give your algorithm another name",
+        ));
+    }
+    let options = algorithm.set_options().into_iter().map(|(key, value)| format!(",{key}={value}"));
+    Ok(name.to_owned() + &options.collect::<String>())
+}
+
 fn checked(settings: &Settings, custom: &Custom) -> Result<Checked, TrainError> {
     settings.check_values()?;
     let (algorithm_name, algorithm) = match &custom.algorithm {
         Some(algorithm) => {
             algorithm.check()?;
-            (Value::new(algorithm.about().name.to_owned(), Origin::User), algorithm.clone())
+            (Value::new(custom_algorithm_text(&**algorithm)?, Origin::User), algorithm.clone())
         }
         None => {
             let text = algorithm_text(settings);

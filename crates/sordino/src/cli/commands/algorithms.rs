@@ -1,7 +1,7 @@
 //! `sordino algorithms`: the algorithms, what is proved about each, and their references.
 
 use clap::Args;
-use sordino_algorithms::{AlgorithmConfig, Description};
+use sordino_algorithms::{AlgorithmConfig, AlgorithmDescription};
 
 use sordino::report::json;
 
@@ -15,7 +15,8 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
-    let algorithms: Vec<Description> = AlgorithmConfig::all().iter().map(Description::of).collect();
+    let algorithms: Vec<AlgorithmDescription> =
+        AlgorithmConfig::all().iter().map(AlgorithmDescription::of).collect();
     Ok(if arguments.json {
         json(&algorithms)
     } else {
@@ -39,7 +40,7 @@ const ADVICE: [&str; 6] = [
     "Compare algorithms on public data with `sordino compare`. On private data, every run of a comparison spends privacy budget.",
 ];
 
-fn paragraph(algorithm: &Description) -> String {
+fn paragraph(algorithm: &AlgorithmDescription) -> String {
     let mut lines = vec![algorithm.summary.to_owned(), format!("verdict: {}", algorithm.verdict)];
     lines.extend(algorithm.options.iter().map(|option| {
         format!("{}: {} (default {})", option.name, option.meaning.trim_end_matches('.'), option.default)
