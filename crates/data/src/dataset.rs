@@ -9,6 +9,7 @@ use sordino_nn::{Inputs, Shape, Targets};
 use crate::encoding::Encoding;
 use crate::error::DataError;
 use crate::labels::{LabelValues, Scale};
+use crate::values::{RecordValues, keep};
 
 /// The largest number of values in a data set: 8 GiB.
 pub(crate) const MAX_VALUES: usize = 1 << 31;
@@ -22,7 +23,7 @@ pub(crate) const MAX_VALUES: usize = 1 << 31;
 pub struct Dataset {
     shape: Shape,
     encoding: Encoding,
-    values: Vec<f32>,
+    values: RecordValues,
     labels: LabelValues,
 }
 
@@ -32,10 +33,11 @@ impl Dataset {
         file: &str,
         shape: Shape,
         encoding: Encoding,
-        values: Vec<f32>,
+        values: impl Into<RecordValues>,
         labels: LabelValues,
     ) -> Result<Dataset, DataError> {
-        if values.is_empty() {
+        let values = values.into();
+        if values.records(shape) == 0 {
             return Err(no_records(file));
         }
         Ok(Dataset { shape, encoding, values, labels })
@@ -43,15 +45,15 @@ impl Dataset {
 
     /// The number of records. Whether it is private depends on the definition of neighbouring data sets.
     pub fn len(&self) -> usize {
-        self.values.len() / self.shape.len()
+        self.values.records(self.shape)
     }
 
     /// Whether there are no records. This is always false.
     pub fn is_empty(&self) -> bool {
-        self.values.is_empty()
+        self.len() == 0
     }
 
-    /// The shape of a record: features or an image.
+    /// The shape of a record: features, an image or tokens.
     pub fn shape(&self) -> Shape {
         self.shape
     }
@@ -63,7 +65,7 @@ impl Dataset {
 
     /// The values, as the input of a network.
     pub fn inputs(&self) -> Inputs<'_> {
-        Inputs::Dense(&self.values)
+        self.values.inputs()
     }
 
     /// The labels, as the targets of a network; `None` if the records are unlabelled.
@@ -120,10 +122,6 @@ impl Dataset {
 
     /// The records whose entry in `side` equals `wanted`.
     pub(crate) fn part(&self, side: &[bool], wanted: bool) -> Dataset {
-        fn keep<T: Copy>(values: &[T], width: usize, side: &[bool], wanted: bool) -> Vec<T> {
-            let records = values.chunks_exact(width).zip(side).filter(|&(_, &s)| s == wanted);
-            records.flat_map(|(record, _)| record.iter().copied()).collect()
-        }
         let labels = match &self.labels {
             LabelValues::Absent => LabelValues::Absent,
             LabelValues::Classes { classes, names } => {
@@ -134,7 +132,7 @@ impl Dataset {
                 scales: scales.clone(),
             },
         };
-        let values = keep(&self.values, self.shape.len(), side, wanted);
+        let values = self.values.part(self.shape, side, wanted);
         Dataset { shape: self.shape, encoding: self.encoding, values, labels }
     }
 }
@@ -228,7 +226,7 @@ mod tests {
 
     /// Record `i` is `[first + i, -i]` and has the target `10 i`.
     fn records(count: usize, first: f32) -> Dataset {
-        let values = (0..count).flat_map(|i| [first + i as f32, -(i as f32)]).collect();
+        let values: Vec<f32> = (0..count).flat_map(|i| [first + i as f32, -(i as f32)]).collect();
         let labels = LabelValues::Numbers {
             values: (0..count).map(|i| 10.0 * i as f32).collect(),
             scales: vec![Scale::NONE],
@@ -313,8 +311,9 @@ mod tests {
 
     #[test]
     fn no_records_and_too_many_values_are_refused() {
-        let error = Dataset::new("a.csv", Shape::Features(2), Encoding::Text, vec![], LabelValues::Absent)
-            .unwrap_err();
+        let error =
+            Dataset::new("a.csv", Shape::Features(2), Encoding::Text, Vec::<f32>::new(), LabelValues::Absent)
+                .unwrap_err();
         assert_eq!(error.to_string(), "a.csv: there are no records");
         assert!(check_size(|| "a.csv".to_owned(), MAX_VALUES).is_ok());
         let error = check_size(|| "a.csv".to_owned(), MAX_VALUES + 1).unwrap_err().to_string();

@@ -31,6 +31,7 @@ mod schema;
 mod source;
 mod svmlight;
 mod unlabelled;
+mod values;
 
 pub use dataset::{Dataset, held_out};
 pub use encoding::Encoding;
