@@ -68,6 +68,32 @@ impl Dataset {
         self.values.inputs()
     }
 
+    /// The same labels with other inputs: what a public network computes from each record. Sequences have a start for each record, in
+    /// steps, and the end of the last one.
+    ///
+    /// # Errors
+    ///
+    /// Another number of records.
+    pub fn with_inputs(
+        &self,
+        shape: Shape,
+        values: Vec<f32>,
+        starts: Option<Vec<usize>>,
+    ) -> Result<Dataset, DataError> {
+        let values = match starts {
+            Some(starts) => RecordValues::Sequences { values, starts },
+            None => RecordValues::Floats(values),
+        };
+        if values.records(shape) != self.len() {
+            return Err(DataError::file(
+                "the inputs",
+                format!("there are {} for {} records", values.records(shape), self.len()),
+                "give inputs for every record",
+            ));
+        }
+        Ok(Dataset { shape, encoding: Encoding::Floats, values, labels: self.labels.clone() })
+    }
+
     /// The labels, as the targets of a network; `None` if the records are unlabelled.
     pub fn targets(&self) -> Option<Targets<'_>> {
         match &self.labels {

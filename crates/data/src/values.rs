@@ -6,6 +6,8 @@ use sordino_nn::{Inputs, Shape};
 pub(crate) enum RecordValues {
     /// As many numbers for each record as its shape has.
     Floats(Vec<f32>),
+    /// Sequences of vectors; record `i` is the steps `starts[i] .. starts[i + 1]`.
+    Sequences { values: Vec<f32>, starts: Vec<usize> },
     /// Sequences of tokens; record `i` is `tokens[starts[i] .. starts[i + 1]]`.
     Tokens { tokens: Vec<u32>, starts: Vec<usize> },
 }
@@ -15,7 +17,7 @@ impl RecordValues {
     pub(crate) fn records(&self, shape: Shape) -> usize {
         match self {
             Self::Floats(values) => values.len() / shape.len(),
-            Self::Tokens { starts, .. } => starts.len().saturating_sub(1),
+            Self::Sequences { starts, .. } | Self::Tokens { starts, .. } => starts.len().saturating_sub(1),
         }
     }
 
@@ -23,6 +25,7 @@ impl RecordValues {
     pub(crate) fn inputs(&self) -> Inputs<'_> {
         match self {
             Self::Floats(values) => Inputs::Dense(values),
+            Self::Sequences { values, starts } => Inputs::Sequences { values, starts },
             Self::Tokens { tokens, starts } => Inputs::Tokens { tokens, starts },
         }
     }
@@ -31,13 +34,14 @@ impl RecordValues {
     pub(crate) fn part(&self, shape: Shape, side: &[bool], wanted: bool) -> RecordValues {
         match self {
             Self::Floats(values) => Self::Floats(keep(values, shape.len(), side, wanted)),
+            Self::Sequences { values, starts } => {
+                let width = shape.len() / shape.steps();
+                let (values, starts) = keep_sequences(values, starts, width, side, wanted);
+                Self::Sequences { values, starts }
+            }
             Self::Tokens { tokens, starts } => {
-                let (mut kept, mut ends) = (Vec::new(), vec![0]);
-                for (record, _) in starts.windows(2).zip(side).filter(|&(_, &s)| s == wanted) {
-                    kept.extend_from_slice(&tokens[record[0]..record[1]]);
-                    ends.push(kept.len());
-                }
-                Self::Tokens { tokens: kept, starts: ends }
+                let (tokens, starts) = keep_sequences(tokens, starts, 1, side, wanted);
+                Self::Tokens { tokens, starts }
             }
         }
     }
@@ -55,6 +59,22 @@ pub(crate) fn keep<T: Copy>(values: &[T], width: usize, side: &[bool], wanted: b
     records.flat_map(|(record, _)| record.iter().copied()).collect()
 }
 
+/// Of sequences with `width` values in each step, those whose entry in `side` equals `wanted`.
+fn keep_sequences<T: Copy>(
+    values: &[T],
+    starts: &[usize],
+    width: usize,
+    side: &[bool],
+    wanted: bool,
+) -> (Vec<T>, Vec<usize>) {
+    let (mut kept, mut ends) = (Vec::new(), vec![0]);
+    for (record, _) in starts.windows(2).zip(side).filter(|&(_, &s)| s == wanted) {
+        kept.extend_from_slice(&values[record[0] * width..record[1] * width]);
+        ends.push(kept.len() / width);
+    }
+    (kept, ends)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,5 +88,15 @@ mod tests {
         let Inputs::Tokens { tokens, starts } = part.inputs() else { panic!("tokens") };
         assert_eq!((tokens, starts), (&[1, 2, 4, 5, 6][..], &[0, 2, 5][..]));
         assert_eq!(values.part(shape, &[true, false, true], false).records(shape), 1);
+    }
+
+    #[test]
+    fn a_part_of_vector_sequences_keeps_whole_records() {
+        let values =
+            RecordValues::Sequences { values: (0..12).map(|i| i as f32).collect(), starts: vec![0, 2, 3, 6] };
+        let shape = Shape::Sequence { steps: 3, width: 2 };
+        let part = values.part(shape, &[false, true, true], true);
+        let Inputs::Sequences { values, starts } = part.inputs() else { panic!("sequences") };
+        assert_eq!((values, starts), (&[4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0][..], &[0, 1, 4][..]));
     }
 }
