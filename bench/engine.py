@@ -41,7 +41,14 @@ MODELS = {
     "lenet5": (256, None),
     "gru": (128, None),
     "embedding_mlp": (256, None),
+    "resnet18": (64, 0.7),
+    # Two layers in the shape of BERT-base and of GPT-2, and adapters (LoRA) in the shape of MiniLM.
+    "bert": (8, 0.9),
+    "gpt2": (8, 0.9),
+    "lora": (16, 0.9),
 }
+# Models that are not compared with Opacus: its modules for them would have to be written first.
+WITHOUT_OPACUS = ("bert", "gpt2", "lora")
 OWN_TARGET = 1.15
 # The allocator keeps what is freed, in huge pages, instead of faulting it in again in every step.
 TUNED = {
@@ -82,13 +89,13 @@ def build(model, opacus):
             return torch.relu(self.body(x) + self.shortcut(x))
 
     class Positions(nn.Module):
-        def __init__(self):
+        def __init__(self, length, width):
             super().__init__()
             # Opacus requires a batch dimension in the input of every layer with parameters, so there it is an embedding.
-            self.table = nn.Embedding(64, 256) if opacus else nn.Parameter(torch.randn(64, 256))
+            self.table = nn.Embedding(length, width) if opacus else nn.Parameter(torch.randn(length, width))
 
         def forward(self, x):
-            return x + (self.table(torch.arange(64).repeat(len(x), 1)) if opacus else self.table)
+            return x + (self.table(torch.arange(x.shape[1]).repeat(len(x), 1)) if opacus else self.table)
 
     class Attention(nn.Module):
         """In the place of nn.MultiheadAttention; Opacus' own DPMultiheadAttention mixes up the heads with batch_first."""
@@ -108,12 +115,55 @@ def build(model, opacus):
             layer.self_attn = Attention()
         return layer
 
+    class Lora(nn.Module):
+        """A frozen linear layer with a trained adapter of rank 8."""
+
+        def __init__(self, inputs, outputs):
+            super().__init__()
+            self.frozen = nn.Linear(inputs, outputs).requires_grad_(False)
+            self.a, self.b = nn.Linear(inputs, 8, bias=False), nn.Linear(8, outputs, bias=False)
+
+        def forward(self, x):
+            return self.frozen(x) + 2.0 * self.b(self.a(x))
+
+    class LoraLayer(nn.Module):
+        """An encoder layer in the shape of MiniLM, with adapters on queries and values."""
+
+        def __init__(self):
+            super().__init__()
+            frozen = lambda layer: layer.requires_grad_(False)
+            self.q, self.k, self.v = Lora(384, 384), frozen(nn.Linear(384, 384)), Lora(384, 384)
+            self.o, self.up, self.down = (frozen(nn.Linear(*size)) for size in ((384, 384), (384, 1536), (1536, 384)))
+            self.norm1, self.norm2 = frozen(nn.LayerNorm(384)), frozen(nn.LayerNorm(384))
+
+        def forward(self, x):
+            heads = lambda y: y.view(*x.shape[:2], 12, 32).transpose(1, 2)
+            y = nn.functional.scaled_dot_product_attention(heads(self.q(x)), heads(self.k(x)), heads(self.v(x)))
+            x = self.norm1(x + self.o(y.transpose(1, 2).reshape(x.shape)))
+            return self.norm2(x + self.down(nn.functional.gelu(self.up(x))))
+
+    class CausalLayer(nn.Module):
+        """A layer in the shape of GPT-2."""
+
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.TransformerEncoderLayer(768, 12, 3072, 0.0, "gelu", batch_first=True, norm_first=True)
+            self.mask = nn.Transformer.generate_square_subsequent_mask(128)
+
+        def forward(self, x):
+            return self.layer(x, src_mask=self.mask, is_causal=True)
+
     def recurrent(kind):
         if opacus:
             from opacus import layers
 
             kind = getattr(layers, "DP" + kind.__name__)
         return [nn.Embedding(1000, 64), kind(64, 128, batch_first=True), Lambda(lambda outputs: outputs[0][:, -1]), nn.Linear(128, 2)]
+
+    def resnet18():
+        sizes = [(64, 64, 1)] * 2 + [(64, 128, 2), (128, 128, 1), (128, 256, 2), (256, 256, 1), (256, 512, 2), (512, 512, 1)]
+        start = [nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.GroupNorm(8, 64), nn.ReLU()]
+        return start + [Block(*size) for size in sizes] + [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10)]
 
     def resnet():
         sizes = [(16, 16, 1)] * 3 + [(16, 32, 2)] + [(32, 32, 1)] * 2 + [(32, 64, 2)] + [(64, 64, 1)] * 2
@@ -128,7 +178,16 @@ def build(model, opacus):
         "resnet20": resnet,
         "lstm": lambda: recurrent(nn.LSTM),
         "gru": lambda: recurrent(nn.GRU),
-        "transformer": lambda: [nn.Embedding(1000, 256), Positions(), encoder(), encoder(), mean, nn.Linear(256, 10)],
+        "transformer": lambda: [nn.Embedding(1000, 256), Positions(64, 256), encoder(), encoder(), mean, nn.Linear(256, 10)],
+        "resnet18": resnet18,
+        "bert": lambda: [nn.Embedding(1000, 768), Positions(128, 768)]
+        + [nn.TransformerEncoderLayer(768, 12, 3072, 0.0, "gelu", batch_first=True) for _ in range(2)]
+        + [mean, nn.Linear(768, 10)],
+        "gpt2": lambda: [nn.Embedding(1000, 768), Positions(128, 768), CausalLayer(), CausalLayer(), nn.LayerNorm(768)]
+        + [mean, nn.Linear(768, 10)],
+        "lora": lambda: [nn.Embedding(1000, 384).requires_grad_(False), Positions(128, 384).requires_grad_(False)]
+        + [LoraLayer() for _ in range(6)]
+        + [mean, nn.Linear(384, 10)],
         "mlp": lambda: [nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 256), nn.ReLU(), nn.Linear(256, 10)],
         "logistic": lambda: [nn.Linear(117, 1), nn.Flatten(0)],
         "lenet5": lambda: [nn.Conv2d(1, 6, 5, padding=2), nn.Tanh(), nn.AvgPool2d(2)]
@@ -142,8 +201,8 @@ def build(model, opacus):
 def data(model, batch):
     import torch
 
-    shapes = {"mnist": (1, 28, 28), "lenet5": (1, 28, 28), "resnet20": (3, 32, 32), "mlp": (784,), "logistic": (117,)}
-    lengths = {"lstm": 32, "gru": 32, "transformer": 64, "embedding_mlp": 64}
+    shapes = {"mnist": (1, 28, 28), "lenet5": (1, 28, 28), "resnet20": (3, 32, 32), "resnet18": (3, 32, 32), "mlp": (784,), "logistic": (117,)}
+    lengths = {"lstm": 32, "gru": 32, "transformer": 64, "embedding_mlp": 64, "bert": 128, "gpt2": 128, "lora": 128}
     classes = 2 if model in ("lstm", "gru", "embedding_mlp", "logistic") else 10
     x = torch.randint(1000, (batch, lengths[model])) if model in lengths else torch.randn(batch, *shapes[model])
     y = torch.randint(classes, (batch,))
@@ -158,7 +217,7 @@ def peer(model, mode, batch):
     module = build(model, mode != "plain")
     x, y = data(model, batch)
     loss = torch.nn.BCEWithLogitsLoss() if model == "logistic" else torch.nn.CrossEntropyLoss()
-    parameters = list(module.parameters())
+    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
     optimizer = torch.optim.SGD(parameters, lr=0.1)
     if mode == "plain":
 
@@ -484,7 +543,7 @@ def main():
     except Failure as failure:
         print(f"The ceiling of matrix products fails: {failure}")
     for model in chosen.models:
-        results.append(compare(engine, python, model, chosen.rounds, chosen.seconds, opacus))
+        results.append(compare(engine, python, model, chosen.rounds, chosen.seconds, [] if model in WITHOUT_OPACUS else opacus))
         summarize(results[-1], ceiling)
     heads = ["model / batch", "PyTorch plain ms", "tuned ms", "Opacus best ms", "ours plain ms", "ours private ms"]
     heads += ["private / PyTorch", "private / tuned PyTorch", "private / own plain", "target", "GFLOP/s", "of the ceiling"]
