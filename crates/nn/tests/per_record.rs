@@ -129,7 +129,10 @@ impl Dice {
             0 => description.then(Lstm { hidden: self.one_to(5) }),
             1 => description.then(Gru { hidden: self.one_to(5) }),
             2 => description
-                .then(Residual { body: vec![Attention { heads: 2 }.into()], shortcut: Vec::new() })
+                .then(Residual {
+                    body: vec![Attention { heads: 2, causal: self.below(2) == 0 }.into()],
+                    shortcut: Vec::new(),
+                })
                 .then(LayerNorm),
             _ => description.then(Linear::new(self.one_to(18))).then(self.activation()),
         };

@@ -199,7 +199,7 @@ fn layer(layer: &Layer, name: &str, weights: &Weights, value: Value) -> Value {
             };
             Value::Sequence(rows.iter().map(step).collect())
         }
-        (Layer::Attention(Attention { heads }), Value::Sequence(rows)) => {
+        (Layer::Attention(Attention { heads, causal }), Value::Sequence(rows)) => {
             let width = rows[0].len();
             let head = width / heads;
             let qkv: Vec<Vec<f64>> =
@@ -212,12 +212,11 @@ fn layer(layer: &Layer, name: &str, weights: &Weights, value: Value) -> Value {
                         let k = &qkv[s][width + h * head..][..head];
                         (q.iter().zip(k).map(|(q, k)| q * k).sum::<f64>() / (head as f64).sqrt()).exp()
                     };
-                    let scores: Vec<f64> = (0..rows.len()).map(score).collect();
+                    let reach = if causal { t + 1 } else { rows.len() };
+                    let scores: Vec<f64> = (0..reach).map(score).collect();
                     let total: f64 = scores.iter().sum();
                     joined.extend((0..head).map(|j| {
-                        (0..rows.len())
-                            .map(|s| scores[s] / total * qkv[s][2 * width + h * head + j])
-                            .sum::<f64>()
+                        (0..reach).map(|s| scores[s] / total * qkv[s][2 * width + h * head + j]).sum::<f64>()
                     }));
                 }
                 affine(get("out_proj.weight"), get("out_proj.bias"), &joined)
