@@ -8,8 +8,8 @@ use proptest::test_runner::{Config, RngSeed, TestRunner};
 use reference::{Target, Value, gradient};
 use sordino_nn::layers::{
     Attention, AveragePool, Conv2d, Embedding, FirstStep, Flatten, Gelu, GeluTanh, GlobalAveragePool,
-    GroupNorm, Gru, LastStep, LayerNorm, Linear, Lstm, MaxPool, MeanOverSteps, Positions, Relu, Residual,
-    Segments, Tanh, TemperedSigmoid,
+    GroupNorm, Gru, LastStep, LayerNorm, Linear, Lora, Lstm, MaxPool, MeanOverSteps, Positions, Relu,
+    Residual, Segments, Tanh, TemperedSigmoid,
 };
 use sordino_nn::{
     Description, Engine, Inputs, Layer, LayerDescription, Loss, Network, Params, Pass, Shape, Targets,
@@ -118,6 +118,14 @@ impl Dice {
         }
     }
 
+    fn attention(&mut self) -> Attention {
+        let lora = match self.below(3) {
+            0 => Some(Lora { rank: self.one_to(3), alpha: 2.0, joint: self.below(2) == 0 }),
+            _ => None,
+        };
+        Attention { heads: 2, causal: self.below(2) == 0, lora }
+    }
+
     fn sequences(&mut self) -> Description {
         let (steps, width) = (self.one_to(7), 2 * self.one_to(4));
         let mut description = match self.below(2) {
@@ -133,7 +141,7 @@ impl Dice {
             0 => description.then(Lstm { hidden: self.one_to(5) }),
             1 => description.then(Gru { hidden: self.one_to(5) }),
             2 => description
-                .then(Residual { body: vec![Attention { heads: 2 }.into()], shortcut: Vec::new() })
+                .then(Residual { body: vec![self.attention().into()], shortcut: Vec::new() })
                 .then(LayerNorm { epsilon: 0.25 }),
             _ => description.then(Linear::new(self.one_to(18))).then(self.activation()),
         };

@@ -4,9 +4,11 @@
 //! A new layer needs its file and its name in the list below. All computations work on a chunk of records. A layer never sees a loss
 //! or a batch.
 
+mod lora;
 mod operation;
 
 pub(crate) use dropout::Masks;
+pub use lora::Lora;
 pub(crate) use operation::{
     BufferSizes, Context, Flow, LayerBuffers, Operation, ParameterGradients, PlannedOperation, Pointwise,
     Scratch, Site, Term, Workspace,

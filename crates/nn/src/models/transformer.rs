@@ -15,7 +15,7 @@ pub fn transformer(vocabulary: usize, steps: usize, classes: usize) -> Result<Ne
         .named("embedding", Embedding { width: WIDTH })
         .named("positions", Positions);
     for layer in 0..2 {
-        let attention = vec![LayerDescription::named("self_attn", Attention { heads: 4 })];
+        let attention = vec![LayerDescription::named("self_attn", Attention::new(4))];
         let feed_forward = vec![
             LayerDescription::named("linear1", Linear::new(4 * WIDTH)),
             Gelu.into(),

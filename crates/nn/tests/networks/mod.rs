@@ -27,7 +27,7 @@ pub(crate) fn networks() -> Vec<Network> {
     };
     let mut all = vec![models::mlp(20, &[30, 10], 3).unwrap(), Network::new(&convolutions).unwrap()];
     let layers: [Layer; 4] =
-        [Lstm { hidden: 5 }.into(), Gru { hidden: 5 }.into(), Attention { heads: 2 }.into(), Gelu.into()];
+        [Lstm { hidden: 5 }.into(), Gru { hidden: 5 }.into(), Attention::new(2).into(), Gelu.into()];
     for layer in layers {
         all.push(Network::new(&sequence(layer)).unwrap());
     }

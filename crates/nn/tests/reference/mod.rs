@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 
 use sordino_nn::layers::{
-    Attention, AveragePool, Conv2d, Embedding, GroupNorm, Gru, LayerNorm, Lstm, MaxPool, Residual, Segments,
-    TemperedSigmoid,
+    Attention, AveragePool, Conv2d, Embedding, GroupNorm, Gru, LayerNorm, Lora, Lstm, MaxPool, Residual,
+    Segments, TemperedSigmoid,
 };
 use sordino_nn::{Description, Layer, LayerDescription, Layout, Loss};
 
@@ -214,11 +214,27 @@ fn layer(layer: &Layer, name: &str, weights: &Weights, value: Value, tokens: &[u
             };
             Value::Sequence(rows.iter().map(step).collect())
         }
-        (Layer::Attention(Attention { heads }), Value::Sequence(rows)) => {
+        (Layer::Attention(Attention { heads, causal, lora }), Value::Sequence(rows)) => {
             let width = rows[0].len();
             let head = width / heads;
-            let qkv: Vec<Vec<f64>> =
-                rows.iter().map(|x| affine(get("in_proj_weight"), get("in_proj_bias"), x)).collect();
+            let adapt = |x: &Vec<f64>, name: &str, first: usize, y: &mut [f64]| {
+                let Some(Lora { rank, alpha, .. }) = lora else { return };
+                let down = affine(get(&format!("lora_A.{name}")), &[], x);
+                let up = affine(get(&format!("lora_B.{name}")), &[], &down);
+                let scale = f64::from(alpha) / rank as f64;
+                y[first..].iter_mut().zip(&up).for_each(|(y, up)| *y += scale * up);
+            };
+            let project = |x: &Vec<f64>| {
+                let mut y = affine(get("in_proj_weight"), get("in_proj_bias"), x);
+                match lora {
+                    Some(Lora { joint: true, .. }) => adapt(x, "weight", 0, &mut y),
+                    _ => [("query", 0), ("value", 2 * width)]
+                        .iter()
+                        .for_each(|(name, first)| adapt(x, name, *first, &mut y)),
+                }
+                y
+            };
+            let qkv: Vec<Vec<f64>> = rows.iter().map(project).collect();
             let attend = |t: usize| {
                 let mut joined = Vec::new();
                 for h in 0..heads {
@@ -227,12 +243,11 @@ fn layer(layer: &Layer, name: &str, weights: &Weights, value: Value, tokens: &[u
                         let k = &qkv[s][width + h * head..][..head];
                         (q.iter().zip(k).map(|(q, k)| q * k).sum::<f64>() / (head as f64).sqrt()).exp()
                     };
-                    let scores: Vec<f64> = (0..rows.len()).map(score).collect();
+                    let reach = if causal { t + 1 } else { rows.len() };
+                    let scores: Vec<f64> = (0..reach).map(score).collect();
                     let total: f64 = scores.iter().sum();
                     joined.extend((0..head).map(|j| {
-                        (0..rows.len())
-                            .map(|s| scores[s] / total * qkv[s][2 * width + h * head + j])
-                            .sum::<f64>()
+                        (0..reach).map(|s| scores[s] / total * qkv[s][2 * width + h * head + j]).sum::<f64>()
                     }));
                 }
                 affine(get("out_proj.weight"), get("out_proj.bias"), &joined)
