@@ -37,6 +37,12 @@ pub enum Targets<'a> {
         /// Values of each record.
         width: usize,
     },
+    /// Record `i` predicts its own tokens `from[i] ..`, each from all tokens before it, so `from[i]` is at least 1. A record that ends
+    /// before has nothing to predict and adds nothing.
+    NextTokens {
+        /// The first predicted position of each record.
+        from: &'a [usize],
+    },
 }
 
 impl Targets<'_> {
@@ -44,6 +50,7 @@ impl Targets<'_> {
         match self {
             Targets::Classes(classes) => classes.len(),
             Targets::Values { values, width } => values.len() / (*width).max(1),
+            Targets::NextTokens { from } => from.len(),
         }
     }
 }
@@ -201,6 +208,9 @@ impl<'a> Records<'a> {
         match self.targets {
             Targets::Classes(classes) => Target::Class(classes[record]),
             Targets::Values { values, width } => Target::Values(&values[record * width..][..width]),
+            Targets::NextTokens { from } => {
+                Target::NextTokens { tokens: self.inputs.tokens(record), from: from[record] }
+            }
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::loss::Loss;
 use crate::network::{Action, Network, Node};
 use crate::params::Params;
 use crate::pass::{Outcome, Pass};
+use crate::shape::Shape;
 use crate::tape::{Point, Tape};
 use crate::worker::{PassJob, Worker};
 
@@ -51,7 +52,8 @@ use crate::worker::{PassJob, Worker};
 /// ```
 pub struct Engine {
     network: Arc<Network>,
-    loss: Loss,
+    /// None if the engine computes outputs only.
+    loss: Option<Loss>,
     chunk: usize,
     /// The largest number of records that are added up in single precision.
     piece: usize,
@@ -73,12 +75,24 @@ impl Engine {
     /// # Errors
     /// If the loss does not fit the network's outputs.
     pub fn with_workers(network: Network, loss: Loss, workers: usize) -> Result<Engine, NetworkError> {
-        loss.check_outputs(network.outputs())?;
+        loss.check_network(network.input(), network.output())?;
         if network.layers.is_empty() {
             return Err(NetworkError::Description(
                 "all parameters are frozen; leave at least one layer to be trained".to_owned(),
             ));
         }
+        Engine::build(network, Some(loss), workers)
+    }
+
+    /// An engine that computes outputs only, with a worker for each thread of the current pool. All parameters may be frozen.
+    ///
+    /// # Errors
+    /// If a record takes too much memory.
+    pub fn without_loss(network: Network) -> Result<Engine, NetworkError> {
+        Engine::build(network, None, rayon::current_num_threads())
+    }
+
+    fn build(network: Network, loss: Option<Loss>, workers: usize) -> Result<Engine, NetworkError> {
         if !(1..=MOST_WORKERS).contains(&workers) {
             return Err(NetworkError::Description(format!(
                 "workers must be 1 to {MOST_WORKERS}, got {workers}"
@@ -135,7 +149,11 @@ impl Engine {
     /// # Errors
     /// If they do not fit; the message has the first offending record.
     pub fn records<'a>(&self, inputs: Inputs<'a>, targets: Targets<'a>) -> Result<Records<'a>, NetworkError> {
-        Records::new(self.unlabelled(inputs)?, self.network.outputs(), self.loss, targets)
+        Records::new(self.unlabelled(inputs)?, self.network.outputs(), self.loss()?, targets)
+    }
+
+    fn loss(&self) -> Result<Loss, NetworkError> {
+        self.loss.ok_or_else(|| NetworkError::Records("this engine computes outputs only".to_owned()))
     }
 
     /// Passes over a batch once; `sums[i]` becomes the `i`-th weighted sum of the gradients.
@@ -149,7 +167,8 @@ impl Engine {
     /// If parameters or records belong to another network, chosen records do not exist or are not in ascending order, or sums have a
     /// wrong size.
     pub fn pass(&mut self, pass: &Pass<'_>, sums: &mut [Vec<f64>]) -> Result<Outcome, NetworkError> {
-        self.check(pass, sums)?;
+        let loss = self.loss()?;
+        self.check(pass, loss, sums)?;
         let network = &self.network;
         let [packs, anchor_packs] = &mut self.packs;
         pack(network, pass.at, packs);
@@ -158,8 +177,7 @@ impl Engine {
         }
         let here = Point { params: pass.at.values(), packs };
         let there = pass.anchor.map(|anchor| Point { params: anchor.values(), packs: anchor_packs });
-        let job =
-            PassJob { network, loss: self.loss, chunk: self.chunk, pass, here, there, sums: sums.len() };
+        let job = PassJob { network, loss, chunk: self.chunk, pass, here, there, sums: sums.len() };
         let pieces = cut::pieces(pass.chosen, pass.records.len(), self.piece);
         let active = useful_workers(pass.chosen.len(), self.workers.len(), network.operations());
         let workers = &mut self.workers[..active];
@@ -176,7 +194,8 @@ impl Engine {
         Ok(gather(workers, pass))
     }
 
-    /// The network's outputs for the chosen records, one record after another, without dropout.
+    /// The network's outputs for the chosen records, one record after another, without dropout. If the network ends in a sequence,
+    /// each record has as many steps as it is long.
     ///
     /// # Errors
     /// If parameters or inputs belong to another network or a chosen record does not exist.
@@ -186,37 +205,59 @@ impl Engine {
         inputs: &Unlabelled<'_>,
         chosen: &[usize],
     ) -> Result<Vec<f32>, NetworkError> {
+        Ok(self.sequence_outputs(at, inputs, chosen)?.0)
+    }
+
+    /// The network's [outputs](Self::outputs), and the start of each record among them, in steps, with the end of the last one. If the
+    /// network ends in a vector, each record has one step.
+    ///
+    /// # Errors
+    /// If parameters or inputs belong to another network or a chosen record does not exist.
+    pub fn sequence_outputs(
+        &mut self,
+        at: &Params,
+        inputs: &Unlabelled<'_>,
+        chosen: &[usize],
+    ) -> Result<(Vec<f32>, Vec<usize>), NetworkError> {
         self.check_inputs(at, inputs, chosen)?;
         let network = &self.network;
         let packs = &mut self.packs[0];
         pack(network, at, packs);
         let here = Point { params: at.values(), packs };
-        let width = network.outputs();
-        let mut outputs = vec![0.0; chosen.len() * width];
+        let (width, output) = (network.outputs(), network.storage[network.output]);
+        let mut starts = vec![0];
+        for &record in chosen {
+            let steps = match output.shape {
+                Shape::Sequence { .. } => inputs.steps(record) + output.extra,
+                _ => 1,
+            };
+            starts.push(starts[starts.len() - 1] + steps);
+        }
+        let mut outputs = vec![0.0; starts[chosen.len()] * width];
         let active = useful_workers(chosen.len(), self.workers.len(), network.operations());
         let chunks = chosen.len().div_ceil(self.chunk).next_multiple_of(active).max(1);
         let size = chosen.len().div_ceil(chunks).max(1);
-        let mut shares: Vec<Vec<(&[usize], &mut [f32])>> = (0..active).map(|_| Vec::new()).collect();
-        for (number, part) in chosen.chunks(size).zip(outputs.chunks_mut(size * width)).enumerate() {
-            shares[number % active].push(part);
+        let mut shares: Vec<Vec<(usize, &mut [f32])>> = (0..active).map(|_| Vec::new()).collect();
+        let mut rest = &mut outputs[..];
+        for (number, first) in (0..chosen.len()).step_by(size).enumerate() {
+            let end = (first + size).min(chosen.len());
+            let (part, others) = rest.split_at_mut((starts[end] - starts[first]) * width);
+            shares[number % active].push((first, part));
+            rest = others;
         }
         self.workers[..active].par_iter_mut().zip(shares).for_each(|(worker, share)| {
             worker.chunk.dropout = None;
-            for (chosen, outputs) in share {
-                worker.chunk.load(inputs, chosen);
-                worker.tape.load(network, &worker.chunk, inputs, chosen);
-                worker.tape.forward(network, here, &worker.chunk);
-                for (record, outputs) in outputs.chunks_exact_mut(width).enumerate() {
-                    outputs.copy_from_slice(worker.tape.outputs(network, record));
-                }
+            for (first, outputs) in share {
+                let end = (first + size).min(chosen.len());
+                worker.outputs(network, here, inputs, &chosen[first..end], &starts[first..=end], outputs);
             }
         });
-        Ok(outputs)
+        Ok((outputs, starts))
     }
 
-    fn check(&self, pass: &Pass<'_>, sums: &[Vec<f64>]) -> Result<(), NetworkError> {
+    fn check(&self, pass: &Pass<'_>, loss: Loss, sums: &[Vec<f64>]) -> Result<(), NetworkError> {
         self.check_inputs(pass.at, &pass.records.inputs, pass.chosen)?;
-        if !pass.records.fits(self.network.outputs(), &self.loss) {
+        if !pass.records.fits(self.network.outputs(), &loss) {
             return Err(NetworkError::Records(
                 "these records were checked for another network or loss".to_owned(),
             ));

@@ -42,6 +42,7 @@ impl Source {
 }
 
 /// A layer's position in the description.
+#[derive(Clone)]
 pub(crate) struct Position {
     /// The path to the layer: `3`, or `4.body.1` inside a residual block.
     path: String,
@@ -58,12 +59,12 @@ impl Position {
 
     /// The same position, for parameters with a longer name.
     pub(crate) fn part(&self, part: &str) -> Position {
-        Position {
-            path: self.path.clone(),
-            kind: self.kind,
-            name: format!("{}.{part}", self.name),
-            frozen: self.frozen,
-        }
+        Position { name: format!("{}.{part}", self.name), ..self.clone() }
+    }
+
+    /// The same position, for parameters that are not trained.
+    pub(crate) fn frozen(&self) -> Position {
+        Position { frozen: true, ..self.clone() }
     }
 }
 
@@ -141,17 +142,14 @@ impl GraphBuilder {
         if graph.nodes.is_empty() {
             return Err(NetworkError::Description("a network needs at least one layer".to_owned()));
         }
-        let Shape::Features(_) = end.shape() else {
+        if let Shape::Image { .. } | Shape::Tokens { .. } = end.shape() {
             return Err(NetworkError::Description(format!(
-                "a network must end in a vector, but {} gives {}; end with {}",
+                "a network must end in a vector or a sequence, but {} gives {}; end with flatten or \
+                 global_average_pool, then linear",
                 end.producer,
-                end.shape(),
-                match end.shape() {
-                    Shape::Image { .. } => "flatten or global_average_pool, then linear",
-                    _ => "last_step or mean_over_steps, then linear",
-                }
+                end.shape()
             )));
-        };
+        }
         Ok(graph.finish(description, end.value.index))
     }
 
@@ -167,6 +165,9 @@ impl GraphBuilder {
             let layer = described.layer.layer_type();
             let shape = layer.output_shape(&source).and_then(|shape| fits(shape, 0).map(|()| shape));
             let shape = shape.map_err(|problem| at.error(problem))?;
+            if layer.reads_tokens() {
+                self.check_tokens(&source).map_err(|problem| at.error(problem))?;
+            }
             let value = match layer.form() {
                 Form::Operation(operation) => self.operation(&at, operation, source.value, shape),
                 Form::Pointwise(operation) => self.pointwise(operation, source.value),
@@ -176,6 +177,14 @@ impl GraphBuilder {
             source = Source { value, producer };
         }
         Ok(source)
+    }
+
+    /// Checks that each step of a value belongs to a token of the network's input.
+    fn check_tokens(&self, source: &Source) -> Result<(), String> {
+        match self.shapes[0] {
+            Shape::Tokens { steps, .. } if steps == source.shape().steps() => Ok(()),
+            input => Err(format!("needs a network on tokens with a step for each token, gets {input}")),
+        }
     }
 
     /// Adds the layers of a branch of a residual block.
@@ -214,7 +223,7 @@ impl GraphBuilder {
     }
 
     /// Adds `value = f(value)`.
-    fn pointwise(&mut self, operation: Box<dyn Pointwise>, input: Value) -> Value {
+    pub(crate) fn pointwise(&mut self, operation: Box<dyn Pointwise>, input: Value) -> Value {
         let value = self.overwritable(input);
         let overwritable = !operation.backward_reads_output();
         self.without_parameters(PlannedAction::Pointwise(operation), value, value);
@@ -286,7 +295,10 @@ impl GraphBuilder {
         }
         set_accumulation(&mut nodes, storage.len());
         let (description, layout) = (description.clone(), Arc::new(layout));
-        Network { description, nodes, storage, needs_gradient, layers, output, inits, layout }
+        let mut extras: Vec<usize> = storage.iter().map(|storage| storage.extra).collect();
+        extras.sort_unstable();
+        extras.dedup();
+        Network { description, nodes, storage, extras, needs_gradient, layers, output, inits, layout }
     }
 
     /// Which values need a gradient: those that depend on trained parameters.
@@ -300,8 +312,8 @@ impl GraphBuilder {
 
     /// How values are stored: images with the borders that the operations on both sides of them need.
     fn storage(&self, needs_gradient: &[bool]) -> Vec<Storage> {
-        let mut storage: Vec<Storage> =
-            self.shapes.iter().map(|&shape| Storage { shape, border: 0 }).collect();
+        let steps = self.shapes[0].steps();
+        let mut storage: Vec<Storage> = self.shapes.iter().map(|&shape| Storage::new(shape, steps)).collect();
         for node in &self.nodes {
             let PlannedAction::Operation(operation) = &node.action else { continue };
             let (x, y) = (node.input, node.output);

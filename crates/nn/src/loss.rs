@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::batch::Targets;
 use crate::error::NetworkError;
+use crate::shape::{Shape, Storage};
 
 /// The loss of one record, which training minimises.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -27,6 +28,9 @@ pub enum Loss {
         /// The distance beyond which the loss is linear.
         delta: f32,
     },
+    /// The mean over the predicted positions of the cross-entropy of the next token, for networks that end in a sequence. It is a
+    /// mean within the record: the loss of a record does not depend on other records.
+    NextToken,
 }
 
 impl Loss {
@@ -39,6 +43,17 @@ impl Loss {
     pub(crate) fn check(&self, outputs: usize, targets: &Targets<'_>) -> Result<(), NetworkError> {
         let refuse = |problem: String| Err(NetworkError::Records(problem));
         let classes = match self {
+            Loss::NextToken => {
+                let Targets::NextTokens { from } = targets else {
+                    return refuse("next_token needs targets that are next tokens".to_owned());
+                };
+                return match from.iter().position(|from| *from == 0) {
+                    Some(record) => refuse(format!(
+                        "record {record} is to predict from position 0, but at least 1 token must come before"
+                    )),
+                    None => Ok(()),
+                };
+            }
             Loss::CrossEntropy { .. } => outputs,
             Loss::Logistic | Loss::Hinge => 2,
             Loss::SquaredError | Loss::Huber { .. } => {
@@ -47,15 +62,16 @@ impl Loss {
                     Targets::Values { width, .. } => refuse(format!(
                         "the network has {outputs} outputs, but the targets have {width} values each"
                     )),
-                    Targets::Classes(_) => refuse(
+                    Targets::Classes(_) | Targets::NextTokens { .. } => refuse(
                         "this loss needs targets that are values; for classes use cross_entropy".to_owned(),
                     ),
                 };
             }
         };
         match targets {
-            Targets::Values { .. } => refuse(
-                "this loss needs targets that are classes; for values use squared_error or huber".to_owned(),
+            Targets::Values { .. } | Targets::NextTokens { .. } => refuse(
+                "this loss needs targets that are classes; for values use squared_error or huber, for next tokens next_token"
+                    .to_owned(),
             ),
             Targets::Classes(labels) => match labels.iter().position(|&label| label as usize >= classes) {
                 Some(record) => refuse(format!(
@@ -68,9 +84,28 @@ impl Loss {
         }
     }
 
-    /// Checks the loss itself and the number of outputs.
-    pub(crate) fn check_outputs(&self, outputs: usize) -> Result<(), NetworkError> {
+    /// Checks the loss itself, and that it fits the input and the output of a network.
+    pub(crate) fn check_network(&self, input: Shape, output: Shape) -> Result<(), NetworkError> {
         let refuse = |problem: String| Err(NetworkError::Description(problem));
+        let outputs = match (*self, input, output) {
+            (Loss::NextToken, Shape::Tokens { steps, vocabulary }, _) => {
+                let needed = Shape::Sequence { steps, width: vocabulary };
+                return match output == needed {
+                    true => Ok(()),
+                    false => refuse(format!(
+                        "next_token needs an output for each token at each step, {needed}, but the network ends in {output}"
+                    )),
+                };
+            }
+            (Loss::NextToken, _, _) => return refuse("next_token needs records of tokens".to_owned()),
+            (_, _, Shape::Sequence { .. }) => {
+                return refuse(format!(
+                    "for this loss a network must end in a vector, but it ends in {output}; end with last_step or \
+                     mean_over_steps, then linear"
+                ));
+            }
+            _ => output.width(),
+        };
         match *self {
             Loss::CrossEntropy { label_smoothing } if !(0.0..1.0).contains(&label_smoothing) => {
                 refuse(format!("label smoothing must be in [0, 1), got {label_smoothing}"))
@@ -89,8 +124,18 @@ impl Loss {
         }
     }
 
-    /// The loss of one record; `gradient` becomes its gradient.
-    pub(crate) fn gradient(&self, outputs: &[f32], target: Target<'_>, gradient: &mut [f32]) -> f64 {
+    /// The loss of one record; `gradient` becomes its gradient. Both are as stored: vectors of `width` values, or rows of them.
+    pub(crate) fn gradient(
+        &self,
+        width: usize,
+        outputs: &[f32],
+        target: Target<'_>,
+        gradient: &mut [f32],
+    ) -> f64 {
+        if let Target::NextTokens { tokens, from } = target {
+            return next_tokens(width, outputs, tokens, from, gradient);
+        }
+        let (outputs, gradient) = (&outputs[..width], &mut gradient[..width]);
         match (self, target) {
             (Loss::CrossEntropy { label_smoothing }, Target::Class(class)) => {
                 cross_entropy(outputs, class, *label_smoothing, gradient)
@@ -137,6 +182,7 @@ impl Loss {
 pub(crate) enum Target<'a> {
     Class(u32),
     Values(&'a [f32]),
+    NextTokens { tokens: &'a [u32], from: usize },
 }
 
 /// Smaller gradients count as 0.
@@ -146,6 +192,21 @@ const SMALLEST: f64 = 1e-25;
 /// times slower; they become 0. A NaN stays a NaN.
 fn without_subnormals(gradient: f64) -> f32 {
     if gradient.abs() < SMALLEST { 0.0 } else { gradient as f32 }
+}
+
+/// The mean cross-entropy of the tokens at positions `from ..`, each predicted by the outputs one step before.
+fn next_tokens(width: usize, outputs: &[f32], tokens: &[u32], from: usize, gradient: &mut [f32]) -> f64 {
+    gradient.fill(0.0);
+    let count = tokens.len().saturating_sub(from);
+    let (stride, share) = (Storage::stride(width), 1.0 / count.max(1) as f64);
+    let mut loss = 0.0;
+    for (position, &token) in tokens.iter().enumerate().skip(from) {
+        let row = (position - 1) * stride..(position - 1) * stride + width;
+        let gradient = &mut gradient[row.clone()];
+        loss += cross_entropy(&outputs[row], token, 0.0, gradient);
+        gradient.iter_mut().for_each(|g| *g = without_subnormals(f64::from(*g) * share));
+    }
+    loss * share
 }
 
 fn cross_entropy(outputs: &[f32], class: u32, smoothing: f32, gradient: &mut [f32]) -> f64 {

@@ -20,6 +20,8 @@ pub struct Network {
     pub(crate) nodes: Vec<Node>,
     /// How each value is stored.
     pub(crate) storage: Vec<Storage>,
+    /// The different numbers of [extra steps](Storage::extra) of the values.
+    pub(crate) extras: Vec<usize>,
     /// Which values need a gradient: those that depend on trained parameters.
     pub(crate) needs_gradient: Vec<bool>,
     pub(crate) layers: Vec<LayerParameters>,
@@ -127,9 +129,23 @@ impl Network {
         self.description.input
     }
 
-    /// The number of outputs.
+    /// The shape of the outputs: a vector or a sequence.
+    pub fn output(&self) -> Shape {
+        self.storage[self.output].shape
+    }
+
+    /// The number of outputs; of each step if the network ends in a sequence.
     pub fn outputs(&self) -> usize {
-        self.storage[self.output].width()
+        self.output().width()
+    }
+
+    /// How the input of a node is stored.
+    pub(crate) fn input_of(&self, node: &Node) -> Storage {
+        let (Action::Operation { x: value, .. }
+        | Action::Pointwise { value, .. }
+        | Action::Copy { from: value, .. }
+        | Action::Add { other: value, .. }) = node.action;
+        self.storage[value]
     }
 
     /// The names and ranges of the parameters.
@@ -159,7 +175,7 @@ impl Network {
         let steps = self.input().steps();
         let count = |node: &Node| match &node.action {
             Action::Operation { operation, x, y } => {
-                let [forward, input, weight] = operation.work(steps);
+                let [forward, input, weight] = operation.work(steps + self.storage[*x].extra);
                 let input = if self.needs_gradient[*x] { input } else { 0 };
                 let weight = if self.needs_gradient[*y] && node.layer.is_some() { weight } else { 0 };
                 forward + input + weight

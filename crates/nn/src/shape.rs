@@ -120,9 +120,25 @@ pub(crate) struct Storage {
     pub(crate) shape: Shape,
     /// Zero pixels around an image, which convolutions read beyond its edge.
     pub(crate) border: usize,
+    /// Steps that a sequence has beyond those of the network's input: a class token, or all patches of an image but one.
+    pub(crate) extra: usize,
 }
 
 impl Storage {
+    /// Storage without a border, in a network whose input has at most `input_steps` steps.
+    pub(crate) fn new(shape: Shape, input_steps: usize) -> Storage {
+        let extra = match shape {
+            Shape::Sequence { steps, .. } => steps.saturating_sub(input_steps),
+            _ => 0,
+        };
+        Storage { shape, border: 0, extra }
+    }
+
+    /// Floats of one record in a chunk whose longest input has `input_steps` steps.
+    pub(crate) fn in_chunk(&self, input_steps: usize) -> usize {
+        self.record(input_steps + self.extra)
+    }
+
     /// Floats from one row to the next: an odd number of cache lines, so that rows are distributed over all sets of the cache.
     pub(crate) fn stride(width: usize) -> usize {
         (width.div_ceil(16) | 1) * 16

@@ -12,7 +12,8 @@ pub(crate) struct Chunk {
     pub(crate) records: usize,
     /// Steps of the longest record; 1 if the records are not sequences.
     pub(crate) steps: usize,
-    pub(crate) lengths: Vec<usize>,
+    /// For each number of [extra steps](Storage::extra) in the network, the lengths of all records.
+    lengths: Vec<(usize, Vec<usize>)>,
     /// `steps` tokens for each record; 0 beyond a record's length.
     pub(crate) tokens: Vec<u32>,
     /// The slot of each record in the data set.
@@ -29,27 +30,41 @@ pub(crate) struct Point<'a> {
 }
 
 impl Chunk {
-    fn context<'a>(&'a self, point: Point<'a>, node: &Node, index: usize) -> Context<'a> {
+    /// The context of a node whose input is stored in this way.
+    fn context<'a>(&'a self, point: Point<'a>, node: &Node, index: usize, input: Storage) -> Context<'a> {
         Context {
             params: &point.params[node.params.clone()],
             packs: &point.packs[index],
             records: self.records,
-            steps: self.steps,
-            lengths: &self.lengths,
+            steps: self.steps + input.extra,
+            lengths: self.lengths(input),
             tokens: &self.tokens,
             dropout: self.dropout.map(|key| Masks { key, layer: index, slots: &self.slots }),
             accumulate: false,
         }
     }
 
+    /// The length of each record in a value.
+    pub(crate) fn lengths(&self, storage: Storage) -> &[usize] {
+        let found = self.lengths.iter().find(|(extra, _)| *extra == storage.extra);
+        found.map_or(&[], |(_, lengths)| lengths)
+    }
+
     /// Reads the lengths and tokens of the chosen records.
-    pub(crate) fn load(&mut self, inputs: &Unlabelled<'_>, chosen: &[usize]) {
+    pub(crate) fn load(&mut self, network: &Network, inputs: &Unlabelled<'_>, chosen: &[usize]) {
         self.records = chosen.len();
         self.slots.clear();
         self.slots.extend(chosen);
-        self.lengths.clear();
-        self.lengths.extend(chosen.iter().map(|&record| inputs.steps(record)));
-        self.steps = self.lengths.iter().copied().max().unwrap_or(1);
+        self.steps = chosen.iter().map(|&record| inputs.steps(record)).max().unwrap_or(1);
+        for &extra in &network.extras {
+            if self.lengths.iter().all(|(known, _)| *known != extra) {
+                self.lengths.push((extra, Vec::new()));
+            }
+        }
+        for (extra, lengths) in &mut self.lengths {
+            lengths.clear();
+            lengths.extend(chosen.iter().map(|&record| inputs.steps(record) + *extra));
+        }
         self.tokens.clear();
         if let Shape::Tokens { .. } = inputs.shape() {
             for &record in chosen {
@@ -71,7 +86,7 @@ pub(crate) struct Tape {
 impl Tape {
     /// Buffers for `records` records of `steps` steps.
     pub(crate) fn new(network: &Network, records: usize, steps: usize) -> Tape {
-        let values = |storage: &Storage| Aligned::zeroed(records * storage.record(steps));
+        let values = |storage: &Storage| Aligned::zeroed(records * storage.in_chunk(steps));
         let gradients = |(storage, needed): (&Storage, &bool)| match needed {
             true => values(storage),
             false => Aligned::default(),
@@ -95,7 +110,7 @@ impl Tape {
     /// Floats for each record.
     pub(crate) fn size(network: &Network, steps: usize) -> usize {
         let values = network.storage.iter().zip(&network.needs_gradient);
-        let values = values.map(|(storage, needed)| storage.record(steps) * if *needed { 2 } else { 1 });
+        let values = values.map(|(storage, needed)| storage.in_chunk(steps) * if *needed { 2 } else { 1 });
         let buffers = network.nodes.iter().map(|node| {
             let BufferSizes { activations, gradients, scratch } = buffer_sizes(network, node, steps);
             activations + gradients + scratch
@@ -112,7 +127,7 @@ impl Tape {
         chosen: &[usize],
     ) {
         let storage = network.storage[0];
-        let stored = self.values[0].chunks_exact_mut(storage.record(chunk.steps).max(1));
+        let stored = self.values[0].chunks_exact_mut(storage.in_chunk(chunk.steps).max(1));
         for (stored, &record) in stored.zip(chosen) {
             storage.write(inputs.values(record), stored);
         }
@@ -121,7 +136,7 @@ impl Tape {
     /// Runs the network; then [`outputs`](Self::outputs) returns its outputs.
     pub(crate) fn forward(&mut self, network: &Network, point: Point<'_>, chunk: &Chunk) {
         for (index, node) in network.nodes.iter().enumerate() {
-            let context = chunk.context(point, node, index);
+            let context = chunk.context(point, node, index, network.input_of(node));
             let buffers = &mut self.buffers[index];
             match &node.action {
                 Action::Operation { operation, x, y } => {
@@ -131,7 +146,7 @@ impl Tape {
                 }
                 Action::Pointwise { operation, value } => {
                     let storage = network.storage[*value];
-                    let len = chunk.records * storage.record(chunk.steps);
+                    let len = chunk.records * storage.in_chunk(chunk.steps);
                     operation.forward(&context, &mut self.values[*value][..len], &mut buffers.scratch);
                     if !operation.keeps_zero() {
                         clear_border(&mut self.values[*value], storage, chunk.records);
@@ -148,16 +163,21 @@ impl Tape {
         transfer(source, network.storage[from], target, network.storage[to], chunk, add);
     }
 
-    /// The outputs of the network for a record.
-    pub(crate) fn outputs(&self, network: &Network, record: usize) -> &[f32] {
-        let width = network.outputs();
-        &self.values[network.output][record * Storage::stride(width)..][..width]
+    /// Copies the outputs of the network for a record, without gaps: as many steps as there is space for.
+    pub(crate) fn outputs(&self, network: &Network, chunk: &Chunk, record: usize, outputs: &mut [f32]) {
+        let storage = network.storage[network.output];
+        storage.read(&self.values[network.output][record * storage.in_chunk(chunk.steps)..], outputs);
     }
 
-    /// The outputs of the network for a record, and the buffer for the gradient of its loss.
-    pub(crate) fn loss_gradient(&mut self, network: &Network, record: usize) -> (&[f32], &mut [f32]) {
-        let width = network.outputs();
-        let range = record * Storage::stride(width)..record * Storage::stride(width) + width;
+    /// The outputs of the network for a record, as they are stored, and the buffer for the gradient of its loss.
+    pub(crate) fn loss_gradient(
+        &mut self,
+        network: &Network,
+        chunk: &Chunk,
+        record: usize,
+    ) -> (&[f32], &mut [f32]) {
+        let size = network.storage[network.output].in_chunk(chunk.steps);
+        let range = record * size..(record + 1) * size;
         (&self.values[network.output][range.clone()], &mut self.gradients[network.output][range])
     }
 
@@ -172,7 +192,7 @@ impl Tape {
         mut visit: impl FnMut(usize, Term<'_>),
     ) {
         for (index, node) in network.nodes.iter().enumerate().rev() {
-            let mut context = chunk.context(point, node, index);
+            let mut context = chunk.context(point, node, index, network.input_of(node));
             match &node.action {
                 Action::Operation { operation, x, y } if network.needs_gradient[*y] => {
                     let (before, after) = self.gradients.split_at_mut(*y);
@@ -184,7 +204,7 @@ impl Tape {
                         (false, _) => None,
                         (true, false) => Some(&mut before[*x][..]),
                         (true, true) => {
-                            spare.reserve(chunk.records * network.storage[*x].record(chunk.steps));
+                            spare.reserve(chunk.records * network.storage[*x].in_chunk(chunk.steps));
                             Some(&mut spare[..])
                         }
                     };
@@ -204,7 +224,7 @@ impl Tape {
                     }
                 }
                 Action::Pointwise { operation, value } if network.needs_gradient[*value] => {
-                    let len = chunk.records * network.storage[*value].record(chunk.steps);
+                    let len = chunk.records * network.storage[*value].in_chunk(chunk.steps);
                     let gradient = &mut self.gradients[*value][..len];
                     let scratch = &mut self.buffers[index].scratch;
                     operation.backward(&context, &self.values[*value][..len], gradient, scratch);
@@ -241,7 +261,7 @@ impl Tape {
             unreachable!("only operations have parameters")
         };
         Term {
-            context: chunk.context(point, node, index),
+            context: chunk.context(point, node, index, network.storage[x]),
             x: &self.values[x],
             dy: &self.gradients[y],
             buffers: &self.buffers[index],
@@ -270,8 +290,8 @@ impl Tape {
         };
         let values = self.values.iter_mut().zip(&mut self.gradients);
         for ((value, gradient), storage) in values.zip(&network.storage) {
-            wipe(value, storage.record(chunk.steps));
-            wipe(gradient, storage.record(chunk.steps));
+            wipe(value, storage.in_chunk(chunk.steps));
+            wipe(gradient, storage.in_chunk(chunk.steps));
         }
         for (buffers, node) in self.buffers.iter_mut().zip(&network.nodes) {
             let sizes = buffer_sizes(network, node, chunk.steps);
@@ -283,9 +303,9 @@ impl Tape {
 
 fn buffer_sizes(network: &Network, node: &Node, steps: usize) -> BufferSizes {
     match &node.action {
-        Action::Operation { operation, .. } => operation.buffer_sizes(steps),
+        Action::Operation { operation, x, .. } => operation.buffer_sizes(steps + network.storage[*x].extra),
         Action::Pointwise { operation, value } => {
-            let scratch = operation.scratch_size(network.storage[*value].record(steps));
+            let scratch = operation.scratch_size(network.storage[*value].in_chunk(steps));
             BufferSizes { scratch, ..BufferSizes::default() }
         }
         Action::Copy { .. } | Action::Add { .. } => BufferSizes::default(),
@@ -299,7 +319,7 @@ fn transfer(source: &[f32], from: Storage, target: &mut [f32], to: Storage, chun
         false => target[to..to + len].copy_from_slice(&source[from..from + len]),
     };
     let Shape::Image { height, width, channels } = from.shape else {
-        return one(0, 0, chunk.records * from.record(chunk.steps));
+        return one(0, 0, chunk.records * from.in_chunk(chunk.steps));
     };
     let (from, to) = (from.image(), to.image());
     for record in 0..chunk.records {
@@ -312,9 +332,9 @@ fn transfer(source: &[f32], from: Storage, target: &mut [f32], to: Storage, chun
 /// Sets steps beyond the records' lengths to zero: the output for a record must not depend on the lengths of others.
 fn clear_tails(value: &mut [f32], storage: Storage, chunk: &Chunk) {
     let Shape::Sequence { width, .. } = storage.shape else { return };
-    let stride = Storage::stride(width);
-    for (record, &length) in chunk.lengths.iter().enumerate() {
-        value[(record * chunk.steps + length) * stride..(record + 1) * chunk.steps * stride].fill(0.0);
+    let (stride, steps) = (Storage::stride(width), chunk.steps + storage.extra);
+    for (record, &length) in chunk.lengths(storage).iter().enumerate() {
+        value[(record * steps + length) * stride..(record + 1) * steps * stride].fill(0.0);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::batch::Unlabelled;
 use crate::kernels::{Aligned, vector};
 use crate::layers::{Scratch, Term, Workspace};
 use crate::loss::Loss;
@@ -98,6 +99,26 @@ impl Worker {
         }
     }
 
+    /// Computes the outputs of a chunk; record `i` fills the steps `starts[i] .. starts[i + 1]`, counted from the first one.
+    pub(crate) fn outputs(
+        &mut self,
+        network: &Network,
+        point: Point<'_>,
+        inputs: &Unlabelled<'_>,
+        chosen: &[usize],
+        starts: &[usize],
+        mut outputs: &mut [f32],
+    ) {
+        self.chunk.load(network, inputs, chosen);
+        self.tape.load(network, &self.chunk, inputs, chosen);
+        self.tape.forward(network, point, &self.chunk);
+        for (record, pair) in starts.windows(2).enumerate() {
+            let (own, rest) = outputs.split_at_mut((pair[1] - pair[0]) * network.outputs());
+            self.tape.outputs(network, &self.chunk, record, own);
+            outputs = rest;
+        }
+    }
+
     /// Prepares a pass.
     fn prepare(&mut self, job: &PassJob<'_>) {
         self.results.clear();
@@ -116,7 +137,7 @@ impl Worker {
     /// Runs one chunk.
     fn run(&mut self, job: &PassJob<'_>, first: usize, chosen: &[usize]) {
         let (network, inputs) = (job.network, &job.pass.records.inputs);
-        self.chunk.load(inputs, chosen);
+        self.chunk.load(network, inputs, chosen);
         let first_result = self.results.len();
         let result = |place| RecordResult { place, loss: 0.0, norm: 0.0, finite: true };
         self.results.extend((first..first + chosen.len()).map(result));
@@ -166,8 +187,8 @@ impl Worker {
         self.tape.load(job.network, &self.chunk, &records.inputs, chosen);
         self.tape.forward(job.network, point, &self.chunk);
         for (index, &record) in chosen.iter().enumerate() {
-            let (outputs, gradient) = self.tape.loss_gradient(job.network, index);
-            let loss = job.loss.gradient(outputs, records.target(record), gradient);
+            let (outputs, gradient) = self.tape.loss_gradient(job.network, &self.chunk, index);
+            let loss = job.loss.gradient(job.network.outputs(), outputs, records.target(record), gradient);
             let result = &mut self.results[first_result + index];
             result.finite &= loss.is_finite();
             if std::ptr::eq(point.params, job.here.params) {

@@ -45,7 +45,7 @@ fn refusals_name_the_layer_the_value_and_the_cure() {
         ),
         (
             r#"{type="relu"}"#,
-            "a network must end in a vector, but layer 0 (relu) gives 3x8x8; end with flatten or global_average_pool, then linear",
+            "a network must end in a vector or a sequence, but layer 0 (relu) gives 3x8x8; end with flatten or global_average_pool, then linear",
         ),
         (r#"{type="dropout", rate=1.5}"#, "layer 0 (dropout): rate must be in [0, 1), got 1.5"),
         (

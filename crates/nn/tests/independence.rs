@@ -10,7 +10,7 @@ use basics::{in_order, numbers, total};
 use networks::networks;
 use sordino_nn::layers::{
     Attention, AveragePool, Conv2d, Dropout, Embedding, Flatten, Gelu, GlobalAveragePool, Gru, LastStep,
-    LayerNorm, Linear, Lstm, MeanOverSteps, Positions, Residual, Tanh, TemperedSigmoid,
+    LayerNorm, Linear, Lora, Lstm, MeanOverSteps, Positions, Residual, Tanh, TemperedSigmoid,
 };
 use sordino_nn::{
     Description, Engine, Inputs, Layer, Loss, Network, Params, Pass, Records, Shape, Targets, WeightRule,
@@ -96,12 +96,14 @@ fn what_a_record_adds_does_not_depend_on_others_of_other_lengths() {
             Description::new(Shape::Sequence { steps, width }).then(Linear::new(width)).then(layer);
         Network::new(&description.then(MeanOverSteps).then(Linear::new(3))).unwrap()
     };
-    let layers: [Layer; 5] = [
+    let layers: [Layer; 6] = [
         Tanh.into(),
         Lstm { hidden: 16 }.into(),
         Gru { hidden: 16 }.into(),
-        Attention { heads: 2 }.into(),
-        LayerNorm.into(),
+        Attention::new(2).into(),
+        Attention::causal(2).into(),
+        Attention { lora: Some(Lora { rank: 3, alpha: 6.0, joint: false }), ..Attention::new(2) }.into(),
+        LayerNorm::default().into(),
     ];
     for (steps, layer) in [60, 20].into_iter().flat_map(|steps| layers.clone().map(|layer| (steps, layer))) {
         let network = sequence(steps, layer);

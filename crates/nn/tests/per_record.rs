@@ -7,8 +7,9 @@ mod reference;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use reference::{Target, Value, gradient};
 use sordino_nn::layers::{
-    Attention, AveragePool, Conv2d, Embedding, Flatten, Gelu, GlobalAveragePool, GroupNorm, Gru, LastStep,
-    LayerNorm, Linear, Lstm, MaxPool, MeanOverSteps, Positions, Relu, Residual, Tanh, TemperedSigmoid,
+    Attention, AveragePool, Conv2d, Embedding, FirstStep, Flatten, Gelu, GeluTanh, GlobalAveragePool,
+    GroupNorm, Gru, LastStep, LayerNorm, Linear, Lora, Lstm, MaxPool, MeanOverSteps, Positions, Relu,
+    Residual, Segments, Tanh, TemperedSigmoid,
 };
 use sordino_nn::{
     Description, Engine, Inputs, Layer, LayerDescription, Loss, Network, Params, Pass, Shape, Targets,
@@ -37,9 +38,10 @@ impl Dice {
     }
 
     fn activation(&mut self) -> Layer {
-        match self.below(4) {
+        match self.below(5) {
             0 => Relu.into(),
             1 => Gelu.into(),
+            4 => GeluTanh.into(),
             2 => Tanh.into(),
             _ => TemperedSigmoid { scale: 2.0, temperature: 1.5, offset: 0.5 }.into(),
         }
@@ -62,7 +64,7 @@ impl Dice {
         for _ in 0..self.below(3) {
             description = description.then(Linear::new(self.one_to(20)));
             description = match self.below(3) {
-                0 => description.then(LayerNorm),
+                0 => description.then(LayerNorm::default()),
                 1 => description.then(self.activation()).then(self.activation()),
                 _ => description.then(self.activation()),
             };
@@ -116,11 +118,21 @@ impl Dice {
         }
     }
 
+    fn attention(&mut self) -> Attention {
+        let lora = match self.below(3) {
+            0 => Some(Lora { rank: self.one_to(3), alpha: 2.0, joint: self.below(2) == 0 }),
+            _ => None,
+        };
+        Attention { heads: 2, causal: self.below(2) == 0, lora }
+    }
+
     fn sequences(&mut self) -> Description {
         let (steps, width) = (self.one_to(7), 2 * self.one_to(4));
         let mut description = match self.below(2) {
             0 => Description::new(Shape::Sequence { steps, width }),
-            _ => Description::new(Shape::Tokens { steps, vocabulary: 5 }).then(Embedding { width }),
+            _ => Description::new(Shape::Tokens { steps, vocabulary: 5 })
+                .then(Embedding { width })
+                .then(Segments { separator: Some(2).filter(|_| self.below(3) > 0) }),
         };
         if self.below(3) == 0 {
             description = description.then(Positions);
@@ -129,12 +141,13 @@ impl Dice {
             0 => description.then(Lstm { hidden: self.one_to(5) }),
             1 => description.then(Gru { hidden: self.one_to(5) }),
             2 => description
-                .then(Residual { body: vec![Attention { heads: 2 }.into()], shortcut: Vec::new() })
-                .then(LayerNorm),
+                .then(Residual { body: vec![self.attention().into()], shortcut: Vec::new() })
+                .then(LayerNorm { epsilon: 0.25 }),
             _ => description.then(Linear::new(self.one_to(18))).then(self.activation()),
         };
-        match self.below(2) {
-            0 => description.then(LastStep),
+        match self.below(3) {
+            0 => description.then(FirstStep),
+            1 => description.then(LastStep),
             _ => description.then(MeanOverSteps),
         }
     }

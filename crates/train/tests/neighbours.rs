@@ -63,8 +63,8 @@ impl Roll {
                 .then(Lstm { hidden: 7 })
                 .then(LastStep),
             _ => Description::new(Shape::Sequence { steps: 30, width: 4 })
-                .then(Attention { heads: 2 })
-                .then(LayerNorm)
+                .then(Attention::new(2))
+                .then(LayerNorm::default())
                 .then(Dropout { rate: 0.3 })
                 .then(MeanOverSteps),
         };

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BufferSizes, Composite, Context, Flow, Form, LayerBuffers, LayerType, Linear, Operation,
+    BufferSizes, Composite, Context, Flow, Form, LayerBuffers, LayerType, Linear, Lora, Operation,
     ParameterGradients, PlannedOperation, Site,
 };
 use crate::error::NetworkError;
@@ -19,12 +19,31 @@ use crate::shapes::{fits, positive};
 pub struct Attention {
     /// The number of heads; divides the width.
     pub heads: usize,
+    /// Whether a step attends only to itself and to earlier steps.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub causal: bool,
+    /// Adapters beside the projections; the layer's own weights are then frozen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lora: Option<Lora>,
+}
+
+impl Attention {
+    /// Attention to all steps.
+    pub fn new(heads: usize) -> Attention {
+        Attention { heads, causal: false, lora: None }
+    }
+
+    /// Attention to the same step and to earlier ones, for language models.
+    pub fn causal(heads: usize) -> Attention {
+        Attention { heads, causal: true, lora: None }
+    }
 }
 
 impl LayerType for Attention {
     fn output_shape(&self, input: &Source) -> Result<Shape, String> {
         let heads = self.heads;
         positive("heads", heads)?;
+        self.lora.map_or(Ok(()), Lora::check)?;
         match input.shape() {
             Shape::Sequence { width, steps } if width % heads == 0 => {
                 fits(Shape::Sequence { steps, width: 3 * width }, 0)?;
@@ -46,7 +65,7 @@ impl LayerType for Attention {
 }
 
 impl Composite for Attention {
-    /// Adds three nodes: the projection to queries, keys and values; the heads; the projection of their outputs.
+    /// Adds the projection to queries, keys and values, with its adapters; the heads; the projection of their outputs.
     fn add_to(
         &self,
         graph: &mut GraphBuilder,
@@ -56,10 +75,14 @@ impl Composite for Attention {
     ) -> Result<Value, NetworkError> {
         let (steps, width) = (output.steps(), output.width());
         let wide = Shape::Sequence { steps, width: 3 * width };
-        let projected =
-            graph.operation(at, Box::new(InputProjection(Linear::new(3 * width))), input.value, wide);
-        let attended = graph.operation(at, Box::new(Heads(self.heads)), projected, output);
-        Ok(graph.operation(&at.part("out_proj"), Box::new(Linear::new(width)), attended, output))
+        let own = if self.lora.is_some() { at.frozen() } else { at.clone() };
+        let mut projected =
+            graph.operation(&own, Box::new(InputProjection(Linear::new(3 * width))), input.value, wide);
+        if let Some(lora) = self.lora {
+            projected = lora.add_to(graph, at, input.value, projected);
+        }
+        let attended = graph.operation(at, Box::new(Heads(*self)), projected, output);
+        Ok(graph.operation(&own.part("out_proj"), Box::new(Linear::new(width)), attended, output))
     }
 }
 
@@ -84,8 +107,8 @@ impl PlannedOperation for InputProjection {
     }
 }
 
-/// The number of heads.
-struct Heads(usize);
+/// The heads between the two projections.
+struct Heads(Attention);
 
 impl PlannedOperation for Heads {
     fn parameters(&self, _: Shape) -> Vec<Parameter> {
@@ -97,7 +120,7 @@ impl PlannedOperation for Heads {
     }
 
     fn build(&self, site: &Site) -> Box<dyn Operation> {
-        Box::new(ScaledDotProduct { width: site.output.width(), heads: self.0 })
+        Box::new(ScaledDotProduct { width: site.output.width(), heads: self.0.heads, causal: self.0.causal })
     }
 }
 
@@ -106,6 +129,7 @@ impl PlannedOperation for Heads {
 struct ScaledDotProduct {
     width: usize,
     heads: usize,
+    causal: bool,
 }
 
 impl ScaledDotProduct {
@@ -115,6 +139,11 @@ impl ScaledDotProduct {
 
     fn scale(&self) -> f32 {
         1.0 / (self.head() as f32).sqrt()
+    }
+
+    /// How many steps of a record of this length step `query` attends to.
+    fn reach(&self, query: usize, length: usize) -> usize {
+        if self.causal { query + 1 } else { length }
     }
 
     /// Floats from one row of probabilities to the next.
@@ -157,8 +186,9 @@ impl Operation for ScaledDotProduct {
                 buffers.packed.fill_columns(head, length, &x[self.width + h * head..], x_stride);
                 let segment = [Segment { offset: h * head, len: head }];
                 product(x, queries, &segment, &buffers.packed, p, table, Store::default());
-                for p in p.chunks_exact_mut(row).take(length) {
-                    let p = &mut p[..length];
+                for (query, p) in p.chunks_exact_mut(row).take(length).enumerate() {
+                    let (p, masked) = p[..length].split_at_mut(self.reach(query, length));
+                    masked.fill(0.0);
                     let greatest = p.iter().copied().fold(f32::NEG_INFINITY, f32::max);
                     let sum = math::exp_shifted(p, greatest, self.scale());
                     for p in p {
@@ -197,8 +227,11 @@ impl Operation for ScaledDotProduct {
                 let outputs = Rows::Every { count: length, stride: y_stride };
                 let segment = [Segment { offset: h * head, len: head }];
                 product(dy, outputs, &segment, &buffers.packed, ds, table, Store::default());
-                for (p, ds) in p.chunks_exact(row).zip(ds.chunks_exact_mut(row)).take(length) {
-                    math::softmax_gradient(&p[..length], ds, self.scale());
+                let rows = p.chunks_exact(row).zip(ds.chunks_exact_mut(row)).take(length);
+                for (query, (p, ds)) in rows.enumerate() {
+                    let (ds, masked) = ds[..length].split_at_mut(self.reach(query, length));
+                    math::softmax_gradient(&p[..ds.len()], ds, self.scale());
+                    masked.fill(0.0);
                 }
                 // dV = P^T dO and dK = dS^T Q are sums of outer products over the queries; dQ = dS K.
                 let unit = length;

@@ -4,9 +4,11 @@
 //! A new layer needs its file and its name in the list below. All computations work on a chunk of records. A layer never sees a loss
 //! or a batch.
 
+mod lora;
 mod operation;
 
 pub(crate) use dropout::Masks;
+pub use lora::Lora;
 pub(crate) use operation::{
     BufferSizes, Context, Flow, LayerBuffers, Operation, ParameterGradients, PlannedOperation, Pointwise,
     Scratch, Site, Term, Workspace,
@@ -74,6 +76,7 @@ layers!(
     conv2d::Conv2d,
     embedding::Embedding,
     positions::Positions,
+    segments::Segments,
     layer_norm::LayerNorm,
     group_norm::GroupNorm,
     lstm::Lstm,
@@ -81,6 +84,7 @@ layers!(
     attention::Attention,
     relu::Relu,
     gelu::Gelu,
+    gelu_tanh::GeluTanh,
     tanh::Tanh,
     tempered_sigmoid::TemperedSigmoid,
     max_pool::MaxPool,
@@ -89,6 +93,7 @@ layers!(
     flatten::Flatten,
     dropout::Dropout,
     residual::Residual,
+    first_step::FirstStep,
     last_step::LastStep,
     mean_over_steps::MeanOverSteps,
     own::Own,
@@ -101,6 +106,11 @@ pub(crate) trait LayerType {
 
     /// The layer's form in a graph.
     fn form(&self) -> Form<'_>;
+
+    /// Whether the layer reads the tokens of the network's input besides the value before it.
+    fn reads_tokens(&self) -> bool {
+        false
+    }
 
     /// The layer in messages about the next one; `kind` is the name of its type.
     fn label(&self, kind: &str, input: Shape) -> String {

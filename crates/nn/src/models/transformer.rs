@@ -15,7 +15,7 @@ pub fn transformer(vocabulary: usize, steps: usize, classes: usize) -> Result<Ne
         .named("embedding", Embedding { width: WIDTH })
         .named("positions", Positions);
     for layer in 0..2 {
-        let attention = vec![LayerDescription::named("self_attn", Attention { heads: 4 })];
+        let attention = vec![LayerDescription::named("self_attn", Attention::new(4))];
         let feed_forward = vec![
             LayerDescription::named("linear1", Linear::new(4 * WIDTH)),
             Gelu.into(),
@@ -24,9 +24,9 @@ pub fn transformer(vocabulary: usize, steps: usize, classes: usize) -> Result<Ne
 
         description = description
             .named(&format!("layers.{layer}"), Residual::new(attention))
-            .named(&format!("layers.{layer}.norm1"), LayerNorm)
+            .named(&format!("layers.{layer}.norm1"), LayerNorm::default())
             .named(&format!("layers.{layer}"), Residual::new(feed_forward))
-            .named(&format!("layers.{layer}.norm2"), LayerNorm);
+            .named(&format!("layers.{layer}.norm2"), LayerNorm::default());
     }
     Network::new(&description.then(MeanOverSteps).named("fc", Linear::new(classes)))
 }

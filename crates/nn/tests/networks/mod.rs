@@ -21,13 +21,13 @@ pub(crate) fn networks() -> Vec<Network> {
         Description::new(Shape::Sequence { steps: 40, width: 3 })
             .then(Linear::new(4))
             .then(layer)
-            .then(LayerNorm)
+            .then(LayerNorm::default())
             .then(MeanOverSteps)
             .then(Linear::new(3))
     };
     let mut all = vec![models::mlp(20, &[30, 10], 3).unwrap(), Network::new(&convolutions).unwrap()];
     let layers: [Layer; 4] =
-        [Lstm { hidden: 5 }.into(), Gru { hidden: 5 }.into(), Attention { heads: 2 }.into(), Gelu.into()];
+        [Lstm { hidden: 5 }.into(), Gru { hidden: 5 }.into(), Attention::new(2).into(), Gelu.into()];
     for layer in layers {
         all.push(Network::new(&sequence(layer)).unwrap());
     }

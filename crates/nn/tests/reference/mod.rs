@@ -4,7 +4,8 @@
 use std::collections::HashMap;
 
 use sordino_nn::layers::{
-    Attention, AveragePool, Conv2d, Embedding, GroupNorm, Gru, Lstm, MaxPool, Residual, TemperedSigmoid,
+    Attention, AveragePool, Conv2d, Embedding, GroupNorm, Gru, LayerNorm, Lora, Lstm, MaxPool, Residual,
+    Segments, TemperedSigmoid,
 };
 use sordino_nn::{Description, Layer, LayerDescription, Layout, Loss};
 
@@ -40,8 +41,12 @@ pub(crate) fn gradient(
         .iter()
         .map(|slice| (slice.name.clone(), params[slice.range.clone()].to_vec()))
         .collect();
+    let tokens = match record {
+        Value::Tokens(tokens) => tokens.clone(),
+        _ => Vec::new(),
+    };
     let at = |weights: &Weights| {
-        let outputs = forward(&description.layers, "", "", weights, record.clone());
+        let outputs = forward(&description.layers, "", "", weights, record.clone(), &tokens);
         let Value::Features(outputs) = outputs else { panic!("a network ends in a vector") };
         loss_of(loss, &outputs, target)
     };
@@ -92,18 +97,19 @@ fn forward(
     named: &str,
     weights: &Weights,
     mut value: Value,
+    tokens: &[usize],
 ) -> Value {
     for (index, described) in layers.iter().enumerate() {
         let name = match &described.name {
             Some(name) => format!("{named}{name}"),
             None => format!("{unnamed}{index}"),
         };
-        value = layer(&described.layer, &name, weights, value);
+        value = layer(&described.layer, &name, weights, value, tokens);
     }
     value
 }
 
-fn layer(layer: &Layer, name: &str, weights: &Weights, value: Value) -> Value {
+fn layer(layer: &Layer, name: &str, weights: &Weights, value: Value, tokens: &[usize]) -> Value {
     let get = |parameter: &str| weights.get(&format!("{name}.{parameter}")).map_or(&[][..], |v| &v[..]);
     match (layer.clone(), value) {
         (Layer::Linear(_), value) => rows(value, |x| affine(get("weight"), get("bias"), x)),
@@ -149,11 +155,20 @@ fn layer(layer: &Layer, name: &str, weights: &Weights, value: Value) -> Value {
             };
             Value::Sequence(rows.iter().enumerate().map(add).collect())
         }
-        (Layer::LayerNorm(_), value) => rows(value, |x| {
+        (Layer::Segments(Segments { separator }), Value::Sequence(rows)) => {
+            let width = rows[0].len();
+            let table = get("weight");
+            let add = |(t, row): (usize, &Vec<f64>)| {
+                let before = tokens.iter().take(t).any(|&token| Some(token as u32) == separator);
+                row.iter().zip(&table[usize::from(before) * width..]).map(|(x, p)| x + p).collect()
+            };
+            Value::Sequence(rows.iter().enumerate().map(add).collect())
+        }
+        (Layer::LayerNorm(LayerNorm { epsilon }), value) => rows(value, |x| {
             let n = x.len() as f64;
             let mean = x.iter().sum::<f64>() / n;
             let variance = x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n;
-            let normal = x.iter().map(|x| (x - mean) / (variance + 1e-5).sqrt());
+            let normal = x.iter().map(|x| (x - mean) / (variance + f64::from(epsilon)).sqrt());
             normal.zip(get("weight")).zip(get("bias")).map(|((x, g), b)| g * x + b).collect()
         }),
         (Layer::GroupNorm(GroupNorm { groups }), Value::Image(c, h, w, x)) => {
@@ -199,11 +214,27 @@ fn layer(layer: &Layer, name: &str, weights: &Weights, value: Value) -> Value {
             };
             Value::Sequence(rows.iter().map(step).collect())
         }
-        (Layer::Attention(Attention { heads }), Value::Sequence(rows)) => {
+        (Layer::Attention(Attention { heads, causal, lora }), Value::Sequence(rows)) => {
             let width = rows[0].len();
             let head = width / heads;
-            let qkv: Vec<Vec<f64>> =
-                rows.iter().map(|x| affine(get("in_proj_weight"), get("in_proj_bias"), x)).collect();
+            let adapt = |x: &Vec<f64>, name: &str, first: usize, y: &mut [f64]| {
+                let Some(Lora { rank, alpha, .. }) = lora else { return };
+                let down = affine(get(&format!("lora_A.{name}")), &[], x);
+                let up = affine(get(&format!("lora_B.{name}")), &[], &down);
+                let scale = f64::from(alpha) / rank as f64;
+                y[first..].iter_mut().zip(&up).for_each(|(y, up)| *y += scale * up);
+            };
+            let project = |x: &Vec<f64>| {
+                let mut y = affine(get("in_proj_weight"), get("in_proj_bias"), x);
+                match lora {
+                    Some(Lora { joint: true, .. }) => adapt(x, "weight", 0, &mut y),
+                    _ => [("query", 0), ("value", 2 * width)]
+                        .iter()
+                        .for_each(|(name, first)| adapt(x, name, *first, &mut y)),
+                }
+                y
+            };
+            let qkv: Vec<Vec<f64>> = rows.iter().map(project).collect();
             let attend = |t: usize| {
                 let mut joined = Vec::new();
                 for h in 0..heads {
@@ -212,12 +243,11 @@ fn layer(layer: &Layer, name: &str, weights: &Weights, value: Value) -> Value {
                         let k = &qkv[s][width + h * head..][..head];
                         (q.iter().zip(k).map(|(q, k)| q * k).sum::<f64>() / (head as f64).sqrt()).exp()
                     };
-                    let scores: Vec<f64> = (0..rows.len()).map(score).collect();
+                    let reach = if causal { t + 1 } else { rows.len() };
+                    let scores: Vec<f64> = (0..reach).map(score).collect();
                     let total: f64 = scores.iter().sum();
                     joined.extend((0..head).map(|j| {
-                        (0..rows.len())
-                            .map(|s| scores[s] / total * qkv[s][2 * width + h * head + j])
-                            .sum::<f64>()
+                        (0..reach).map(|s| scores[s] / total * qkv[s][2 * width + h * head + j]).sum::<f64>()
                     }));
                 }
                 affine(get("out_proj.weight"), get("out_proj.bias"), &joined)
@@ -226,6 +256,9 @@ fn layer(layer: &Layer, name: &str, weights: &Weights, value: Value) -> Value {
         }
         (Layer::Relu(_), value) => each(value, |x| x.max(0.0)),
         (Layer::Gelu(_), value) => each(value, |x| x * normal_cdf(x)),
+        (Layer::GeluTanh(_), value) => each(value, |x| {
+            0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x.powi(3))).tanh())
+        }),
         (Layer::Tanh(_), value) => each(value, f64::tanh),
         (Layer::TemperedSigmoid(TemperedSigmoid { scale, temperature, offset }), value) => {
             each(value, |x| f64::from(scale) * sigmoid(f64::from(temperature) * x) - f64::from(offset))
@@ -245,7 +278,14 @@ fn layer(layer: &Layer, name: &str, weights: &Weights, value: Value) -> Value {
         (Layer::Dropout(_), value) => value,
         (Layer::Residual(Residual { body, shortcut }), value) => {
             let inner = |layers: &[LayerDescription], part: &str| {
-                forward(layers, &format!("{name}.{part}."), &format!("{name}."), weights, value.clone())
+                forward(
+                    layers,
+                    &format!("{name}.{part}."),
+                    &format!("{name}."),
+                    weights,
+                    value.clone(),
+                    tokens,
+                )
             };
             match (inner(&body, "body"), inner(&shortcut, "shortcut")) {
                 (Value::Image(c, h, w, x), Value::Image(_, _, _, y)) => Value::Image(c, h, w, sum(&x, &y)),
@@ -256,6 +296,7 @@ fn layer(layer: &Layer, name: &str, weights: &Weights, value: Value) -> Value {
                 _ => panic!("body and shortcut agree"),
             }
         }
+        (Layer::FirstStep(_), Value::Sequence(rows)) => Value::Features(rows[0].clone()),
         (Layer::LastStep(_), Value::Sequence(rows)) => Value::Features(rows[rows.len() - 1].clone()),
         (Layer::MeanOverSteps(_), Value::Sequence(rows)) => {
             let mean = |j: usize| rows.iter().map(|row| row[j]).sum::<f64>() / rows.len() as f64;

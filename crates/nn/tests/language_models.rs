@@ -1,0 +1,82 @@
+//! Networks that end in a sequence, and the loss of the next token.
+#![expect(clippy::unwrap_used, reason = "a test stops at the first error")]
+
+use sordino_nn::layers::{Attention, Embedding, Linear};
+use sordino_nn::{Description, Engine, Inputs, Loss, Network, Pass, Shape, Targets};
+
+/// The outputs of sequences come at their true lengths, and padding has no influence on them.
+#[test]
+fn a_network_may_end_in_a_sequence() {
+    let description = Description::new(Shape::Tokens { steps: 6, vocabulary: 4 })
+        .then(Embedding { width: 4 })
+        .then(Attention::causal(2))
+        .then(Linear::new(3));
+    let mut engine = Engine::without_loss(Network::new(&description).unwrap()).unwrap();
+    let params = engine.network().init(1);
+    let (tokens, starts) = ([1, 2, 3, 0, 1, 2, 3, 3, 1, 2], [0, 3, 9, 10]);
+    let inputs = engine.unlabelled(Inputs::Tokens { tokens: &tokens, starts: &starts }).unwrap();
+    let (values, ends) = engine.sequence_outputs(&params, &inputs, &[0, 1, 2]).unwrap();
+    assert_eq!((values.len(), &ends[..]), (30, &starts[..]));
+    for record in 0..3 {
+        let (alone, _) = engine.sequence_outputs(&params, &inputs, &[record]).unwrap();
+        assert_eq!(alone, values[3 * starts[record]..3 * starts[record + 1]]);
+    }
+    // A causal network does not read later tokens: its first outputs are those of a shorter record.
+    let cut = engine.unlabelled(Inputs::Tokens { tokens: &[1, 2], starts: &[0, 2] }).unwrap();
+    assert_eq!(engine.outputs(&params, &cut, &[0]).unwrap(), values[..6]);
+    assert!(
+        engine
+            .records(Inputs::Tokens { tokens: &tokens, starts: &starts }, Targets::Classes(&[0; 3]))
+            .is_err()
+    );
+    let error = Engine::new(Network::new(&description).unwrap(), Loss::cross_entropy()).err().unwrap();
+    assert!(error.to_string().contains("must end in a vector"), "{error}");
+}
+
+/// One token predicts the next: the loss and its gradient are those of a table of logits, averaged over the predicted positions.
+#[test]
+fn the_loss_of_next_tokens_is_a_mean_within_the_record() {
+    let description =
+        Description::new(Shape::Tokens { steps: 5, vocabulary: 3 }).then(Embedding { width: 3 });
+    let mut engine = Engine::with_workers(Network::new(&description).unwrap(), Loss::NextToken, 1).unwrap();
+    let params = engine.network().init(4);
+    let (tokens, starts, from) = ([0, 1, 1, 2, 2, 0, 1], [0, 4, 6, 7], [2, 1, 1]);
+    let inputs = Inputs::Tokens { tokens: &tokens, starts: &starts };
+    let records = engine.records(inputs, Targets::NextTokens { from: &from }).unwrap();
+    let look = |_: &[f64], weights: &mut [f32]| weights.fill(1.0);
+    let softmax = |token: usize| {
+        let e: Vec<f64> = params.values()[3 * token..][..3].iter().map(|z| f64::from(*z).exp()).collect();
+        e.iter().map(|x| x / e.iter().sum::<f64>()).collect::<Vec<f64>>()
+    };
+    // Record 0 predicts 1 -> 1 and 1 -> 2, record 1 predicts 2 -> 0, record 2 nothing.
+    let pairs: [&[(usize, usize)]; 3] = [&[(1, 1), (1, 2)], &[(2, 0)], &[]];
+    for (record, pairs) in pairs.into_iter().enumerate() {
+        let (mut loss, mut gradient) = (0.0, [0.0; 9]);
+        for &(token, next) in pairs {
+            loss -= softmax(token)[next].ln() / pairs.len() as f64;
+            for (class, p) in softmax(token).into_iter().enumerate() {
+                let error = p - f64::from(u8::from(class == next));
+                gradient[3 * token + class] += error / pairs.len() as f64;
+            }
+        }
+        let mut sums = [vec![0.0; 9]];
+        let outcome =
+            engine.pass(&Pass::new(&params, &records, &[record]).weighed_by(&look), &mut sums).unwrap();
+        assert!((outcome.losses[0] - loss).abs() < 1e-6 && outcome.non_finite.is_empty());
+        let norm = gradient.iter().map(|g| g * g).sum::<f64>().sqrt();
+        assert!((outcome.norms[0] - norm).abs() < 1e-6);
+        assert!(sums[0].iter().zip(gradient).all(|(a, b)| (a - b).abs() < 1e-6), "{record}");
+    }
+    let zero = engine.records(inputs, Targets::NextTokens { from: &[2, 0, 1] }).err().unwrap();
+    assert!(zero.to_string().contains("record 1"), "{zero}");
+}
+
+#[test]
+fn the_loss_of_next_tokens_needs_an_output_for_each_token() {
+    let tokens = Description::new(Shape::Tokens { steps: 5, vocabulary: 3 }).then(Embedding { width: 4 });
+    let vectors = Description::new(Shape::Sequence { steps: 5, width: 3 }).then(Linear::new(3));
+    for (description, problem) in [(tokens, "5 steps of 3"), (vectors, "records of tokens")] {
+        let error = Engine::new(Network::new(&description).unwrap(), Loss::NextToken).err().unwrap();
+        assert!(error.to_string().contains(problem), "{error}");
+    }
+}
