@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use sordino_data::Dataset;
-use sordino_nn::{Engine, Loss, Network, NetworkError, Params, Targets};
+use sordino_nn::{Engine, Loss, Network, NetworkError, Params, Pass, Targets};
 
 /// Measures models on public records.
 pub struct Evaluator<'d> {
@@ -12,7 +12,7 @@ pub struct Evaluator<'d> {
 }
 
 /// The score of a model on public records.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Score {
     /// The fraction of records whose class is predicted correctly; for classification.
     #[serde(rename = "test_accuracy")]
@@ -20,6 +20,9 @@ pub struct Score {
     /// The mean squared error; for regression.
     #[serde(rename = "test_mean_squared_error", default, skip_serializing_if = "Option::is_none")]
     pub mean_squared_error: Option<f64>,
+    /// The mean over records of their mean cross-entropy per predicted token; for language models.
+    #[serde(rename = "test_token_loss", default, skip_serializing_if = "Option::is_none")]
+    pub token_loss: Option<f64>,
 }
 
 impl<'d> Evaluator<'d> {
@@ -40,25 +43,32 @@ impl<'d> Evaluator<'d> {
     /// # Errors
     /// Parameters of another network.
     pub fn score(&mut self, params: &Params) -> Result<Score, NetworkError> {
-        let inputs = self.engine.unlabelled(self.data.inputs())?;
-        let outputs = self.engine.outputs(params, &inputs, &self.all)?;
-        let width = self.engine.network().outputs();
-
         let count = self.data.len() as f64;
         Ok(match self.data.targets() {
             Some(Targets::Classes(classes)) => {
-                let correct =
-                    outputs.chunks_exact(width).zip(classes).filter(|(o, class)| class_of(o) == **class);
-
-                let accuracy = correct.count() as f64 / count;
-                Score { accuracy: Some(accuracy), mean_squared_error: None }
+                let (outputs, width) = (self.outputs(params)?, self.engine.network().outputs());
+                let predicted = outputs.chunks_exact(width).map(class_of);
+                let correct = predicted.zip(classes).filter(|(predicted, class)| predicted == *class);
+                Score { accuracy: Some(correct.count() as f64 / count), ..Score::default() }
             }
             Some(Targets::Values { values, .. }) => {
+                let outputs = self.outputs(params)?;
                 let error: f64 = outputs.iter().zip(values).map(|(z, y)| f64::from(z - y).powi(2)).sum();
-                Score { accuracy: None, mean_squared_error: Some(error / count) }
+                Score { mean_squared_error: Some(error / count), ..Score::default() }
             }
-            None => Score { accuracy: None, mean_squared_error: None },
+            Some(targets @ Targets::NextTokens { .. }) => {
+                let records = self.engine.records(self.data.inputs(), targets)?;
+                let mut unused = [vec![0.0; params.values().len()]];
+                let outcome = self.engine.pass(&Pass::new(params, &records, &self.all), &mut unused)?;
+                Score { token_loss: Some(outcome.losses.iter().sum::<f64>() / count), ..Score::default() }
+            }
+            None => Score::default(),
         })
+    }
+
+    fn outputs(&mut self, params: &Params) -> Result<Vec<f32>, NetworkError> {
+        let inputs = self.engine.unlabelled(self.data.inputs())?;
+        self.engine.outputs(params, &inputs, &self.all)
     }
 }
 

@@ -41,9 +41,8 @@ pub struct RunReport<'a> {
 /// The report as it appears in JSON.
 #[derive(Serialize)]
 struct ReportRecord<'a> {
-    test_accuracy: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    test_mean_squared_error: Option<f64>,
+    #[serde(flatten)]
+    score: Score,
     /// Test records are public. No noise is added to what is measured on them.
     test_set_protected: bool,
     test_records: Option<u64>,
@@ -97,8 +96,7 @@ impl RunReport<'_> {
                 _ => None,
             };
         Ok(json(&ReportRecord {
-            test_accuracy: self.score.and_then(|score| score.accuracy),
-            test_mean_squared_error: self.score.and_then(|score| score.mean_squared_error),
+            score: self.score.unwrap_or_default(),
             test_set_protected: false,
             test_records: self.test_records,
             held_back_records: match self.settings.test_fraction {
@@ -166,7 +164,11 @@ impl RunReport<'_> {
         let accuracy = accuracy.map(|accuracy| ("accuracy", format!("{:.2} % {public}", 100.0 * accuracy)));
         let error = self.score.and_then(|score| score.mean_squared_error);
         let error = error.map(|error| ("error", format!("{error:.4} mean squared, {public}")));
-        accuracy.into_iter().chain(error).collect()
+        let loss = self.score.and_then(|score| score.token_loss);
+        let loss = loss.map(|loss| {
+            ("loss", format!("{loss:.4} per token (perplexity {:.1}), {public}", loss.exp()))
+        });
+        accuracy.into_iter().chain(error).chain(loss).collect()
     }
 
     fn guarantee_lines(&self, guarantee: &Guarantee) -> Result<Vec<(&'static str, String)>, TrainError> {
