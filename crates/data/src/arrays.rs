@@ -5,7 +5,8 @@ use sordino_nn::Shape;
 use crate::dataset::{Dataset, MAX_VALUES, check_size, no_records};
 use crate::encoding::Encoding;
 use crate::error::DataError;
-use crate::labels::Labels;
+use crate::labels::{LabelValues, Labels};
+use crate::values::RecordValues;
 
 /// Data sets from arrays in memory.
 ///
@@ -87,6 +88,75 @@ impl Dataset {
     pub fn from_flat(values: Vec<f32>, shape: Shape, y: impl Into<Labels>) -> Result<Dataset, DataError> {
         checked(values, shape, y.into(), |place| format!("values[{place}]"))
     }
+
+    /// Records that are sequences of tokens; record `i` is `tokens[starts[i] .. starts[i + 1]]`. `steps`, the largest length of a record,
+    /// and `vocabulary`, the number of different tokens, are public.
+    ///
+    /// # Errors
+    ///
+    /// Every record must have 1 to `steps` tokens below `vocabulary`, and `y` one valid label for each record.
+    ///
+    /// ```
+    /// use sordino_data::Dataset;
+    ///
+    /// let texts = Dataset::from_tokens(vec![3, 1, 4, 1, 5], vec![0, 2, 5], 8, 256, &[true, false])?;
+    /// assert_eq!(texts.len(), 2);
+    /// # Ok::<(), sordino_data::DataError>(())
+    /// ```
+    pub fn from_tokens(
+        tokens: Vec<u32>,
+        starts: Vec<usize>,
+        steps: usize,
+        vocabulary: usize,
+        y: impl Into<Labels>,
+    ) -> Result<Dataset, DataError> {
+        check_tokens(&tokens, &starts, steps, vocabulary)?;
+        let (records, labels) = (starts.len() - 1, y.into().0?);
+        check_count(&labels, records)?;
+        let (shape, values) = (Shape::Tokens { steps, vocabulary }, RecordValues::Tokens { tokens, starts });
+        Dataset::new("tokens", shape, Encoding::Integers, values, labels)
+    }
+}
+
+fn check_tokens(tokens: &[u32], starts: &[usize], steps: usize, vocabulary: usize) -> Result<(), DataError> {
+    let refuse = |problem: String| {
+        let hint =
+            "starts has the first token of each record, in ascending order, and then the number of tokens";
+        Err(DataError::file("tokens", problem, hint))
+    };
+    if starts.len() < 2 {
+        return Err(no_records("tokens"));
+    }
+    if starts[0] != 0 || starts[starts.len() - 1] != tokens.len() {
+        return refuse(format!("starts must begin with 0 and end with {}", tokens.len()));
+    }
+    for (record, pair) in starts.windows(2).enumerate() {
+        let length = pair[1].saturating_sub(pair[0]);
+        if !(1..=steps).contains(&length) {
+            return refuse(format!("record {record} must have 1 to {steps} tokens, got {length}"));
+        }
+    }
+    match tokens.iter().position(|&token| token as usize >= vocabulary) {
+        None => Ok(()),
+        Some(place) => Err(DataError::value(
+            format!("tokens[{place}]"),
+            format!("below the vocabulary of {vocabulary}"),
+            tokens[place].to_string(),
+            "the vocabulary is the number of different tokens, and tokens begin at 0",
+        )),
+    }
+}
+
+/// Checks that there is a label for each record, if there are labels.
+fn check_count(labels: &LabelValues, records: usize) -> Result<(), DataError> {
+    match labels.len().filter(|&count| count != records) {
+        None => Ok(()),
+        Some(count) => Err(DataError::file(
+            "y",
+            format!("there are {count} labels for {records} records"),
+            "give one label for each record, in the same order",
+        )),
+    }
 }
 
 /// Checks everything that a data set guarantees; `place_of` names a value for errors.
@@ -117,13 +187,7 @@ fn checked(
         ));
     }
     let (records, labels) = (values.len() / width, labels.0?);
-    if let Some(count) = labels.len().filter(|&count| count != records) {
-        return Err(DataError::file(
-            "y",
-            format!("there are {count} labels for {records} records"),
-            "give one label for each record, in the same order",
-        ));
-    }
+    check_count(&labels, records)?;
     Dataset::new("x", shape, Encoding::Floats, values, labels)
 }
 

@@ -65,6 +65,7 @@
 mod algorithm;
 mod claim;
 mod data;
+mod encoder;
 mod error;
 mod evaluation;
 mod folder;
@@ -87,6 +88,7 @@ mod state;
 pub use algorithm::{NetworkAlgorithm, parse_algorithm};
 pub use claim::Claim;
 pub use data::{DataDescription, DataFacts, RunData, data_source};
+pub use encoder::Encoder;
 pub use error::TrainError;
 pub use evaluation::{Evaluator, Score, class_of};
 pub use folder::{RunFolder, write_whole};
