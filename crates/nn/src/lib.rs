@@ -25,6 +25,7 @@ pub mod models;
 mod network;
 mod params;
 mod pass;
+pub mod pretrained;
 mod safetensors;
 mod shape;
 mod shapes;

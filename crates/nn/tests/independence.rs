@@ -96,7 +96,7 @@ fn what_a_record_adds_does_not_depend_on_others_of_other_lengths() {
             Description::new(Shape::Sequence { steps, width }).then(Linear::new(width)).then(layer);
         Network::new(&description.then(MeanOverSteps).then(Linear::new(3))).unwrap()
     };
-    let layers: [Layer; 6] = [
+    let layers: [Layer; 7] = [
         Tanh.into(),
         Lstm { hidden: 16 }.into(),
         Gru { hidden: 16 }.into(),

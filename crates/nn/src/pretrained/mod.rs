@@ -1,0 +1,384 @@
+//! Pre-trained models in the files of Hugging Face: `config.json` and `model.safetensors`.
+//!
+//! A model becomes a [`Description`] like any other, with names, frozen layers and adapters, and its public weights become the initial
+//! parameters. [`Pretrained::export`] writes parameters back in the same form. A kind of model is one file here and one word in the list below.
+
+mod architecture;
+mod checkpoint;
+mod config;
+mod export;
+mod part;
+
+use std::collections::HashSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+pub use architecture::Pooling;
+pub use checkpoint::ModelFile;
+pub use export::Export;
+pub use part::TrainedPart;
+
+use architecture::Architecture;
+use checkpoint::{Checkpoint, sha256};
+use config::Config;
+
+use crate::description::{Description, LayerDescription};
+use crate::error::NetworkError;
+use crate::layers::{Layer, Linear, Lora};
+use crate::network::Network;
+use crate::params::{Params, Slice};
+use crate::shape::Shape;
+
+/// Makes the modules and the enum [`Kind`] from one list. The name of a module is the `model_type` in `config.json`.
+macro_rules! kinds {
+    ($($module:ident::$Kind:ident $title:literal),* $(,)?) => {
+        $(mod $module;)*
+
+        /// A kind of pre-trained model.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Kind {
+            $(#[doc = $title] $Kind,)*
+        }
+
+        impl Kind {
+            /// All kinds.
+            pub const ALL: &[Kind] = &[$(Kind::$Kind),*];
+
+            /// The `model_type` in `config.json`.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Kind::$Kind => stringify!($module),)*
+                }
+            }
+
+            fn architecture(self, config: &Config) -> Result<Architecture, NetworkError> {
+                match self {
+                    $(Kind::$Kind => $module::architecture(config),)*
+                }
+            }
+        }
+    };
+}
+
+kinds!(bert::Bert "BERT.", roberta::Roberta "RoBERTa.", distilbert::Distilbert "DistilBERT.", gpt2::Gpt2 "GPT-2.");
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.name())
+    }
+}
+
+/// A pre-trained model: its configuration and its public weights.
+///
+/// ```no_run
+/// use sordino_nn::pretrained::{Export, Pretrained, TrainedPart};
+/// use sordino_nn::{Engine, Loss, Network};
+///
+/// let pretrained = Pretrained::open("all-MiniLM-L6-v2".as_ref())?;
+/// let description = pretrained.classifier(128, 2, TrainedPart::Lora { rank: 8, alpha: 8.0 })?;
+/// let network = Network::new(&description)?;
+/// let params = pretrained.params(&network, 1)?;
+/// let engine = Engine::new(network, Loss::cross_entropy())?;
+/// // ... train ...
+/// pretrained.export(engine.network(), &params, "tuned".as_ref(), Export::Merged)?;
+/// # Ok::<(), sordino_nn::NetworkError>(())
+/// ```
+pub struct Pretrained {
+    folder: PathBuf,
+    kind: Kind,
+    config: Config,
+    architecture: Architecture,
+    checkpoint: Checkpoint,
+    files: Vec<ModelFile>,
+    pooling: Option<Pooling>,
+}
+
+impl Pretrained {
+    /// Reads the model in a folder: `config.json`, and `model.safetensors` or the files listed in `model.safetensors.index.json`.
+    ///
+    /// Weights may be of the types F32, F16 and BF16. Heads for other tasks are ignored.
+    ///
+    /// # Errors
+    /// If a file cannot be read, the kind of model or an option of it is not supported, or the weights are not those that `config.json`
+    /// asks for; the message names the file and the tensor or key.
+    pub fn open(folder: &Path) -> Result<Pretrained, NetworkError> {
+        let config = Config::read(&folder.join("config.json"))?;
+        let kind = config.keys.get("model_type").and_then(|kind| kind.as_str()).unwrap_or("missing");
+        let Some(&kind) = Kind::ALL.iter().find(|known| known.name() == kind) else {
+            let known: Vec<&str> = Kind::ALL.iter().map(|kind| kind.name()).collect();
+            return Err(config.error(&format!("model_type must be one of {}, got {kind}", known.join(", "))));
+        };
+        let architecture = kind.architecture(&config)?;
+        let prefix = architecture.names.prefix;
+        let checkpoint = Checkpoint::read(folder, |name| {
+            let name = name.strip_prefix(prefix).unwrap_or(name);
+            // Names from before 2019.
+            match name.strip_suffix("LayerNorm.gamma") {
+                Some(layer) => format!("{layer}LayerNorm.weight"),
+                None => match name.strip_suffix("LayerNorm.beta") {
+                    Some(layer) => format!("{layer}LayerNorm.bias"),
+                    None => name.to_owned(),
+                },
+            }
+        })?;
+        let text = std::fs::read(&config.path).map_err(|error| in_file(&config.path, &error))?;
+        let mut files = vec![ModelFile { path: config.path.clone(), sha256: sha256(&text) }];
+        files.extend(checkpoint.files.iter().cloned());
+        let pooling = sentence_pooling(folder)?;
+        let folder = folder.to_owned();
+        let pretrained = Pretrained { folder, kind, config, architecture, checkpoint, files, pooling };
+        pretrained.check()?;
+        Ok(pretrained)
+    }
+
+    /// The kind of model.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The files that determine the model, with their hashes: `config.json` and the weights.
+    pub fn files(&self) -> &[ModelFile] {
+        &self.files
+    }
+
+    /// The number of transformer layers.
+    pub fn layers(&self) -> usize {
+        self.architecture.blocks.len()
+    }
+
+    /// The number of outputs of the head in the checkpoint, if it has one.
+    pub fn head(&self) -> Option<usize> {
+        let last = self.architecture.head.last()?.name.as_ref()?;
+        self.checkpoint.get(&format!("{last}.weight")).map(|stored| stored.shape[0])
+    }
+
+    /// The shape of a record; `max_length` is the largest number of tokens, and images have the size of the model.
+    ///
+    /// # Errors
+    /// If the model has fewer positions.
+    pub fn input(&self, max_length: usize) -> Result<Shape, NetworkError> {
+        self.architecture.input.shape(max_length).map_err(|problem| self.config.error(&problem))
+    }
+
+    /// The same model with another pooling, for [`classifier`](Self::classifier) and [`encoder`](Self::encoder).
+    ///
+    /// By default it is the pooling in the folder's `1_Pooling/config.json`, which models for sentence embeddings have. Without this
+    /// file, a classifier uses the model's own head, and an encoder the mean over all tokens (for images, the class token).
+    #[must_use]
+    pub fn with_pooling(self, pooling: Pooling) -> Pretrained {
+        Pretrained { pooling: Some(pooling), ..self }
+    }
+
+    /// The network for classification or regression: the model with a head. If the [pooling](Self::with_pooling) is that of the model's own
+    /// head, the head has the layers and names of `transformers`; else it is one linear layer called `head`.
+    ///
+    /// There is no dropout. The pooler of BERT is frozen with the layers before it, unless the checkpoint has none; then it is part of the head.
+    ///
+    /// # Errors
+    /// If the model has fewer positions or layers, or the number of outputs or the rank is not permitted.
+    pub fn classifier(
+        &self,
+        max_length: usize,
+        outputs: usize,
+        part: TrainedPart,
+    ) -> Result<Description, NetworkError> {
+        let model = &self.architecture;
+        let (mut body, mut pooler) = (vec![model.embeddings.clone()], Vec::new());
+        body.extend(model.blocks.iter().cloned());
+        let mut end = model.last.clone();
+        let pooling = self.pooling.unwrap_or(model.pooling);
+        let mut head = vec![LayerDescription::named("head", Linear::new(outputs))];
+        if pooling == model.pooling {
+            (pooler, head) = (model.pooler.clone(), model.head.clone());
+            if let Some(LayerDescription { layer: Layer::Linear(linear), .. }) = head.last_mut() {
+                linear.outputs = outputs;
+            }
+        }
+        let frozen_blocks = match part {
+            TrainedPart::All => 0,
+            TrainedPart::Last { layers } if (1..=model.blocks.len()).contains(&layers) => body.len() - layers,
+            TrainedPart::Last { layers } => {
+                return Err(NetworkError::Description(format!(
+                    "the number of last layers must be 1 to {}, the layers of this model, got {layers}",
+                    model.blocks.len()
+                )));
+            }
+            TrainedPart::Head | TrainedPart::Lora { .. } => body.len(),
+        };
+        if let TrainedPart::Lora { rank, alpha } = part {
+            let lora = Lora { rank, alpha, joint: model.names.projections.len() == 1 };
+            body.iter_mut().for_each(|block| adapt(block, lora));
+        }
+        body[..frozen_blocks].iter_mut().for_each(|block| freeze(block));
+        if frozen_blocks == body.len() {
+            freeze(&mut end);
+            if self.has_pooler() {
+                freeze(&mut pooler);
+            }
+        }
+        let mut description = Description::new(self.input(max_length)?);
+        description.layers.extend(body.into_iter().flatten().chain(end));
+        description.layers.push(pooling.layer().into());
+        description.layers.extend(pooler.into_iter().chain(head));
+        Network::new(&description)?;
+        Ok(description)
+    }
+
+    /// The network without a head: it ends in one vector for each record, and all of it is frozen.
+    ///
+    /// # Errors
+    /// If the model has fewer positions.
+    pub fn encoder(&self, max_length: usize) -> Result<Description, NetworkError> {
+        let model = &self.architecture;
+        let mut description = Description::new(self.input(max_length)?);
+        let blocks = model.blocks.iter().flatten();
+        description.layers.extend(model.embeddings.iter().chain(blocks).chain(&model.last).cloned());
+        freeze(&mut description.layers);
+        Ok(description.then(self.pooling.unwrap_or(model.embedding).layer()))
+    }
+
+    /// The initial parameters of a network that [`classifier`](Self::classifier) or [`encoder`](Self::encoder) describes: the weights of the
+    /// model; for adapters and the head those of [`Network::init`] with this seed. A head in the checkpoint is used if it has the
+    /// same shape.
+    ///
+    /// # Errors
+    /// If the network is not one of this model.
+    pub fn params(&self, network: &Network, seed: u64) -> Result<Params, NetworkError> {
+        let mut params = network.init(seed);
+        let layout = network.layout().clone();
+        let stored_head =
+            layout.slices().iter().filter(|slice| self.is_head(&slice.name)).all(|slice| {
+                self.checkpoint.get(&slice.name).is_some_and(|stored| stored.shape == slice.shape)
+            });
+        for slice in layout.slices() {
+            let new = self.is_head(&slice.name) && !stored_head;
+            if !new && self.architecture.names.adapter(&slice.name).is_none() {
+                self.read(slice, &mut params.values_mut()[slice.range.clone()])?;
+            }
+        }
+        Ok(params)
+    }
+
+    /// Reads a parameter from the checkpoint.
+    fn read(&self, slice: &Slice, values: &mut [f32]) -> Result<(), NetworkError> {
+        let origin = self.architecture.names.origin(slice);
+        let part = values.len() / origin.names.len();
+        for (name, values) in origin.names.iter().zip(values.chunks_mut(part)) {
+            let stored = self.checkpoint.values(name, &origin.shape)?;
+            match origin.transposed {
+                true => transpose(&stored, origin.shape[1], values),
+                false => {
+                    let width = stored.len() / origin.shape[0];
+                    values.copy_from_slice(&stored[origin.first_row * width..][..values.len()]);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a parameter belongs to the head.
+    fn is_head(&self, name: &str) -> bool {
+        let pooler = if self.has_pooler() { &[][..] } else { &self.architecture.pooler[..] };
+        let mut named = self.architecture.head.iter().chain(pooler).filter_map(|layer| layer.name.as_ref());
+        name.starts_with("head.") || named.any(|layer| name.starts_with(&format!("{layer}.")))
+    }
+
+    /// Whether the checkpoint has the layers between the pooled vector and the head.
+    fn has_pooler(&self) -> bool {
+        let mut named = self.architecture.pooler.iter().filter_map(|layer| layer.name.as_ref());
+        named.all(|layer| self.checkpoint.get(&format!("{layer}.weight")).is_some())
+    }
+
+    /// Checks that the checkpoint has all tensors of the model, in their shapes, and no others.
+    fn check(&self) -> Result<(), NetworkError> {
+        // The own head, at the smallest sizes: no other shape depends on them.
+        let own = Description {
+            input: self.input(1)?,
+            layers: {
+                let model = &self.architecture;
+                let body = model.embeddings.iter().chain(model.blocks.iter().flatten()).chain(&model.last);
+                let pooling = [LayerDescription::from(model.pooling.layer())];
+                body.chain(&pooling).chain(&model.pooler).chain(&model.head).cloned().collect()
+            },
+        };
+        let network = Network::new(&own).map_err(|error| in_file(&self.config.path, &error))?;
+        let mut known = HashSet::new();
+        for slice in network.layout().slices() {
+            let origin = self.architecture.names.origin(slice);
+            for name in &origin.names {
+                if !self.is_head(name) {
+                    self.checkpoint.expect(name, &origin.shape)?;
+                }
+            }
+            known.extend(origin.names);
+        }
+        let ignored = |name: &str| self.architecture.names.ignored.iter().any(|part| name.contains(part));
+        match self.checkpoint.names().find(|name| !known.contains(*name) && !ignored(name)) {
+            Some(name) => {
+                let stored = self.checkpoint.get(name);
+                let path = stored.map_or(&*self.folder, |stored| self.checkpoint.file(stored));
+                let name = stored.map_or(name, |stored| &stored.name);
+                Err(in_file(
+                    path,
+                    &format!("{name} is not a tensor of the {} that config.json describes", self.kind),
+                ))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// The transpose of a matrix with rows of this length.
+fn transpose(stored: &[f32], width: usize, values: &mut [f32]) {
+    let height = stored.len() / width;
+    for (row, stored) in stored.chunks_exact(width).enumerate() {
+        for (column, value) in stored.iter().enumerate() {
+            values[column * height + row] = *value;
+        }
+    }
+}
+
+/// Excludes layers from training, except for adapters.
+fn freeze(layers: &mut [LayerDescription]) {
+    for described in layers {
+        match &mut described.layer {
+            Layer::Residual(block) => freeze(&mut block.body),
+            Layer::Attention(attention) if attention.lora.is_some() => {}
+            _ => described.frozen = true,
+        }
+    }
+}
+
+/// Adds adapters to all attention layers.
+fn adapt(layers: &mut [LayerDescription], lora: Lora) {
+    for described in layers {
+        match &mut described.layer {
+            Layer::Residual(block) => adapt(&mut block.body, lora),
+            Layer::Attention(attention) => attention.lora = Some(lora),
+            _ => {}
+        }
+    }
+}
+
+/// The pooling of a model for sentence embeddings.
+fn sentence_pooling(folder: &Path) -> Result<Option<Pooling>, NetworkError> {
+    let path = folder.join("1_Pooling").join("config.json");
+    if !path.exists() {
+        return Ok(None);
+    }
+    let config = Config::read(&path)?;
+    let modes = config.keys.iter().filter(|(key, value)| key.starts_with("pooling_mode_") && **value == true);
+    let modes: Vec<&str> = modes.map(|(key, _)| key.as_str()).collect();
+    match modes[..] {
+        ["pooling_mode_mean_tokens"] => Ok(Some(Pooling::Mean)),
+        ["pooling_mode_cls_token"] => Ok(Some(Pooling::First)),
+        ["pooling_mode_lasttoken"] => Ok(Some(Pooling::Last)),
+        _ => Err(config.error(
+            "one of pooling_mode_mean_tokens, pooling_mode_cls_token and pooling_mode_lasttoken must be true, and no other",
+        )),
+    }
+}
+
+fn in_file(path: &Path, problem: &dyn fmt::Display) -> NetworkError {
+    NetworkError::File { path: path.display().to_string(), problem: problem.to_string() }
+}
