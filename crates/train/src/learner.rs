@@ -31,8 +31,7 @@ pub(crate) struct Learner {
 }
 
 impl Learner {
-    pub(crate) fn new(network: &Network, learning: &Learning, seed: u64) -> Result<Self, TrainError> {
-        let params = network.init(seed);
+    pub(crate) fn new(network: &Network, learning: &Learning, params: Params) -> Result<Self, TrainError> {
         Optimizer::check_learning_rate(learning.learning_rate)?;
         learning.schedule.check()?;
         let layout = network.layout();
@@ -156,7 +155,8 @@ mod tests {
             schedule: Schedule::default(),
             average,
         };
-        Learner::new(&models::linear(5).unwrap(), &learning, 3).unwrap()
+        let network = models::linear(5).unwrap();
+        Learner::new(&network, &learning, network.init(3)).unwrap()
     }
 
     #[test]

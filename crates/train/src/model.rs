@@ -2,9 +2,12 @@
 
 use std::{fs, path::Path};
 
-use sordino_nn::{Description, Loss, Network, NetworkError, Shape, models};
+use sordino_data::Dataset;
+use sordino_nn::{
+    Description, Loss, Network, NetworkError, Params, Shape, models, pretrained::TrainedPart,
+};
 
-use crate::{DataFacts, TrainError};
+use crate::{DataFacts, PublicModel, Settings, TrainError};
 
 /// A network for the data of a run, and its loss. It can be built several times.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,6 +17,8 @@ pub struct ResolvedModel {
     outputs: usize,
     /// The loss that is minimised.
     pub loss: Loss,
+    /// The public model that it builds on.
+    public: Option<PublicModel>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -68,6 +73,74 @@ impl ResolvedModel {
         }
     }
 
+    /// The model that settings choose, and its name.
+    ///
+    /// # Errors
+    /// As for [`choose`](Self::choose); a public model that cannot be read or does not fit the data.
+    pub fn from_settings(settings: &Settings, facts: &DataFacts) -> Result<(String, Self), TrainError> {
+        let (name, hidden) = (settings.model.as_deref(), settings.hidden.as_deref());
+        let pretrained = name.map(Path::new).filter(|path| path.is_dir());
+        if let Some(part) = settings.train.as_ref().filter(|_| pretrained.is_none()) {
+            return Err(TrainError::refused(
+                format!("train is {part}, but the model is not a pre-trained one"),
+                "leave out {train}, or set {model} to the folder of a pre-trained model",
+            ));
+        }
+        if let Some(folder) = pretrained {
+            if settings.encoder.is_some() || hidden.is_some() {
+                return Err(TrainError::refused(
+                    "encoder and hidden are not for a pre-trained model",
+                    "leave them out; {train} selects the part that is trained",
+                ));
+            }
+            let part = settings.train.as_deref().unwrap_or("head").parse()?;
+            return Ok((folder.display().to_string(), Self::pretrained(folder, part, facts)?));
+        }
+        let public = settings.encoder.as_deref().map(|folder| PublicModel::encoder(folder, facts.input));
+        let public = public.transpose()?;
+        let input = public.as_ref().map_or(facts.input, |public| public.output(facts.input));
+        let facts = DataFacts { input, ..facts.clone() };
+        let name = name.unwrap_or(Self::default_name(&facts));
+        let model = Self::choose(name, hidden, &facts)?;
+        Ok((name.to_owned(), Self { public, ..model }))
+    }
+
+    /// A pre-trained model, of which a part is trained.
+    fn pretrained(folder: &Path, part: TrainedPart, facts: &DataFacts) -> Result<Self, TrainError> {
+        let outputs = facts.classes.len().max(facts.numbers.len());
+        let public = PublicModel::model(folder, part, facts.input, outputs)?;
+        let facts = DataFacts { input: public.output(facts.input), ..facts.clone() };
+        let trained = public.trained().expect("a pre-trained model has a trained part").clone();
+        Ok(Self { public: Some(public), ..Self::described(trained, &facts)? })
+    }
+
+    /// The public model that it builds on.
+    pub fn public(&self) -> Option<&PublicModel> {
+        self.public.as_ref()
+    }
+
+    /// What the network reads in place of the records; none if it reads the records themselves.
+    ///
+    /// # Errors
+    /// Records of another shape.
+    pub fn encode(&self, data: &Dataset) -> Result<Option<Dataset>, TrainError> {
+        match &self.public {
+            Some(public) if data.shape() != self.input => public.encode(data),
+            _ => Ok(None),
+        }
+    }
+
+    /// The parameters before training.
+    ///
+    /// # Errors
+    /// A network of another model.
+    pub fn initial(&self, network: &Network, seed: u64) -> Result<Params, TrainError> {
+        match &self.public {
+            Some(public) => public.initial(network, seed),
+            None => Ok(network.init(seed)),
+        }
+    }
+
     /// Chooses a model by its name or by the path of a TOML file.
     ///
     /// # Errors
@@ -91,7 +164,7 @@ impl ResolvedModel {
             2 if architecture == Architecture::Linear => (1, Loss::Logistic),
             _ => (classes, Loss::cross_entropy()),
         };
-        let model = Self { architecture, input: facts.input, outputs, loss };
+        let model = Self { architecture, input: facts.input, outputs, loss, public: None };
         let network = model.network().map_err(|error| model.unfit(name, error))?;
         if network.input() != facts.input {
             let problem =

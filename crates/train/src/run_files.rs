@@ -13,6 +13,8 @@ pub struct RunFiles {
     pub schema: Option<String>,
     /// The description of a network.
     pub network: Option<String>,
+    /// The public model that the run builds on: its files and their hashes.
+    pub public_model: Option<String>,
 }
 
 impl RunFiles {
@@ -20,9 +22,15 @@ impl RunFiles {
     pub const SCHEMA: &str = "schema.toml";
     /// The name of the network's file.
     pub const NETWORK: &str = "network.toml";
+    /// The name of the file that lists the files of a public model.
+    pub const PUBLIC_MODEL: &str = "public_model.toml";
 
-    fn named(&self) -> [(&'static str, Option<&String>); 2] {
-        [(Self::SCHEMA, self.schema.as_ref()), (Self::NETWORK, self.network.as_ref())]
+    fn named(&self) -> [(&'static str, Option<&String>); 3] {
+        [
+            (Self::SCHEMA, self.schema.as_ref()),
+            (Self::NETWORK, self.network.as_ref()),
+            (Self::PUBLIC_MODEL, self.public_model.as_ref()),
+        ]
     }
 
     /// Writes them into the folder of a run.
@@ -47,7 +55,11 @@ impl RunFiles {
                 Err(TrainError::refused(format!("cannot read {name}: {error}"), "check the run's folder"))
             }
         };
-        Ok(Self { schema: text(Self::SCHEMA)?, network: text(Self::NETWORK)? })
+        Ok(Self {
+            schema: text(Self::SCHEMA)?,
+            network: text(Self::NETWORK)?,
+            public_model: text(Self::PUBLIC_MODEL)?,
+        })
     }
 
     /// What the ledger stores about the settings of a run.

@@ -4,7 +4,12 @@ mod batches;
 mod learning;
 mod privacy;
 
-use std::{fs, sync::Arc, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use batches::Batches;
 use learning::LearningSettings;
@@ -16,7 +21,7 @@ use sordino_nn::Description;
 use sordino_privacy::ClipRule;
 
 use crate::{
-    Clipping, DataDescription, DataFacts, Footprint, Learning, NetworkAlgorithm, Origin, ResolvedModel,
+    Clipping, DataDescription, DataFacts, Footprint, Learning, NetworkAlgorithm, Origin, PublicModel, ResolvedModel,
     RunFiles, SamplingName, SettingValues, Settings, TrainError, Value, parse_algorithm, settings::given,
 };
 
@@ -181,6 +186,8 @@ pub fn resolve_with(
         values: SettingValues {
             model: Some(model_name),
             hidden: given(settings.hidden.clone()),
+            train: given(settings.train.clone()),
+            encoder: given(settings.encoder.as_deref().map(absolute)),
             algorithm: Some(algorithm_name),
             epsilon: budget.epsilon,
             delta: budget.delta,
@@ -202,7 +209,11 @@ pub fn resolve_with(
             ..data.values.clone()
         },
         data: data.facts.clone(),
-        files: RunFiles { schema: data.schema.clone(), network: network_text },
+        files: RunFiles {
+            schema: data.schema.clone(),
+            network: network_text,
+            public_model: model.public().map(PublicModel::listing),
+        },
         last_changed: data.last_changed.clone(),
         model,
         algorithm,
@@ -225,15 +236,25 @@ fn model(
         // A network with own layers has no text: they are Rust code.
         return Ok((stored(), model, toml::to_string(network).ok()));
     }
-    let default = ResolvedModel::default_name(facts).to_owned();
-    let name = Value::given_or(settings.model.clone(), default, Origin::PublicFact);
-    let model = ResolvedModel::choose(&name.value, settings.hidden.as_deref(), facts)?;
+    let (name, model) = ResolvedModel::from_settings(settings, facts)?;
+    let name = match settings.model.is_some() {
+        // Absolute, so that the run can be used from any folder.
+        true if model.public().is_some() && Path::new(&name).is_dir() => {
+            Value::new(absolute(Path::new(&name)).display().to_string(), Origin::User)
+        }
+        true => Value::new(name, Origin::User),
+        false => Value::new(name, Origin::PublicFact),
+    };
     if !name.value.ends_with(".toml") {
         return Ok((name, model, None));
     }
     let text = fs::read_to_string(&name.value)
         .map_err(|error| TrainError::refused(format!("{}: {error}", name.value), "restore the file"))?;
     Ok((stored(), model, Some(text)))
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
 fn checkpoint_interval(settings: &Settings) -> Result<(Value<f64>, Duration), TrainError> {

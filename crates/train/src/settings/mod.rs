@@ -40,11 +40,15 @@ settings! {
         split_seed: u64 = "N";
     }
     "Model" {
-        /// logistic, linear, mlp, mnist-cnn, lenet5, resnet20, or a TOML file that describes a network [default: depends on the shape of
-        /// the data]
+        /// logistic, linear, mlp, mnist-cnn, lenet5, resnet20, a TOML file that describes a network, or a folder with a public
+        /// pre-trained model [default: depends on the shape of the data]
         model: String = "NAME";
         /// Widths of the hidden layers of an mlp [default: 128]
         hidden: Vec<usize> = "N,..";
+        /// Part of a pre-trained model that is trained: head, `last,layers=2`, `lora,rank=8` or all [default: head]
+        train: String = "PART";
+        /// Folder with a public pre-trained model that is not trained: the model is trained on its outputs
+        encoder: PathBuf = "FOLDER";
     }
     "Privacy" {
         /// Algorithm with its options, such as dynamic,mu_growth=3; `none` is plain SGD, NOT PRIVATE [default: dp-sgd]
@@ -115,6 +119,11 @@ permitted_values! {
     }
 }
 
+/// Whether a model is a file or a folder, and not a name.
+pub(crate) fn is_path(model: &str) -> bool {
+    model.ends_with(".toml") || model.contains(['/', '\\'])
+}
+
 fn unknown(name: &str) -> TrainError {
     let names: Vec<&str> = Settings::ALL.iter().map(|setting| setting.name).collect();
     TrainError::refused(
@@ -183,10 +192,10 @@ impl Settings {
         // The included data is not a file.
         let data = [&mut settings.data, &mut settings.test_data].into_iter().flatten();
         let files = data.filter(|data| *data != Path::new("mushroom"));
-        for path in files.chain(&mut settings.schema) {
+        for path in files.chain(&mut settings.schema).chain(&mut settings.encoder) {
             *path = folder.join(&*path);
         }
-        if let Some(model) = settings.model.as_mut().filter(|model| model.ends_with(".toml")) {
+        if let Some(model) = settings.model.as_mut().filter(|model| is_path(model)) {
             *model = folder.join(&*model).display().to_string();
         }
         Ok(settings)

@@ -1,0 +1,138 @@
+//! Public pre-trained models: a frozen encoder, or a model of which a part is trained.
+
+use std::{fmt, path::Path, sync::Arc};
+
+use sordino_data::Dataset;
+use sordino_nn::{
+    Description, Network, Params, Shape,
+    pretrained::{ModelFile, Pretrained, TrainedPart},
+};
+
+use crate::{Encoder, TrainError};
+
+/// A public model that a run builds on. Layers that are not trained run once over all records; the rest is trained.
+#[derive(Clone)]
+pub struct PublicModel {
+    pretrained: Arc<Pretrained>,
+    encoder: Option<Arc<Encoder>>,
+    trained: Option<Description>,
+}
+
+/// The frozen layers before the trained ones run once over all records if they are at least this share of the work of a forward pass.
+const WORTH_STORING: f64 = 0.1;
+
+impl PublicModel {
+    /// A frozen encoder: another model is trained on its outputs.
+    ///
+    /// # Errors
+    /// A folder without a model that can be read; records of another shape.
+    pub fn encoder(folder: &Path, input: Shape) -> Result<Self, TrainError> {
+        let pretrained = Pretrained::open(folder)?;
+        let description = pretrained.encoder(input.steps())?;
+        check_input(folder, &description, input)?;
+        let encoder = encoder(&pretrained, description)?;
+        Ok(Self { pretrained: Arc::new(pretrained), encoder: Some(Arc::new(encoder)), trained: None })
+    }
+
+    /// A model with a new head, of which a part is trained.
+    ///
+    /// # Errors
+    /// A folder without a model that can be read; records of another shape; a part that the model does not have.
+    pub fn model(folder: &Path, part: TrainedPart, input: Shape, outputs: usize) -> Result<Self, TrainError> {
+        let pretrained = Pretrained::open(folder)?;
+        let whole = pretrained.classifier(input.steps(), outputs, part)?;
+        check_input(folder, &whole, input)?;
+        let (encoder, trained) = match worthwhile_split(&whole)? {
+            Some((frozen, trained)) => (Some(Arc::new(encoder(&pretrained, frozen)?)), trained),
+            None => (None, whole),
+        };
+        Ok(Self { pretrained: Arc::new(pretrained), encoder, trained: Some(trained) })
+    }
+
+    /// The network that is trained, if it is part of the public model.
+    pub fn trained(&self) -> Option<&Description> {
+        self.trained.as_ref()
+    }
+
+    /// The shape that the trained network reads, for records of this shape.
+    pub fn output(&self, input: Shape) -> Shape {
+        self.encoder.as_ref().map_or(input, |encoder| encoder.output())
+    }
+
+    /// What the trained network reads in place of the records; none if it reads the records themselves.
+    ///
+    /// # Errors
+    /// Records of another shape.
+    pub fn encode(&self, data: &Dataset) -> Result<Option<Dataset>, TrainError> {
+        self.encoder.as_ref().map(|encoder| encoder.encode(data)).transpose()
+    }
+
+    /// The parameters of the trained network before training: public weights, and new layers from this seed.
+    ///
+    /// # Errors
+    /// A network of another model.
+    pub fn initial(&self, network: &Network, seed: u64) -> Result<Params, TrainError> {
+        match self.trained {
+            Some(_) => Ok(self.pretrained.params(network, seed)?),
+            None => Ok(network.init(seed)),
+        }
+    }
+
+    /// The files of the model, with their hashes.
+    pub fn files(&self) -> &[ModelFile] {
+        self.pretrained.files()
+    }
+
+    /// The files and their hashes, as a run stores them.
+    pub fn listing(&self) -> String {
+        let file = |file: &ModelFile| {
+            format!("[[files]]\npath = {:?}\nsha256 = {:?}\n", file.path.display().to_string(), file.sha256)
+        };
+        self.files().iter().map(file).collect()
+    }
+
+    /// The kind of the model, such as bert.
+    pub fn kind(&self) -> &'static str {
+        self.pretrained.kind().name()
+    }
+}
+
+impl fmt::Debug for PublicModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PublicModel").field("files", &self.files()).finish_non_exhaustive()
+    }
+}
+
+/// Two public models are the same if their files are and the same part is trained.
+impl PartialEq for PublicModel {
+    fn eq(&self, other: &Self) -> bool {
+        self.trained == other.trained && self.files() == other.files()
+    }
+}
+
+fn encoder(pretrained: &Pretrained, description: Description) -> Result<Encoder, TrainError> {
+    let params = pretrained.params(&Network::new(&description)?, 0)?;
+    Encoder::new(description, params)
+}
+
+/// The frozen layers before the first trained one, and the rest, if storing the results of the former saves enough work.
+fn worthwhile_split(whole: &Description) -> Result<Option<(Description, Description)>, TrainError> {
+    let Some((frozen, trained)) = whole.split_frozen() else { return Ok(None) };
+    let work = |description: &Description| Ok::<_, TrainError>(Network::new(description)?.operations());
+    let (first, rest) = (work(&frozen)?, work(&trained)?);
+    Ok((first >= WORTH_STORING * (first + rest)).then_some((frozen, trained)))
+}
+
+fn check_input(folder: &Path, description: &Description, input: Shape) -> Result<(), TrainError> {
+    if description.input == input {
+        return Ok(());
+    }
+    Err(TrainError::refused(
+        format!(
+            "the model in {} reads records of {}, but the data has {input}",
+            folder.display(),
+            description.input
+        ),
+        "leave out {tokenizer} to use the tokenizer of the model; for images set {image_size} and {channels}",
+    ))
+}
