@@ -9,6 +9,7 @@ use reference::{Target, Value, gradient};
 use sordino_nn::layers::{
     Attention, AveragePool, Conv2d, Embedding, Flatten, Gelu, GlobalAveragePool, GroupNorm, Gru, LastStep,
     LayerNorm, Linear, Lstm, MaxPool, MeanOverSteps, Positions, Relu, Residual, Tanh, TemperedSigmoid,
+    TiedOutput,
 };
 use sordino_nn::{
     Description, Engine, Inputs, Layer, LayerDescription, Loss, Network, Params, Pass, Shape, Targets,
@@ -143,6 +144,24 @@ impl Dice {
     }
 }
 
+impl Dice {
+    /// A network that predicts the next token, with the embedding as the output layer or with an output layer of its own.
+    fn language_model(&mut self) -> Description {
+        let (steps, width) = (1 + self.below(12), 2 * self.one_to(3));
+        let mut description =
+            Description::new(Shape::Tokens { steps, vocabulary: 5 }).named("embedding", Embedding { width });
+        description = match self.below(3) {
+            0 => description.then(Residual::new(vec![Attention::causal(2).into()])).then(LayerNorm),
+            1 => description.then(Gru { hidden: width }),
+            _ => description.then(Positions).then(self.activation()),
+        };
+        match self.below(4) {
+            0 => description.then(Linear::new(5)),
+            _ => description.then(TiedOutput),
+        }
+    }
+}
+
 /// A network, its loss, and some records.
 struct Case {
     description: Description,
@@ -152,6 +171,7 @@ struct Case {
     starts: Vec<usize>,
     classes: Vec<u32>,
     wanted: Vec<f32>,
+    from: Vec<usize>,
     params: Vec<f32>,
     records: usize,
 }
@@ -159,19 +179,24 @@ struct Case {
 impl Case {
     fn roll(seed: u64) -> Case {
         let mut dice = Dice(seed | 1);
-        let description = match dice.below(3) {
+        let kind = dice.below(4);
+        let mut description = match kind {
             0 => dice.vectors(),
             1 => dice.images(),
-            _ => dice.sequences(),
+            2 => dice.sequences(),
+            _ => dice.language_model(),
         };
         let (loss, outputs) = match dice.below(5) {
+            _ if kind == 3 => (Loss::NextToken, 5),
             0 => (Loss::CrossEntropy { label_smoothing: 0.1 }, 3),
             1 => (Loss::Logistic, 1),
             2 => (Loss::Hinge, 1),
             3 => (Loss::SquaredError, 2),
             _ => (Loss::Huber { delta: 0.5 }, 2),
         };
-        let mut description = description.then(Linear::new(outputs));
+        if kind != 3 {
+            description = description.then(Linear::new(outputs));
+        }
         if description.layers.len() > 1 && dice.below(3) == 0 {
             let frozen = dice.below(description.layers.len() - 1);
             description.layers[frozen].frozen = true;
@@ -199,6 +224,7 @@ impl Case {
             starts,
             classes: (0..records).map(|_| dice.below(if outputs == 3 { 3 } else { 2 }) as u32).collect(),
             wanted: (0..records * outputs).map(|_| dice.number()).collect(),
+            from: (0..records).map(|_| dice.one_to(3)).collect(),
             params,
             records,
             description,
@@ -215,6 +241,7 @@ impl Case {
 
     fn targets(&self) -> Targets<'_> {
         match self.loss {
+            Loss::NextToken => Targets::NextTokens { from: &self.from },
             Loss::SquaredError | Loss::Huber { .. } => {
                 Targets::Values { values: &self.wanted, width: self.wanted.len() / self.records }
             }
@@ -241,6 +268,11 @@ impl Case {
     fn target(&self, index: usize) -> Target {
         let width = self.wanted.len() / self.records;
         match self.loss {
+            Loss::NextToken => {
+                let tokens = &self.tokens[self.starts[index]..self.starts[index + 1]];
+                let tokens = tokens.iter().map(|token| *token as usize).collect();
+                Target::NextTokens { tokens, from: self.from[index] }
+            }
             Loss::SquaredError | Loss::Huber { .. } => {
                 Target::Values(self.wanted[index * width..][..width].iter().map(|v| f64::from(*v)).collect())
             }

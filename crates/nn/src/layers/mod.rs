@@ -91,6 +91,7 @@ layers!(
     residual::Residual,
     last_step::LastStep,
     mean_over_steps::MeanOverSteps,
+    tied_output::TiedOutput,
     own::Own,
 );
 

@@ -21,6 +21,7 @@ pub(crate) enum Value {
 pub(crate) enum Target {
     Class(usize),
     Values(Vec<f64>),
+    NextTokens { tokens: Vec<usize>, from: usize },
 }
 
 pub(crate) type Weights = HashMap<String, Vec<f64>>;
@@ -42,8 +43,17 @@ pub(crate) fn gradient(
         .collect();
     let at = |weights: &Weights| {
         let outputs = forward(&description.layers, "", "", weights, record.clone());
-        let Value::Features(outputs) = outputs else { panic!("a network ends in a vector") };
-        loss_of(loss, &outputs, target)
+        match (outputs, target) {
+            (Value::Features(outputs), target) => loss_of(loss, &outputs, target),
+            (Value::Sequence(rows), Target::NextTokens { tokens, from }) => {
+                let one = |position: usize| {
+                    loss_of(&Loss::cross_entropy(), &rows[position - 1], &Target::Class(tokens[position]))
+                };
+                let count = tokens.len().saturating_sub(*from).max(1);
+                (*from..tokens.len()).map(one).sum::<f64>() / count as f64
+            }
+            _ => panic!("loss and output fit"),
+        }
     };
     let center = at(&weights);
     let mut gradient = vec![0.0; layout.len()];
@@ -141,6 +151,10 @@ fn layer(layer: &Layer, name: &str, weights: &Weights, value: Value) -> Value {
         (Layer::Embedding(Embedding { width }), Value::Tokens(tokens)) => Value::Sequence(
             tokens.iter().map(|t| get("weight")[t * width..(t + 1) * width].to_vec()).collect(),
         ),
+        (Layer::TiedOutput(_), value) => {
+            let embedding = weights.get("embedding.weight").or(weights.get("0.weight"));
+            rows(value, |x| affine(embedding.expect("the embedding comes first"), &[], x))
+        }
         (Layer::Positions(_), Value::Sequence(rows)) => {
             let width = rows[0].len();
             let table = get("weight");

@@ -1,7 +1,7 @@
 //! Norms and weighted sums of the per-record gradients of a convolution.
 
 use super::Conv2dOperation;
-use crate::gradients::{direct, gram_is_cheaper, norm_of_outer};
+use crate::gradients::{Right, direct, gram_is_cheaper, norm_of_outer};
 use crate::kernels::{Matrix, Runs, WIDTH, outer_sum, vector};
 use crate::layers::{ParameterGradients, Scratch, Term, Workspace};
 use crate::shape::Storage;
@@ -107,10 +107,10 @@ impl Conv2dOperation {
             terms.iter().zip(left.chunks_exact_mut(patches)).zip(right_rows.chunks_exact_mut(rows))
         {
             let a = self.patches(&term.x[record * self.input.record()..], left);
-            parts.push((a, self.rows(&term.dy[record * self.output.record()..], right)));
+            parts.push((a, Right::Rows(self.rows(&term.dy[record * self.output.record()..], right))));
         }
         let mut norm = norm_of_outer(&parts, scratch);
-        if let (Some((_, rows)), true) = (parts.last(), self.bias) {
+        if let (Some((_, Right::Rows(rows))), true) = (parts.last(), self.bias) {
             let bias = &mut bias[..channels];
             bias.fill(0.0);
             for row in 0..rows.count {
