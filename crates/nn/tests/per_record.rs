@@ -7,9 +7,9 @@ mod reference;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use reference::{Target, Value, gradient};
 use sordino_nn::layers::{
-    Attention, AveragePool, Conv2d, Embedding, Flatten, Gelu, GlobalAveragePool, GroupNorm, Gru, LastStep,
-    LayerNorm, Linear, Lstm, MaxPool, MeanOverSteps, Positions, Relu, Residual, Tanh, TemperedSigmoid,
-    TiedOutput,
+    Attention, AveragePool, ClassToken, Conv2d, Embedding, Flatten, Gelu, GlobalAveragePool, GroupNorm, Gru,
+    ImageToSequence, LastStep, LayerNorm, Linear, Lstm, MaxPool, MeanOverSteps, Positions, Relu, Residual,
+    Tanh, TemperedSigmoid, TiedOutput,
 };
 use sordino_nn::{
     Description, Engine, Inputs, Layer, LayerDescription, Loss, Network, Params, Pass, Shape, Targets,
@@ -55,6 +55,7 @@ impl Dice {
             padding: self.below(kernel),
             groups: 1,
             bias: self.below(2) == 0,
+            standardised: self.below(4) == 0,
         }
     }
 
@@ -76,7 +77,7 @@ impl Dice {
         let mut description = Description::new(Shape::Image { channels, height, width });
         let filters = 2 * if self.below(4) == 0 { 9 } else { self.one_to(3) };
         description = description.then(match self.below(3) {
-            0 => Conv2d { channels: filters, kernel: 3, stride: 1, padding: 1, groups: 2, bias: true },
+            0 => Conv2d { groups: 2, standardised: self.below(2) == 0, ..Conv2d::new(filters, 3, 1, 1) },
             _ => Conv2d {
                 channels: filters,
                 kernel: 1 + 2 * self.below(2),
@@ -84,6 +85,7 @@ impl Dice {
                 padding: 1,
                 groups: 1,
                 bias: true,
+                standardised: self.below(3) == 0,
             },
         });
         if self.below(2) == 0 {
@@ -95,14 +97,10 @@ impl Dice {
             1 => description.then(MaxPool { kernel: 3, stride: 2, padding: 1 }),
             2 => description.then(AveragePool { kernel: 2, stride: 2 }),
             _ => {
-                let same =
-                    |bias| Conv2d { channels: filters, kernel: 3, stride: 2, padding: 1, groups: 1, bias };
+                let same = |bias| Conv2d { bias, ..Conv2d::new(filters, 3, 2, 1) };
                 let body: Vec<LayerDescription> =
                     vec![self.activation().into(), same(true).into(), GroupNorm { groups: 2 }.into()];
-                let shortcut = vec![
-                    Conv2d { channels: filters, kernel: 1, stride: 2, padding: 0, groups: 1, bias: false }
-                        .into(),
-                ];
+                let shortcut = vec![Conv2d { bias: false, ..Conv2d::new(filters, 1, 2, 0) }.into()];
                 description.then(Residual { body, shortcut })
             }
         };
@@ -111,9 +109,21 @@ impl Dice {
         if Network::new(&longer.clone().then(Flatten)).is_ok() {
             description = longer;
         }
+        match self.below(4) {
+            0 | 1 => description.then(Flatten),
+            2 => description.then(GlobalAveragePool),
+            _ => self.patches(description),
+        }
+    }
+
+    /// The pixels as a sequence, as in a vision transformer.
+    fn patches(&mut self, description: Description) -> Description {
+        let sequence =
+            description.then(ImageToSequence).then(Linear::new(4)).then(ClassToken).then(Positions);
+        let sequence = sequence.then(Residual::new(vec![Attention::new(2).into()]));
         match self.below(2) {
-            0 => description.then(Flatten),
-            _ => description.then(GlobalAveragePool),
+            0 => sequence.then(LastStep),
+            _ => sequence.then(LayerNorm).then(MeanOverSteps),
         }
     }
 
@@ -123,6 +133,9 @@ impl Dice {
             0 => Description::new(Shape::Sequence { steps, width }),
             _ => Description::new(Shape::Tokens { steps, vocabulary: 5 }).then(Embedding { width }),
         };
+        if self.below(3) == 0 {
+            description = description.then(ClassToken);
+        }
         if self.below(3) == 0 {
             description = description.then(Positions);
         }

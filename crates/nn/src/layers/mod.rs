@@ -89,6 +89,8 @@ layers!(
     flatten::Flatten,
     dropout::Dropout,
     residual::Residual,
+    image_to_sequence::ImageToSequence,
+    class_token::ClassToken,
     last_step::LastStep,
     mean_over_steps::MeanOverSteps,
     tied_output::TiedOutput,

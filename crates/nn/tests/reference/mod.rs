@@ -118,11 +118,15 @@ fn layer(layer: &Layer, name: &str, weights: &Weights, value: Value) -> Value {
     match (layer.clone(), value) {
         (Layer::Linear(_), value) => rows(value, |x| affine(get("weight"), get("bias"), x)),
         (
-            Layer::Conv2d(Conv2d { channels, kernel, stride, padding, groups, .. }),
+            Layer::Conv2d(Conv2d { channels, kernel, stride, padding, groups, standardised, .. }),
             Value::Image(c, h, w, x),
         ) => {
             let (ho, wo) = ((h + 2 * padding - kernel) / stride + 1, (w + 2 * padding - kernel) / stride + 1);
             let (weight, bias, inputs, outputs) = (get("weight"), get("bias"), c / groups, channels / groups);
+            let filters: Vec<f64> = match standardised {
+                true => weight.chunks(inputs * kernel * kernel).flat_map(standardise).collect(),
+                false => weight.to_vec(),
+            };
             let mut y = vec![0.0; channels * ho * wo];
             for o in 0..channels {
                 for oy in 0..ho {
@@ -136,7 +140,7 @@ fn layer(layer: &Layer, name: &str, weights: &Weights, value: Value) -> Value {
                                         && (padding..w + padding).contains(&ix)
                                     {
                                         let channel = o / outputs * inputs + i;
-                                        sum += weight[((o * inputs + i) * kernel + ky) * kernel + kx]
+                                        sum += filters[((o * inputs + i) * kernel + ky) * kernel + kx]
                                             * x[(channel * h + iy - padding) * w + ix - padding];
                                     }
                                 }
@@ -151,6 +155,12 @@ fn layer(layer: &Layer, name: &str, weights: &Weights, value: Value) -> Value {
         (Layer::Embedding(Embedding { width }), Value::Tokens(tokens)) => Value::Sequence(
             tokens.iter().map(|t| get("weight")[t * width..(t + 1) * width].to_vec()).collect(),
         ),
+        (Layer::ImageToSequence(_), Value::Image(c, h, w, x)) => Value::Sequence(
+            (0..h * w).map(|pixel| (0..c).map(|channel| x[channel * h * w + pixel]).collect()).collect(),
+        ),
+        (Layer::ClassToken(_), Value::Sequence(rows)) => {
+            Value::Sequence(std::iter::once(get("weight").to_vec()).chain(rows).collect())
+        }
         (Layer::TiedOutput(_), value) => {
             let embedding = weights.get("embedding.weight").or(weights.get("0.weight"));
             rows(value, |x| affine(embedding.expect("the embedding comes first"), &[], x))
@@ -276,6 +286,14 @@ fn layer(layer: &Layer, name: &str, weights: &Weights, value: Value) -> Value {
         }
         (layer, _) => panic!("{} does not fit", layer.kind()),
     }
+}
+
+/// Mean 0 and variance 1.
+fn standardise(filter: &[f64]) -> Vec<f64> {
+    let n = filter.len() as f64;
+    let mean = filter.iter().sum::<f64>() / n;
+    let variance = filter.iter().map(|w| (w - mean).powi(2)).sum::<f64>() / n;
+    filter.iter().map(|w| (w - mean) / (variance + 1e-10).sqrt()).collect()
 }
 
 fn sum(x: &[f64], y: &[f64]) -> Vec<f64> {
