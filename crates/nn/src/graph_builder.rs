@@ -172,6 +172,9 @@ impl GraphBuilder {
             let layer = described.layer.layer_type();
             let shape = layer.output_shape(&source).and_then(|shape| fits(shape, 0).map(|()| shape));
             let shape = shape.map_err(|problem| at.error(problem))?;
+            if layer.reads_tokens() {
+                self.check_tokens(&source).map_err(|problem| at.error(problem))?;
+            }
             let value = match layer.form() {
                 Form::Operation(operation) => self.operation(&at, operation, source.value, shape),
                 Form::Pointwise(operation) => self.pointwise(operation, source.value),
@@ -181,6 +184,14 @@ impl GraphBuilder {
             source = Source { value, producer };
         }
         Ok(source)
+    }
+
+    /// Checks that each step of a value belongs to a token of the network's input.
+    fn check_tokens(&self, source: &Source) -> Result<(), String> {
+        match self.shapes[0] {
+            Shape::Tokens { steps, .. } if steps == source.shape().steps() => Ok(()),
+            input => Err(format!("needs a network on tokens with a step for each token, gets {input}")),
+        }
     }
 
     /// Adds the layers of a branch of a residual block.

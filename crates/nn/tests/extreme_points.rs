@@ -39,7 +39,7 @@ fn sums_at_extreme_points_are_finite_and_bounded() {
     let tokens = Description::new(Shape::Tokens { steps: 12, vocabulary: 5 })
         .then(Embedding { width: 4 })
         .then(Positions)
-        .then(LayerNorm)
+        .then(LayerNorm::default())
         .then(MeanOverSteps)
         .then(Linear::new(3));
     let mut all = networks();

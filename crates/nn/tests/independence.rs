@@ -102,7 +102,7 @@ fn what_a_record_adds_does_not_depend_on_others_of_other_lengths() {
         Gru { hidden: 16 }.into(),
         Attention::new(2).into(),
         Attention::causal(2).into(),
-        LayerNorm.into(),
+        LayerNorm::default().into(),
     ];
     for (steps, layer) in [60, 20].into_iter().flat_map(|steps| layers.clone().map(|layer| (steps, layer))) {
         let network = sequence(steps, layer);

@@ -7,9 +7,9 @@ mod reference;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use reference::{Target, Value, gradient};
 use sordino_nn::layers::{
-    Attention, AveragePool, ClassToken, Conv2d, Embedding, Flatten, Gelu, GlobalAveragePool, GroupNorm, Gru,
-    ImageToSequence, LastStep, LayerNorm, Linear, Lstm, MaxPool, MeanOverSteps, Positions, Relu, Residual,
-    Tanh, TemperedSigmoid, TiedOutput,
+    Attention, AveragePool, ClassToken, Conv2d, Embedding, FirstStep, Flatten, Gelu, GeluTanh,
+    GlobalAveragePool, GroupNorm, Gru, ImageToSequence, LastStep, LayerNorm, Linear, Lstm, MaxPool,
+    MeanOverSteps, Positions, Relu, Residual, Segments, Tanh, TemperedSigmoid, TiedOutput,
 };
 use sordino_nn::{
     Description, Engine, Inputs, Layer, LayerDescription, Loss, Network, Params, Pass, Shape, Targets,
@@ -38,9 +38,10 @@ impl Dice {
     }
 
     fn activation(&mut self) -> Layer {
-        match self.below(4) {
+        match self.below(5) {
             0 => Relu.into(),
             1 => Gelu.into(),
+            4 => GeluTanh.into(),
             2 => Tanh.into(),
             _ => TemperedSigmoid { scale: 2.0, temperature: 1.5, offset: 0.5 }.into(),
         }
@@ -64,7 +65,7 @@ impl Dice {
         for _ in 0..self.below(3) {
             description = description.then(Linear::new(self.one_to(20)));
             description = match self.below(3) {
-                0 => description.then(LayerNorm),
+                0 => description.then(LayerNorm::default()),
                 1 => description.then(self.activation()).then(self.activation()),
                 _ => description.then(self.activation()),
             };
@@ -123,7 +124,7 @@ impl Dice {
         let sequence = sequence.then(Residual::new(vec![Attention::new(2).into()]));
         match self.below(2) {
             0 => sequence.then(LastStep),
-            _ => sequence.then(LayerNorm).then(MeanOverSteps),
+            _ => sequence.then(LayerNorm::default()).then(MeanOverSteps),
         }
     }
 
@@ -131,7 +132,9 @@ impl Dice {
         let (steps, width) = (self.one_to(7), 2 * self.one_to(4));
         let mut description = match self.below(2) {
             0 => Description::new(Shape::Sequence { steps, width }),
-            _ => Description::new(Shape::Tokens { steps, vocabulary: 5 }).then(Embedding { width }),
+            _ => Description::new(Shape::Tokens { steps, vocabulary: 5 })
+                .then(Embedding { width })
+                .then(Segments { separator: Some(2).filter(|_| self.below(3) > 0) }),
         };
         if self.below(3) == 0 {
             description = description.then(ClassToken);
@@ -143,15 +146,16 @@ impl Dice {
             0 => description.then(Lstm { hidden: self.one_to(5) }),
             1 => description.then(Gru { hidden: self.one_to(5) }),
             2 => description
-                .then(Residual {
-                    body: vec![Attention { heads: 2, causal: self.below(2) == 0 }.into()],
-                    shortcut: Vec::new(),
-                })
-                .then(LayerNorm),
+                .then(Residual::new(vec![match self.below(2) {
+                    0 => Attention::causal(2).into(),
+                    _ => Attention::new(2).into(),
+                }]))
+                .then(LayerNorm { epsilon: 0.25 }),
             _ => description.then(Linear::new(self.one_to(18))).then(self.activation()),
         };
-        match self.below(2) {
-            0 => description.then(LastStep),
+        match self.below(3) {
+            0 => description.then(FirstStep),
+            1 => description.then(LastStep),
             _ => description.then(MeanOverSteps),
         }
     }
@@ -164,7 +168,9 @@ impl Dice {
         let mut description =
             Description::new(Shape::Tokens { steps, vocabulary: 5 }).named("embedding", Embedding { width });
         description = match self.below(3) {
-            0 => description.then(Residual::new(vec![Attention::causal(2).into()])).then(LayerNorm),
+            0 => {
+                description.then(Residual::new(vec![Attention::causal(2).into()])).then(LayerNorm::default())
+            }
             1 => description.then(Gru { hidden: width }),
             _ => description.then(Positions).then(self.activation()),
         };

@@ -64,7 +64,7 @@ impl Roll {
                 .then(LastStep),
             _ => Description::new(Shape::Sequence { steps: 30, width: 4 })
                 .then(Attention::new(2))
-                .then(LayerNorm)
+                .then(LayerNorm::default())
                 .then(Dropout { rate: 0.3 })
                 .then(MeanOverSteps),
         };

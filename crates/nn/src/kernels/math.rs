@@ -129,6 +129,28 @@ fn gelu_all_body<const FMA: bool>(y: &mut [f32], slope: &mut [f32]) {
     }
 }
 
+multiversion! {
+    /// `y = y (1 + tanh(c (y + 0.044715 y^3))) / 2` with `c = sqrt(2 / pi)`; `slope` becomes the derivative.
+    pub(crate) fn gelu_tanh_all(y: &mut [f32], slope: &mut [f32]) = gelu_tanh_all_body
+}
+
+#[inline(always)]
+fn gelu_tanh_all_body<const FMA: bool>(y: &mut [f32], slope: &mut [f32]) {
+    const C: f32 = 0.797_884_6;
+    for (y, slope) in y.iter_mut().zip(slope) {
+        let x = *y;
+        // Beyond 10 the sigmoid is 0 or 1 and the cube could overflow. Comparisons keep a NaN.
+        let near = if x > 10.0 { 10.0 } else { x };
+        let near = if near < -10.0 { -10.0 } else { near };
+        let square = near * near;
+        // (1 + tanh u) / 2 is the sigmoid of 2 u.
+        let share = sigmoid::<FMA>(2.0 * C * near * fma::<FMA>(0.044_715, square, 1.0));
+        let inner = C * fma::<FMA>(3.0 * 0.044_715, square, 1.0);
+        *y = x * share;
+        *slope = fma::<FMA>(2.0 * near * inner, share * (1.0 - share), share);
+    }
+}
+
 /// `(1 - Phi(x), phi(x))` of the standard normal for `x >= 0`, to an absolute error of 2e-7.
 ///
 /// Abramowitz and Stegun (1964), formula 7.1.26, for erfc at `x / sqrt 2`.
@@ -342,7 +364,27 @@ mod tests {
             close(y[0], wide * phi, 3e-7 * (1.0 + wide.abs().min(4.0)));
             let density = (-0.5 * wide * wide).exp() / (2.0 * std::f64::consts::PI).sqrt();
             close(slope[0], phi + wide * density, 6e-7);
+            let (mut y, mut slope) = ([x], [0.0]);
+            gelu_tanh_all(&mut y, &mut slope);
+            let (value, derivative) = gelu_tanh(wide);
+            close(y[0], value, 3e-7 * (1.0 + wide.abs().min(4.0)));
+            close(slope[0], derivative, 6e-7);
         }
+    }
+
+    fn gelu_tanh(x: f64) -> (f64, f64) {
+        let c = (2.0 / std::f64::consts::PI).sqrt();
+        let t = (c * (x + 0.044_715 * x.powi(3))).tanh();
+        let inner = c * (1.0 + 3.0 * 0.044_715 * x * x);
+        (0.5 * x * (1.0 + t), 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * inner)
+    }
+
+    #[test]
+    fn gelu_of_a_huge_number_is_the_number_or_zero() {
+        let (mut y, mut slope) = ([1e30, -1e30], [0.0; 2]);
+        gelu_tanh_all(&mut y, &mut slope);
+        assert_eq!((y[0], slope[0]), (1e30, 1.0));
+        assert!(y[1].abs() <= 1.0 && slope[1].abs() <= 1e-30, "{y:?} {slope:?}");
     }
 
     fn normal(x: f64) -> f64 {
@@ -374,6 +416,7 @@ mod tests {
         tempered_sigmoid_all(&mut y, 1.0, 1.0, 0.0);
         assert!(y.iter().all(|y| y.is_nan()));
         gelu_all(&mut y, &mut [0.0; 20]);
+        gelu_tanh_all(&mut y, &mut [0.0; 20]);
         assert!(exp_shifted(&mut y, 0.0, 1.0).is_nan());
         assert!(y.iter().all(|y| y.is_nan()));
     }

@@ -12,15 +12,37 @@ use crate::init::{Init, Parameter};
 use crate::kernels::norm;
 use crate::shape::{Shape, Storage};
 
-const EPSILON: f32 = 1e-5;
-
 /// Normalises each step of a sequence, or a vector, to mean 0 and variance 1, then scales and shifts:
-/// `y = gamma (x - mean) / sqrt(variance + 1e-5) + beta`.
+/// `y = gamma (x - mean) / sqrt(variance + epsilon) + beta`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct LayerNorm;
+#[serde(deny_unknown_fields)]
+pub struct LayerNorm {
+    /// Keeps the denominator positive.
+    #[serde(default = "usual_epsilon", skip_serializing_if = "is_usual_epsilon")]
+    pub epsilon: f32,
+}
+
+impl Default for LayerNorm {
+    /// With PyTorch's epsilon, 1e-5.
+    fn default() -> LayerNorm {
+        LayerNorm { epsilon: usual_epsilon() }
+    }
+}
+
+fn usual_epsilon() -> f32 {
+    1e-5
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_usual_epsilon(epsilon: &f32) -> bool {
+    *epsilon == usual_epsilon()
+}
 
 impl LayerType for LayerNorm {
     fn output_shape(&self, input: &Source) -> Result<Shape, String> {
+        if !(self.epsilon > 0.0 && self.epsilon <= 1.0) {
+            return Err(format!("epsilon must be in (0, 1], got {}", self.epsilon));
+        }
         match input.shape() {
             Shape::Sequence { .. } | Shape::Features(_) => Ok(input.shape()),
             _ => Err(input.unsuitable("a vector or a sequence", "; for images use group_norm")),
@@ -47,12 +69,13 @@ impl PlannedOperation for LayerNorm {
 
     fn build(&self, site: &Site) -> Box<dyn Operation> {
         let sequence = matches!(site.input.shape, Shape::Sequence { .. });
-        Box::new(LayerNormOperation { width: site.input.width(), sequence })
+        Box::new(LayerNormOperation { width: site.input.width(), epsilon: self.epsilon, sequence })
     }
 }
 
 struct LayerNormOperation {
     width: usize,
+    epsilon: f32,
     sequence: bool,
 }
 
@@ -81,7 +104,7 @@ impl Operation for LayerNormOperation {
         let stride = Storage::stride(self.width);
         for row in 0..context.records * self.rows(context.steps) {
             let (x, y) = (&x[row * stride..][..self.width], &mut y[row * stride..][..self.width]);
-            let (mean, inverse) = norm::layer_norm(x, y, gamma, beta, EPSILON);
+            let (mean, inverse) = norm::layer_norm(x, y, gamma, beta, self.epsilon);
             buffers.scratch[2 * row..][..2].copy_from_slice(&[mean, inverse]);
         }
     }

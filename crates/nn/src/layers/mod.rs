@@ -74,6 +74,7 @@ layers!(
     conv2d::Conv2d,
     embedding::Embedding,
     positions::Positions,
+    segments::Segments,
     layer_norm::LayerNorm,
     group_norm::GroupNorm,
     lstm::Lstm,
@@ -81,6 +82,7 @@ layers!(
     attention::Attention,
     relu::Relu,
     gelu::Gelu,
+    gelu_tanh::GeluTanh,
     tanh::Tanh,
     tempered_sigmoid::TemperedSigmoid,
     max_pool::MaxPool,
@@ -91,6 +93,7 @@ layers!(
     residual::Residual,
     image_to_sequence::ImageToSequence,
     class_token::ClassToken,
+    first_step::FirstStep,
     last_step::LastStep,
     mean_over_steps::MeanOverSteps,
     tied_output::TiedOutput,
@@ -104,6 +107,11 @@ pub(crate) trait LayerType {
 
     /// The layer's form in a graph.
     fn form(&self) -> Form<'_>;
+
+    /// Whether the layer reads the tokens of the network's input besides the value before it.
+    fn reads_tokens(&self) -> bool {
+        false
+    }
 
     /// The layer in messages about the next one; `kind` is the name of its type.
     fn label(&self, kind: &str, input: Shape) -> String {

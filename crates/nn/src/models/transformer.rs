@@ -24,9 +24,9 @@ pub fn transformer(vocabulary: usize, steps: usize, classes: usize) -> Result<Ne
 
         description = description
             .named(&format!("layers.{layer}"), Residual::new(attention))
-            .named(&format!("layers.{layer}.norm1"), LayerNorm)
+            .named(&format!("layers.{layer}.norm1"), LayerNorm::default())
             .named(&format!("layers.{layer}"), Residual::new(feed_forward))
-            .named(&format!("layers.{layer}.norm2"), LayerNorm);
+            .named(&format!("layers.{layer}.norm2"), LayerNorm::default());
     }
     Network::new(&description.then(MeanOverSteps).named("fc", Linear::new(classes)))
 }

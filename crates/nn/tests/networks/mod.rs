@@ -21,7 +21,7 @@ pub(crate) fn networks() -> Vec<Network> {
         Description::new(Shape::Sequence { steps: 40, width: 3 })
             .then(Linear::new(4))
             .then(layer)
-            .then(LayerNorm)
+            .then(LayerNorm::default())
             .then(MeanOverSteps)
             .then(Linear::new(3))
     };

@@ -4,7 +4,8 @@
 use std::collections::HashMap;
 
 use sordino_nn::layers::{
-    Attention, AveragePool, Conv2d, Embedding, GroupNorm, Gru, Lstm, MaxPool, Residual, TemperedSigmoid,
+    Attention, AveragePool, Conv2d, Embedding, GroupNorm, Gru, LayerNorm, Lstm, MaxPool, Residual, Segments,
+    TemperedSigmoid,
 };
 use sordino_nn::{Description, Layer, LayerDescription, Layout, Loss};
 
@@ -41,8 +42,12 @@ pub(crate) fn gradient(
         .iter()
         .map(|slice| (slice.name.clone(), params[slice.range.clone()].to_vec()))
         .collect();
+    let tokens = match record {
+        Value::Tokens(tokens) => tokens.clone(),
+        _ => Vec::new(),
+    };
     let at = |weights: &Weights| {
-        let outputs = forward(&description.layers, "", "", weights, record.clone());
+        let outputs = forward(&description.layers, "", "", weights, record.clone(), &tokens);
         match (outputs, target) {
             (Value::Features(outputs), target) => loss_of(loss, &outputs, target),
             (Value::Sequence(rows), Target::NextTokens { tokens, from }) => {
@@ -102,18 +107,19 @@ fn forward(
     named: &str,
     weights: &Weights,
     mut value: Value,
+    tokens: &[usize],
 ) -> Value {
     for (index, described) in layers.iter().enumerate() {
         let name = match &described.name {
             Some(name) => format!("{named}{name}"),
             None => format!("{unnamed}{index}"),
         };
-        value = layer(&described.layer, &name, weights, value);
+        value = layer(&described.layer, &name, weights, value, tokens);
     }
     value
 }
 
-fn layer(layer: &Layer, name: &str, weights: &Weights, value: Value) -> Value {
+fn layer(layer: &Layer, name: &str, weights: &Weights, value: Value, tokens: &[usize]) -> Value {
     let get = |parameter: &str| weights.get(&format!("{name}.{parameter}")).map_or(&[][..], |v| &v[..]);
     match (layer.clone(), value) {
         (Layer::Linear(_), value) => rows(value, |x| affine(get("weight"), get("bias"), x)),
@@ -173,11 +179,20 @@ fn layer(layer: &Layer, name: &str, weights: &Weights, value: Value) -> Value {
             };
             Value::Sequence(rows.iter().enumerate().map(add).collect())
         }
-        (Layer::LayerNorm(_), value) => rows(value, |x| {
+        (Layer::Segments(Segments { separator }), Value::Sequence(rows)) => {
+            let width = rows[0].len();
+            let table = get("weight");
+            let add = |(t, row): (usize, &Vec<f64>)| {
+                let before = tokens.iter().take(t).any(|&token| Some(token as u32) == separator);
+                row.iter().zip(&table[usize::from(before) * width..]).map(|(x, p)| x + p).collect()
+            };
+            Value::Sequence(rows.iter().enumerate().map(add).collect())
+        }
+        (Layer::LayerNorm(LayerNorm { epsilon }), value) => rows(value, |x| {
             let n = x.len() as f64;
             let mean = x.iter().sum::<f64>() / n;
             let variance = x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n;
-            let normal = x.iter().map(|x| (x - mean) / (variance + 1e-5).sqrt());
+            let normal = x.iter().map(|x| (x - mean) / (variance + f64::from(epsilon)).sqrt());
             normal.zip(get("weight")).zip(get("bias")).map(|((x, g), b)| g * x + b).collect()
         }),
         (Layer::GroupNorm(GroupNorm { groups }), Value::Image(c, h, w, x)) => {
@@ -249,6 +264,9 @@ fn layer(layer: &Layer, name: &str, weights: &Weights, value: Value) -> Value {
         }
         (Layer::Relu(_), value) => each(value, |x| x.max(0.0)),
         (Layer::Gelu(_), value) => each(value, |x| x * normal_cdf(x)),
+        (Layer::GeluTanh(_), value) => each(value, |x| {
+            0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x.powi(3))).tanh())
+        }),
         (Layer::Tanh(_), value) => each(value, f64::tanh),
         (Layer::TemperedSigmoid(TemperedSigmoid { scale, temperature, offset }), value) => {
             each(value, |x| f64::from(scale) * sigmoid(f64::from(temperature) * x) - f64::from(offset))
@@ -268,7 +286,14 @@ fn layer(layer: &Layer, name: &str, weights: &Weights, value: Value) -> Value {
         (Layer::Dropout(_), value) => value,
         (Layer::Residual(Residual { body, shortcut }), value) => {
             let inner = |layers: &[LayerDescription], part: &str| {
-                forward(layers, &format!("{name}.{part}."), &format!("{name}."), weights, value.clone())
+                forward(
+                    layers,
+                    &format!("{name}.{part}."),
+                    &format!("{name}."),
+                    weights,
+                    value.clone(),
+                    tokens,
+                )
             };
             match (inner(&body, "body"), inner(&shortcut, "shortcut")) {
                 (Value::Image(c, h, w, x), Value::Image(_, _, _, y)) => Value::Image(c, h, w, sum(&x, &y)),
@@ -279,6 +304,7 @@ fn layer(layer: &Layer, name: &str, weights: &Weights, value: Value) -> Value {
                 _ => panic!("body and shortcut agree"),
             }
         }
+        (Layer::FirstStep(_), Value::Sequence(rows)) => Value::Features(rows[0].clone()),
         (Layer::LastStep(_), Value::Sequence(rows)) => Value::Features(rows[rows.len() - 1].clone()),
         (Layer::MeanOverSteps(_), Value::Sequence(rows)) => {
             let mean = |j: usize| rows.iter().map(|row| row[j]).sum::<f64>() / rows.len() as f64;
