@@ -332,12 +332,8 @@ fn useful_workers(records: usize, workers: usize, operations: f64) -> usize {
 
 /// Floats of one record: values, gradients, buffers of layers, and gradients that are written out.
 fn record_size(network: &Network) -> usize {
-    let written = |node: &Node| match &node.action {
-        Action::Operation { operation, .. } => {
-            operation.parameter_gradients().map_or(0, |parameters| parameters.written_sizes().iter().sum())
-        }
-        _ => 0,
-    };
+    let written =
+        |node: &Node| node.trained().map_or(0, |(_, parameters)| parameters.written_sizes().iter().sum());
     let steps = network.input().steps();
     Tape::size(network, steps) + network.nodes.iter().map(written).sum::<usize>()
 }

@@ -103,6 +103,12 @@ impl Prefixes {
     }
 }
 
+/// The node of an embedding, and the number of its tokens and the length of their vectors.
+pub(crate) struct EmbeddingMatrix {
+    pub(crate) node: usize,
+    pub(crate) shape: [usize; 2],
+}
+
 /// A network under construction.
 pub(crate) struct GraphBuilder {
     shapes: Vec<Shape>,
@@ -114,6 +120,8 @@ struct PlannedNode {
     name: String,
     frozen: bool,
     parameters: Vec<Parameter>,
+    /// The node whose parameters it uses.
+    owner: Option<usize>,
     input: usize,
     output: usize,
 }
@@ -216,10 +224,41 @@ impl GraphBuilder {
             action: PlannedAction::Operation(operation),
             name: at.name.clone(),
             frozen: at.frozen,
+            owner: None,
             input: input.index,
             output: output.index,
         });
         output
+    }
+
+    /// The network's embedding.
+    pub(crate) fn embedding(&self) -> Result<EmbeddingMatrix, &'static str> {
+        let is_embedding = |node: &PlannedNode| match &node.action {
+            PlannedAction::Operation(operation) => operation.is_embedding(),
+            _ => false,
+        };
+        let node = self.nodes.iter().position(is_embedding).ok_or("needs an embedding before it")?;
+        match self.nodes[node].parameters[0].shape[..] {
+            [vocabulary, width] => Ok(EmbeddingMatrix { node, shape: [vocabulary, width] }),
+            _ => Err("needs an embedding with one matrix"),
+        }
+    }
+
+    /// Lets the last node use the parameters of an earlier one.
+    pub(crate) fn share(&mut self, owner: usize, at: &Position) -> Result<(), NetworkError> {
+        if self.nodes.iter().any(|node| node.owner == Some(owner)) {
+            return Err(at.error("only one layer can use the vectors of an embedding".to_owned()));
+        }
+        if at.frozen && !self.nodes[owner].frozen {
+            let name = &self.nodes[owner].name;
+            return Err(
+                at.error(format!("has the parameters of {name}; freeze that layer as well or neither"))
+            );
+        }
+        if let Some(node) = self.nodes.last_mut() {
+            node.owner = Some(owner);
+        }
+        Ok(())
     }
 
     /// Adds `value = f(value)`.
@@ -258,6 +297,7 @@ impl GraphBuilder {
             name: String::new(),
             frozen: false,
             parameters: Vec::new(),
+            owner: None,
             input: input.index,
             output: output.index,
         });
@@ -268,30 +308,38 @@ impl GraphBuilder {
         let needs_gradient = self.needs_gradient();
         let storage = self.storage(&needs_gradient);
         let (mut layout, mut inits) = (Layout::default(), Vec::new());
-        let (mut nodes, mut layers) = (Vec::new(), Vec::new());
-        for planned in self.nodes {
+        let (mut nodes, mut layers) = (Vec::<Node>::new(), Vec::new());
+        let sharing: Vec<Option<usize>> = (0..self.nodes.len())
+            .map(|index| self.nodes.iter().position(|node| node.owner == Some(index)))
+            .collect();
+        let outputs: Vec<usize> = self.nodes.iter().map(|node| node.output).collect();
+        for (planned, shared_with) in self.nodes.into_iter().zip(sharing) {
             let (x, y, trained) = (planned.input, planned.output, planned.is_trained());
             let start = layout.len();
             for Parameter { name, shape, init } in planned.parameters {
                 layout.push(format!("{}.{name}", planned.name), shape, planned.frozen);
                 inits.push(init);
             }
-            let params = start..layout.len();
+            let params = planned.owner.map_or(start..layout.len(), |owner| nodes[owner].params.clone());
             let layer = trained.then(|| {
                 layers.push(LayerParameters { name: planned.name, range: params.clone() });
                 layers.len() - 1
             });
             let action = match planned.action {
                 PlannedAction::Operation(operation) => {
-                    let site =
-                        Site { input: storage[x], output: storage[y], input_gradient: needs_gradient[x] };
+                    let site = Site {
+                        input: storage[x],
+                        output: storage[y],
+                        input_gradient: needs_gradient[x],
+                        shared_with: shared_with.map(|node| storage[outputs[node]]),
+                    };
                     Action::Operation { operation: operation.build(&site), x, y }
                 }
                 PlannedAction::Pointwise(operation) => Action::Pointwise { operation, value: y },
                 PlannedAction::Copy => Action::Copy { from: x, to: y },
                 PlannedAction::Add => Action::Add { other: x, into: y },
             };
-            nodes.push(Node::new(action, params, layer));
+            nodes.push(Node { shared_with, ..Node::new(action, params, layer) });
         }
         set_accumulation(&mut nodes, storage.len());
         let (description, layout) = (description.clone(), Arc::new(layout));

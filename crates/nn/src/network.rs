@@ -47,6 +47,8 @@ pub(crate) struct Node {
     pub(crate) params: Range<usize>,
     /// Its index among the layers that are trained.
     pub(crate) layer: Option<usize>,
+    /// A later node that uses the same parameters. Their gradient belongs to this node, and that one is not trained itself.
+    pub(crate) shared_with: Option<usize>,
     /// Whether its backward pass adds to the gradient of its input, which a later node has written.
     pub(crate) accumulate: bool,
 }
@@ -66,7 +68,7 @@ pub(crate) enum Action {
 impl Node {
     /// A node whose parameters lie at `params`; `layer` is its index among the layers that are trained.
     pub(crate) fn new(action: Action, params: Range<usize>, layer: Option<usize>) -> Node {
-        let node = Node { action, params, layer, accumulate: false };
+        let node = Node { action, params, layer, shared_with: None, accumulate: false };
         assert_eq!(layer.is_some(), node.trained().is_some(), "a layer with parameters has gradients");
         node
     }

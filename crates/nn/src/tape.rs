@@ -189,7 +189,7 @@ impl Tape {
         point: Point<'_>,
         chunk: &Chunk,
         spare: &mut Aligned,
-        mut visit: impl FnMut(usize, Term<'_>),
+        mut visit: impl FnMut(usize, &[Term<'_>]),
     ) {
         for (index, node) in network.nodes.iter().enumerate().rev() {
             let mut context = chunk.context(point, node, index, network.input_of(node));
@@ -220,7 +220,10 @@ impl Tape {
                         );
                     }
                     if node.layer.is_some() {
-                        visit(index, self.term(network, point, chunk, index));
+                        visit(
+                            index,
+                            &terms(network, index, |node| vec![self.term(network, point, chunk, node)]),
+                        );
                     }
                 }
                 Action::Pointwise { operation, value } if network.needs_gradient[*value] => {
@@ -299,6 +302,17 @@ impl Tape {
             wipe(&mut buffers.gradients, sizes.gradients);
         }
     }
+}
+
+/// The terms of a node's per-record gradients, followed by those of the node that shares its parameters.
+pub(crate) fn terms<'a>(
+    network: &Network,
+    node: usize,
+    of: impl Fn(usize) -> Vec<Term<'a>>,
+) -> Vec<Term<'a>> {
+    let mut terms = of(node);
+    terms.extend(network.nodes[node].shared_with.map(of).unwrap_or_default());
+    terms
 }
 
 fn buffer_sizes(network: &Network, node: &Node, steps: usize) -> BufferSizes {

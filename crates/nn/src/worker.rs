@@ -8,7 +8,7 @@ use crate::layers::{Scratch, Term, Workspace};
 use crate::loss::Loss;
 use crate::network::Network;
 use crate::pass::{Pass, WeightRule};
-use crate::tape::{Chunk, Point, Tape};
+use crate::tape::{Chunk, Point, Tape, terms};
 
 /// One record's part of an [`Outcome`](crate::Outcome).
 pub(crate) struct RecordResult {
@@ -160,9 +160,9 @@ impl Worker {
             }
         } else {
             let gradients = &mut self.gradients;
-            self.tape.backward(network, job.here, &self.chunk, &mut self.spare, |node, term| {
+            self.tape.backward(network, job.here, &self.chunk, &mut self.spare, |node, terms| {
                 if weighed {
-                    gradients.norms(network, node, &[term]);
+                    gradients.norms(network, node, terms);
                 }
             });
         }
@@ -203,14 +203,14 @@ impl Worker {
             if node.layer.is_none() {
                 continue;
             }
-            let first = self.tape.term(job.network, job.here, &self.chunk, index);
-            match (&self.anchor, job.there) {
-                (Some(anchor), Some(there)) => {
-                    let second = anchor.term(job.network, there, &self.chunk, index);
-                    f(&mut self.gradients, index, &[first, second]);
+            let terms = terms(job.network, index, |node| {
+                let mut terms = vec![self.tape.term(job.network, job.here, &self.chunk, node)];
+                if let (Some(anchor), Some(there)) = (&self.anchor, job.there) {
+                    terms.push(anchor.term(job.network, there, &self.chunk, node));
                 }
-                _ => f(&mut self.gradients, index, &[first]),
-            }
+                terms
+            });
+            f(&mut self.gradients, index, &terms);
         }
     }
 

@@ -144,7 +144,7 @@ fn an_adversarial_record_stays_within_its_bound() {
     let bare = |outputs| Linear { outputs, inputs: None, bias: false };
     let sequence = Description::new(Shape::Sequence { steps, width }).then(bare(32)).then(MeanOverSteps);
     let image = Description::new(Shape::Image { channels: 16, height: 1, width: 2 })
-        .then(Conv2d { channels: 64, kernel: 1, stride: 1, padding: 0, groups: 1, bias: false })
+        .then(Conv2d { bias: false, ..Conv2d::new(64, 1, 1, 0) })
         .then(GlobalAveragePool);
     for seed in 0..30 {
         for size in [1e2f32, 1e3, 1e4, 1e5] {

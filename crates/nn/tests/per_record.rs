@@ -7,9 +7,9 @@ mod reference;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use reference::{Target, Value, gradient};
 use sordino_nn::layers::{
-    Attention, AveragePool, Conv2d, Embedding, FirstStep, Flatten, Gelu, GeluTanh, GlobalAveragePool,
-    GroupNorm, Gru, LastStep, LayerNorm, Linear, Lora, Lstm, MaxPool, MeanOverSteps, Positions, Relu,
-    Residual, Segments, Tanh, TemperedSigmoid,
+    Attention, AveragePool, ClassToken, Conv2d, Embedding, FirstStep, Flatten, Gelu, GeluTanh,
+    GlobalAveragePool, GroupNorm, Gru, ImageToSequence, LastStep, LayerNorm, Linear, Lora, Lstm, MaxPool,
+    MeanOverSteps, Positions, Relu, Residual, Segments, Tanh, TemperedSigmoid, TiedOutput,
 };
 use sordino_nn::{
     Description, Engine, Inputs, Layer, LayerDescription, Loss, Network, Params, Pass, Shape, Targets,
@@ -56,6 +56,7 @@ impl Dice {
             padding: self.below(kernel),
             groups: 1,
             bias: self.below(2) == 0,
+            standardised: self.below(4) == 0,
         }
     }
 
@@ -77,7 +78,7 @@ impl Dice {
         let mut description = Description::new(Shape::Image { channels, height, width });
         let filters = 2 * if self.below(4) == 0 { 9 } else { self.one_to(3) };
         description = description.then(match self.below(3) {
-            0 => Conv2d { channels: filters, kernel: 3, stride: 1, padding: 1, groups: 2, bias: true },
+            0 => Conv2d { groups: 2, standardised: self.below(2) == 0, ..Conv2d::new(filters, 3, 1, 1) },
             _ => Conv2d {
                 channels: filters,
                 kernel: 1 + 2 * self.below(2),
@@ -85,6 +86,7 @@ impl Dice {
                 padding: 1,
                 groups: 1,
                 bias: true,
+                standardised: self.below(3) == 0,
             },
         });
         if self.below(2) == 0 {
@@ -96,14 +98,10 @@ impl Dice {
             1 => description.then(MaxPool { kernel: 3, stride: 2, padding: 1 }),
             2 => description.then(AveragePool { kernel: 2, stride: 2 }),
             _ => {
-                let same =
-                    |bias| Conv2d { channels: filters, kernel: 3, stride: 2, padding: 1, groups: 1, bias };
+                let same = |bias| Conv2d { bias, ..Conv2d::new(filters, 3, 2, 1) };
                 let body: Vec<LayerDescription> =
                     vec![self.activation().into(), same(true).into(), GroupNorm { groups: 2 }.into()];
-                let shortcut = vec![
-                    Conv2d { channels: filters, kernel: 1, stride: 2, padding: 0, groups: 1, bias: false }
-                        .into(),
-                ];
+                let shortcut = vec![Conv2d { bias: false, ..Conv2d::new(filters, 1, 2, 0) }.into()];
                 description.then(Residual { body, shortcut })
             }
         };
@@ -112,9 +110,21 @@ impl Dice {
         if Network::new(&longer.clone().then(Flatten)).is_ok() {
             description = longer;
         }
+        match self.below(4) {
+            0 | 1 => description.then(Flatten),
+            2 => description.then(GlobalAveragePool),
+            _ => self.patches(description),
+        }
+    }
+
+    /// The pixels as a sequence, as in a vision transformer.
+    fn patches(&mut self, description: Description) -> Description {
+        let sequence =
+            description.then(ImageToSequence).then(Linear::new(4)).then(ClassToken).then(Positions);
+        let sequence = sequence.then(Residual::new(vec![Attention::new(2).into()]));
         match self.below(2) {
-            0 => description.then(Flatten),
-            _ => description.then(GlobalAveragePool),
+            0 => sequence.then(LastStep),
+            _ => sequence.then(LayerNorm::default()).then(MeanOverSteps),
         }
     }
 
@@ -135,13 +145,16 @@ impl Dice {
                 .then(Segments { separator: Some(2).filter(|_| self.below(3) > 0) }),
         };
         if self.below(3) == 0 {
+            description = description.then(ClassToken);
+        }
+        if self.below(3) == 0 {
             description = description.then(Positions);
         }
         description = match self.below(4) {
             0 => description.then(Lstm { hidden: self.one_to(5) }),
             1 => description.then(Gru { hidden: self.one_to(5) }),
             2 => description
-                .then(Residual { body: vec![self.attention().into()], shortcut: Vec::new() })
+                .then(Residual::new(vec![self.attention().into()]))
                 .then(LayerNorm { epsilon: 0.25 }),
             _ => description.then(Linear::new(self.one_to(18))).then(self.activation()),
         };
@@ -149,6 +162,26 @@ impl Dice {
             0 => description.then(FirstStep),
             1 => description.then(LastStep),
             _ => description.then(MeanOverSteps),
+        }
+    }
+}
+
+impl Dice {
+    /// A network that predicts the next token, with the embedding as the output layer or with an output layer of its own.
+    fn language_model(&mut self) -> Description {
+        let (steps, width) = (1 + self.below(12), 2 * self.one_to(3));
+        let mut description =
+            Description::new(Shape::Tokens { steps, vocabulary: 5 }).named("embedding", Embedding { width });
+        description = match self.below(3) {
+            0 => {
+                description.then(Residual::new(vec![Attention::causal(2).into()])).then(LayerNorm::default())
+            }
+            1 => description.then(Gru { hidden: width }),
+            _ => description.then(Positions).then(self.activation()),
+        };
+        match self.below(4) {
+            0 => description.then(Linear::new(5)),
+            _ => description.then(TiedOutput),
         }
     }
 }
@@ -162,6 +195,7 @@ struct Case {
     starts: Vec<usize>,
     classes: Vec<u32>,
     wanted: Vec<f32>,
+    from: Vec<usize>,
     params: Vec<f32>,
     records: usize,
 }
@@ -169,19 +203,24 @@ struct Case {
 impl Case {
     fn roll(seed: u64) -> Case {
         let mut dice = Dice(seed | 1);
-        let description = match dice.below(3) {
+        let kind = dice.below(4);
+        let mut description = match kind {
             0 => dice.vectors(),
             1 => dice.images(),
-            _ => dice.sequences(),
+            2 => dice.sequences(),
+            _ => dice.language_model(),
         };
         let (loss, outputs) = match dice.below(5) {
+            _ if kind == 3 => (Loss::NextToken, 5),
             0 => (Loss::CrossEntropy { label_smoothing: 0.1 }, 3),
             1 => (Loss::Logistic, 1),
             2 => (Loss::Hinge, 1),
             3 => (Loss::SquaredError, 2),
             _ => (Loss::Huber { delta: 0.5 }, 2),
         };
-        let mut description = description.then(Linear::new(outputs));
+        if kind != 3 {
+            description = description.then(Linear::new(outputs));
+        }
         if description.layers.len() > 1 && dice.below(3) == 0 {
             let frozen = dice.below(description.layers.len() - 1);
             description.layers[frozen].frozen = true;
@@ -209,6 +248,7 @@ impl Case {
             starts,
             classes: (0..records).map(|_| dice.below(if outputs == 3 { 3 } else { 2 }) as u32).collect(),
             wanted: (0..records * outputs).map(|_| dice.number()).collect(),
+            from: (0..records).map(|_| dice.one_to(3)).collect(),
             params,
             records,
             description,
@@ -225,6 +265,7 @@ impl Case {
 
     fn targets(&self) -> Targets<'_> {
         match self.loss {
+            Loss::NextToken => Targets::NextTokens { from: &self.from },
             Loss::SquaredError | Loss::Huber { .. } => {
                 Targets::Values { values: &self.wanted, width: self.wanted.len() / self.records }
             }
@@ -251,6 +292,11 @@ impl Case {
     fn target(&self, index: usize) -> Target {
         let width = self.wanted.len() / self.records;
         match self.loss {
+            Loss::NextToken => {
+                let tokens = &self.tokens[self.starts[index]..self.starts[index + 1]];
+                let tokens = tokens.iter().map(|token| *token as usize).collect();
+                Target::NextTokens { tokens, from: self.from[index] }
+            }
             Loss::SquaredError | Loss::Huber { .. } => {
                 Target::Values(self.wanted[index * width..][..width].iter().map(|v| f64::from(*v)).collect())
             }

@@ -1,9 +1,10 @@
 //! Gradients of weight matrices, as factors.
 
 use super::direct;
+use super::norm::{GREATEST_FACTOR, Right, norm_of_outer};
 use crate::cut::GROUP;
 use crate::kernels::vector::Strided;
-use crate::kernels::{Matrix, Runs, WIDTH, dots, gram, outer_sum, vector};
+use crate::kernels::{Matrix, Runs, WIDTH, outer_sum, vector};
 use crate::layers::{Scratch, Workspace};
 
 /// A weight matrix `outputs x inputs`, which may be stored as several matrices side by side, with its biases.
@@ -289,84 +290,14 @@ fn norm_by_gram(
     outputs: usize,
     scratch: &mut Scratch,
 ) -> f64 {
-    let parts: Vec<(Matrix<'_>, Matrix<'_>)> = terms
+    let parts: Vec<_> = terms
         .iter()
         .map(|term| {
             let term = term.record(record);
             let a = Matrix { data: &term.a[first..], count: term.rows, width: inputs, stride: term.a_stride };
             let b = Matrix { data: term.b, count: term.rows, width: outputs, stride: term.b_stride };
-            (a, b)
+            (a, Right::Rows(b))
         })
         .collect();
     norm_of_outer(&parts, scratch)
-}
-
-/// The same for factors given as matrices, with an allowance for rounding that makes it an upper bound.
-///
-/// The terms of the sum may cancel: positions whose output gradients point in opposite directions leave a gradient far
-/// smaller than `M = sum_t |a_t| |b_t|`. A dot product of `d` floats in sixteen lanes is off by at most
-/// `rounding(d) |x| |y|`, so the sum over all pairs is off by at most `(rounding(inputs) + rounding(outputs) + 16 u) M^2`,
-/// with the unit `u = 2^-24`; where products underflow, by `d` of the least floats `m = 2^-149` more, which makes
-/// `m (inputs (sum_t |b_t|)^2 + outputs (sum_t |a_t|)^2 + T^2)`. This is added: a norm that is too small would break a clipping
-/// bound. For `T` positions with unrelated directions, it is of the order of `10^-6 T` relative to the squared norm.
-///
-/// The weighted sum adds the `T` products of a record up in single precision: `T` additions, the scaling of a factor, and the products where
-/// they are not fused with the additions, each off by at most `u M`. So `(T + 2) u M` is added to the norm, which then bounds what the
-/// record actually adds, with its rounding.
-///
-/// Infinite if a row is [too large](GREATEST_FACTOR), or if the sum overflows in single precision.
-pub(crate) fn norm_of_outer(parts: &[(Matrix<'_>, Matrix<'_>)], scratch: &mut Scratch) -> f64 {
-    let (mut total, mut magnitude, mut left, mut right) = (0.0, 0.0, 0.0, 0.0);
-    for (p, (a, b)) in parts.iter().enumerate() {
-        for row in 0..a.count {
-            let (a, b) = (vector::squared_norm(a.row(row)).sqrt(), vector::squared_norm(b.row(row)).sqrt());
-            if a.max(b) > GREATEST_FACTOR {
-                return f64::INFINITY;
-            }
-            (magnitude, left, right) = (magnitude + a * b, left + a, right + b);
-        }
-        for (q, (c, d)) in parts.iter().enumerate().skip(p) {
-            let pairs = a.count * c.count;
-            scratch.third.reserve(pairs);
-            scratch.fourth.reserve(pairs);
-            let twice = if p == q {
-                gram(*a, &mut scratch.third);
-                gram(*b, &mut scratch.fourth);
-                1.0
-            } else {
-                dots(*a, *c, &mut scratch.third);
-                dots(*b, *d, &mut scratch.fourth);
-                2.0
-            };
-            total += twice * vector::dot(&scratch.third[..pairs], &scratch.fourth[..pairs]);
-        }
-    }
-    // Single precision has overflowed, possibly to minus infinity, which must not be treated as a small negative number.
-    if !total.is_finite() {
-        return f64::INFINITY;
-    }
-    let (inputs, outputs) = parts.first().map_or((0, 0), |(a, b)| (a.width, b.width));
-    let rounded = (rounding(inputs) + rounding(outputs) + 16.0 * UNIT) * magnitude * magnitude;
-    let rows = parts.iter().map(|(a, _)| a.count).sum::<usize>() as f64;
-    let underflown = LEAST * (inputs as f64 * right * right + outputs as f64 * left * left + rows * rows);
-    // The exact value is at least 0; a NaN must stay a NaN.
-    let squared = if total < 0.0 { rounded + underflown } else { total + rounded + underflown };
-    (squared.sqrt() + (rows + 2.0) * UNIT * magnitude).powi(2)
-}
-
-/// A record with a greater factor counts as not finite. Factors are multiplied by weights, one of them alone, in single precision: a large one
-/// could overflow under a weight above 1, although the gradient (its product with a tiny one) is moderate; or it could
-/// magnify the rounding of a tiny factor.
-const GREATEST_FACTOR: f64 = 1e18;
-
-/// Half of the distance from 1 to the next float.
-const UNIT: f64 = 1.0 / (1 << 24) as f64;
-
-/// The least positive float, `2^-149`.
-const LEAST: f64 = 1.5e-45;
-
-/// The largest error of a dot product of this length, relative to the product of the norms: additions within a lane, over the
-/// lanes, and of the remainder.
-fn rounding(width: usize) -> f64 {
-    (width / 16 + width % 16 + 5) as f64 * UNIT
 }

@@ -6,5 +6,7 @@
 
 pub(crate) mod direct;
 mod factored;
+mod norm;
 
-pub(crate) use factored::{Block, Factor, Factored, gram_is_cheaper, norm_of_outer};
+pub(crate) use factored::{Block, Factor, Factored, gram_is_cheaper};
+pub(crate) use norm::{Right, norm_of_outer};

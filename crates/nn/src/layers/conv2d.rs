@@ -1,6 +1,7 @@
 //! A convolution with square filters.
 
 mod gradients;
+mod standardised;
 
 use serde::{Deserialize, Serialize};
 
@@ -36,12 +37,15 @@ pub struct Conv2d {
     /// Whether there is a bias for each output channel.
     #[serde(default = "super::yes")]
     pub bias: bool,
+    /// Whether each filter is shifted and scaled to mean 0 and variance 1 before it is used (weight standardisation).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub standardised: bool,
 }
 
 impl Conv2d {
     /// A convolution with a bias and one group.
     pub fn new(channels: usize, kernel: usize, stride: usize, padding: usize) -> Conv2d {
-        Conv2d { channels, kernel, stride, padding, groups: 1, bias: true }
+        Conv2d { channels, kernel, stride, padding, groups: 1, bias: true, standardised: false }
     }
 }
 
@@ -133,6 +137,7 @@ struct Conv2dOperation {
     padding: usize,
     groups: usize,
     bias: bool,
+    standardised: bool,
     forward: Vec<Walk>,
     /// Empty if the gradient of the input is not needed.
     backward: Vec<InputGradient>,
@@ -165,6 +170,7 @@ impl Conv2dOperation {
             padding: filter.padding,
             groups: filter.groups,
             bias: filter.bias,
+            standardised: filter.standardised,
             forward: Vec::new(),
             backward: Vec::new(),
         };
@@ -286,6 +292,12 @@ impl Operation for Conv2dOperation {
     fn pack(&self, params: &[f32], input_gradient: bool, packs: &mut Vec<Packed>) {
         let (k, inputs, outputs, taps) =
             (self.kernel, self.group_inputs(), self.group_outputs(), self.taps());
+        let standardised = self.standardised.then(|| {
+            let mut filters = params[..self.weights()].to_vec();
+            standardised::standardise(&mut filters, taps);
+            filters
+        });
+        let params = standardised.as_deref().unwrap_or(params);
         packs.resize_with(self.groups + self.backward.len(), Packed::default);
         let (forward, backward) = packs.split_at_mut(self.groups);
         for (group, pack) in forward.iter_mut().enumerate() {

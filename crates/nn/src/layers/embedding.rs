@@ -1,6 +1,10 @@
 //! A vector for each token.
 
+mod tied;
+
 use serde::{Deserialize, Serialize};
+
+use tied::Tied;
 
 use super::{
     Context, Flow, Form, LayerBuffers, LayerType, Operation, ParameterGradients, PlannedOperation, Site,
@@ -46,8 +50,17 @@ impl PlannedOperation for Embedding {
         false
     }
 
-    fn build(&self, _: &Site) -> Box<dyn Operation> {
-        Box::new(EmbeddingOperation { width: self.width })
+    fn is_embedding(&self) -> bool {
+        true
+    }
+
+    fn build(&self, site: &Site) -> Box<dyn Operation> {
+        let tied = site.shared_with.map(|output| Tied {
+            vocabulary: output.width(),
+            width: self.width,
+            most_steps: output.shape.steps(),
+        });
+        Box::new(EmbeddingOperation { width: self.width, tied })
     }
 }
 
@@ -55,11 +68,19 @@ impl PlannedOperation for Embedding {
 /// sums use only those.
 struct EmbeddingOperation {
     width: usize,
+    /// The gradient if the output layer has the same parameters.
+    tied: Option<Tied>,
 }
 
 impl Operation for EmbeddingOperation {
     fn parameter_gradients(&self) -> Option<&dyn ParameterGradients> {
         Some(self)
+    }
+
+    fn work(&self, _: usize) -> [usize; 3] {
+        let gradient =
+            self.tied.as_ref().map_or(0, |tied| tied.most_steps * tied.vocabulary * tied.width);
+        [0, 0, gradient]
     }
 
     fn forward(&self, context: &Context<'_>, _: &[f32], y: &mut [f32], _: &mut LayerBuffers) {
@@ -84,7 +105,14 @@ impl Operation for EmbeddingOperation {
 }
 
 impl ParameterGradients for EmbeddingOperation {
-    fn squared_norms(&self, terms: &[Term<'_>], _: &mut Workspace<'_>, out: &mut [f64]) {
+    fn written_sizes(&self) -> [usize; 2] {
+        [self.tied.as_ref().map_or(0, Tied::written_size), 0]
+    }
+
+    fn squared_norms(&self, terms: &[Term<'_>], workspace: &mut Workspace<'_>, out: &mut [f64]) {
+        if let Some(tied) = &self.tied {
+            return tied.squared_norms(terms, workspace, out);
+        }
         let Term { context, dy, .. } = terms[terms.len() - 1];
         let stride = Storage::stride(self.width);
         // In double precision, since a token may be repeated very often.
@@ -113,9 +141,12 @@ impl ParameterGradients for EmbeddingOperation {
         &self,
         terms: &[Term<'_>],
         weights: Option<&[f32]>,
-        _: &mut Workspace<'_>,
+        workspace: &mut Workspace<'_>,
         sum: &mut [f32],
     ) {
+        if let Some(tied) = &self.tied {
+            return tied.weighted_sum(terms, weights, workspace, sum);
+        }
         let Term { context, dy, .. } = terms[terms.len() - 1];
         let stride = Storage::stride(self.width);
         let mut own = vec![0.0f64; self.width];
@@ -140,7 +171,7 @@ impl ParameterGradients for EmbeddingOperation {
     }
 
     fn sums_in_groups(&self) -> bool {
-        false
+        self.tied.as_ref().is_some_and(Tied::sums_in_groups)
     }
 }
 
@@ -202,7 +233,7 @@ mod tests {
     /// Gradients of one token that cancel: what is added has the norm that was reported, however small.
     #[test]
     fn equal_tokens_cancel_in_the_sum_as_in_the_norm() {
-        let (embedding, steps) = (EmbeddingOperation { width: 1 }, 9);
+        let (embedding, steps) = (EmbeddingOperation { width: 1, tied: None }, 9);
         let stride = Storage::stride(1);
         let mut dy = vec![0.0; steps * stride];
         // All cancel except 0.1, which single precision would lose when it is added to 1e7.

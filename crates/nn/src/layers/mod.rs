@@ -93,9 +93,12 @@ layers!(
     flatten::Flatten,
     dropout::Dropout,
     residual::Residual,
+    image_to_sequence::ImageToSequence,
+    class_token::ClassToken,
     first_step::FirstStep,
     last_step::LastStep,
     mean_over_steps::MeanOverSteps,
+    tied_output::TiedOutput,
     own::Own,
 );
 

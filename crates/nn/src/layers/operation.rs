@@ -20,6 +20,11 @@ pub(crate) trait PlannedOperation {
         [0; 2]
     }
 
+    /// Whether this is an embedding, whose matrix a [tied output](super::TiedOutput) can use.
+    fn is_embedding(&self) -> bool {
+        false
+    }
+
     /// Builds the operation.
     fn build(&self, site: &Site) -> Box<dyn Operation>;
 }
@@ -30,6 +35,8 @@ pub(crate) struct Site {
     pub(crate) output: Storage,
     /// Whether the gradient of the input is needed.
     pub(crate) input_gradient: bool,
+    /// The output of the node that uses the same parameters.
+    pub(crate) shared_with: Option<Storage>,
 }
 
 /// A layer that computes a value from another one.
@@ -179,6 +186,7 @@ pub(crate) struct LayerBuffers {
 /// gradients `b` of the first point and `a'`, `b'` of the second, `a b - a' b'` is `(a - a') b + a' (b - b')`, which does not
 /// cancel when the points are close.
 /// Parameters that are not multiplied by activations (biases, norms, embeddings) have their difference in the last term alone.
+/// If two nodes share their parameters, as many terms of the second one follow.
 #[derive(Clone, Copy)]
 pub(crate) struct Term<'a> {
     pub(crate) context: Context<'a>,

@@ -34,7 +34,7 @@ pub fn resnet20_for(input: Shape, outputs: usize) -> Result<Network, NetworkErro
 }
 
 fn convolution(channels: usize, kernel: usize, stride: usize) -> Conv2d {
-    Conv2d { channels, kernel, stride, padding: kernel / 2, groups: 1, bias: false }
+    Conv2d { bias: false, ..Conv2d::new(channels, kernel, stride, kernel / 2) }
 }
 
 fn residual(channels: usize, stride: usize) -> Residual {

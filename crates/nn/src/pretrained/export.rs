@@ -280,10 +280,10 @@ fn write_folder(folder: &Path, files: &[(String, Vec<u8>)]) -> Result<(), Networ
     let mut partial = folder.as_os_str().to_owned();
     partial.push(".partial");
     let partial = PathBuf::from(partial);
+    if partial.exists() {
+        return Err(in_file(&partial, &"is left from an interrupted export; delete it"));
+    }
     let write = || {
-        if partial.exists() {
-            fs::remove_dir_all(&partial)?;
-        }
         fs::create_dir_all(&partial)?;
         files.iter().try_for_each(|(name, bytes)| fs::write(partial.join(name), bytes))?;
         fs::rename(&partial, folder)

@@ -60,7 +60,7 @@ macro_rules! kinds {
     };
 }
 
-kinds!(bert::Bert "BERT.", roberta::Roberta "RoBERTa.", distilbert::Distilbert "DistilBERT.", gpt2::Gpt2 "GPT-2.");
+kinds!(bert::Bert "BERT.", roberta::Roberta "RoBERTa.", distilbert::Distilbert "DistilBERT.", gpt2::Gpt2 "GPT-2.", vit::Vit "ViT.");
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -149,7 +149,7 @@ impl Pretrained {
     /// The number of outputs of the head in the checkpoint, if it has one.
     pub fn head(&self) -> Option<usize> {
         let last = self.architecture.head.last()?.name.as_ref()?;
-        self.checkpoint.get(&format!("{last}.weight")).map(|stored| stored.shape[0])
+        self.checkpoint.get(&format!("{last}.weight")).and_then(|stored| stored.shape.first().copied())
     }
 
     /// The shape of a record; `max_length` is the largest number of tokens, and images have the size of the model.

@@ -22,6 +22,7 @@ pub(crate) enum Value {
 pub(crate) enum Target {
     Class(usize),
     Values(Vec<f64>),
+    NextTokens { tokens: Vec<usize>, from: usize },
 }
 
 pub(crate) type Weights = HashMap<String, Vec<f64>>;
@@ -47,8 +48,17 @@ pub(crate) fn gradient(
     };
     let at = |weights: &Weights| {
         let outputs = forward(&description.layers, "", "", weights, record.clone(), &tokens);
-        let Value::Features(outputs) = outputs else { panic!("a network ends in a vector") };
-        loss_of(loss, &outputs, target)
+        match (outputs, target) {
+            (Value::Features(outputs), target) => loss_of(loss, &outputs, target),
+            (Value::Sequence(rows), Target::NextTokens { tokens, from }) => {
+                let one = |position: usize| {
+                    loss_of(&Loss::cross_entropy(), &rows[position - 1], &Target::Class(tokens[position]))
+                };
+                let count = tokens.len().saturating_sub(*from).max(1);
+                (*from..tokens.len()).map(one).sum::<f64>() / count as f64
+            }
+            _ => panic!("loss and output fit"),
+        }
     };
     let center = at(&weights);
     let mut gradient = vec![0.0; layout.len()];
@@ -114,11 +124,15 @@ fn layer(layer: &Layer, name: &str, weights: &Weights, value: Value, tokens: &[u
     match (layer.clone(), value) {
         (Layer::Linear(_), value) => rows(value, |x| affine(get("weight"), get("bias"), x)),
         (
-            Layer::Conv2d(Conv2d { channels, kernel, stride, padding, groups, .. }),
+            Layer::Conv2d(Conv2d { channels, kernel, stride, padding, groups, standardised, .. }),
             Value::Image(c, h, w, x),
         ) => {
             let (ho, wo) = ((h + 2 * padding - kernel) / stride + 1, (w + 2 * padding - kernel) / stride + 1);
             let (weight, bias, inputs, outputs) = (get("weight"), get("bias"), c / groups, channels / groups);
+            let filters: Vec<f64> = match standardised {
+                true => weight.chunks(inputs * kernel * kernel).flat_map(standardise).collect(),
+                false => weight.to_vec(),
+            };
             let mut y = vec![0.0; channels * ho * wo];
             for o in 0..channels {
                 for oy in 0..ho {
@@ -132,7 +146,7 @@ fn layer(layer: &Layer, name: &str, weights: &Weights, value: Value, tokens: &[u
                                         && (padding..w + padding).contains(&ix)
                                     {
                                         let channel = o / outputs * inputs + i;
-                                        sum += weight[((o * inputs + i) * kernel + ky) * kernel + kx]
+                                        sum += filters[((o * inputs + i) * kernel + ky) * kernel + kx]
                                             * x[(channel * h + iy - padding) * w + ix - padding];
                                     }
                                 }
@@ -147,6 +161,16 @@ fn layer(layer: &Layer, name: &str, weights: &Weights, value: Value, tokens: &[u
         (Layer::Embedding(Embedding { width }), Value::Tokens(tokens)) => Value::Sequence(
             tokens.iter().map(|t| get("weight")[t * width..(t + 1) * width].to_vec()).collect(),
         ),
+        (Layer::ImageToSequence(_), Value::Image(c, h, w, x)) => Value::Sequence(
+            (0..h * w).map(|pixel| (0..c).map(|channel| x[channel * h * w + pixel]).collect()).collect(),
+        ),
+        (Layer::ClassToken(_), Value::Sequence(rows)) => {
+            Value::Sequence(std::iter::once(get("weight").to_vec()).chain(rows).collect())
+        }
+        (Layer::TiedOutput(_), value) => {
+            let embedding = weights.get("embedding.weight").or(weights.get("0.weight"));
+            rows(value, |x| affine(embedding.expect("the embedding comes first"), &[], x))
+        }
         (Layer::Positions(_), Value::Sequence(rows)) => {
             let width = rows[0].len();
             let table = get("weight");
@@ -304,6 +328,14 @@ fn layer(layer: &Layer, name: &str, weights: &Weights, value: Value, tokens: &[u
         }
         (layer, _) => panic!("{} does not fit", layer.kind()),
     }
+}
+
+/// Mean 0 and variance 1.
+fn standardise(filter: &[f64]) -> Vec<f64> {
+    let n = filter.len() as f64;
+    let mean = filter.iter().sum::<f64>() / n;
+    let variance = filter.iter().map(|w| (w - mean).powi(2)).sum::<f64>() / n;
+    filter.iter().map(|w| (w - mean) / (variance + 1e-10).sqrt()).collect()
 }
 
 fn sum(x: &[f64], y: &[f64]) -> Vec<f64> {

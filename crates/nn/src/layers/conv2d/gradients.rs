@@ -1,7 +1,8 @@
 //! Norms and weighted sums of the per-record gradients of a convolution.
 
 use super::Conv2dOperation;
-use crate::gradients::{direct, gram_is_cheaper, norm_of_outer};
+use super::standardised::Standardised;
+use crate::gradients::{Right, direct, gram_is_cheaper, norm_of_outer};
 use crate::kernels::{Matrix, Runs, WIDTH, outer_sum, vector};
 use crate::layers::{ParameterGradients, Scratch, Term, Workspace};
 use crate::shape::Storage;
@@ -10,7 +11,8 @@ impl Conv2dOperation {
     /// Whether norms come from dot products between patches.
     fn by_gram(&self) -> bool {
         // Patches overlap, and copying them costs more than the rule for matrices assumes, so twice the rows are counted.
-        self.groups == 1 && gram_is_cheaper(2 * self.output.pixels(), self.taps(), self.output.channels)
+        // The gradient of a standardised filter is a map of the written-out one.
+        self.groups == 1 && !self.standardised && gram_is_cheaper(2 * self.output.pixels(), self.taps(), self.output.channels)
     }
 
     /// Floats of each record's gradient, if it is written out.
@@ -70,6 +72,52 @@ impl Conv2dOperation {
         }
     }
 
+    /// Writes out the gradients of all records.
+    fn write_gradients(&self, terms: &[Term<'_>], workspace: &mut Workspace<'_>) {
+        let (records, kept) = (terms[0].context.records, self.written_size());
+        workspace.written[0].reserve(kept * records);
+        let factors: Vec<_> = terms.iter().map(|term| (term.x, term.dy)).collect();
+        let filters: Vec<_> = match self.standardised {
+            true => terms.iter().map(|term| Standardised::new(self, term.context.params)).collect(),
+            false => Vec::new(),
+        };
+        for record in 0..records {
+            let gradient = &mut workspace.written[0][record * kept..][..self.len()];
+            gradient[self.weights()..].fill(0.0);
+            self.add_gradient(&factors, record, 1, gradient, false);
+            self.add_bias_gradient(terms[terms.len() - 1].dy, record, gradient);
+            if self.standardised {
+                self.map_gradient(&filters, &factors, record, gradient, workspace.scratch);
+            }
+        }
+    }
+
+    /// Turns the gradient of standardised filters into the gradient of the weights.
+    ///
+    /// With the map `P` at the first point and `P'` at the second, the difference `P g - P' g'` is `P (g - g') + (P - P') g'`. From the
+    /// factors `a' b` and `a' (b - b')` follows `g' = a' b'`.
+    fn map_gradient(
+        &self,
+        filters: &[Standardised],
+        factors: &[(&[f32], &[f32])],
+        record: usize,
+        gradient: &mut [f32],
+        scratch: &mut Scratch,
+    ) {
+        let mut mapped = vec![0.0; self.weights()];
+        filters[0].add_mapped(self, &gradient[..self.weights()], 1.0, &mut mapped);
+        if let ([here, there], [(_, b), (a, change)]) = (filters, factors) {
+            scratch.first.reserve(2 * self.weights());
+            let (whole, difference) = scratch.first.split_at_mut(self.weights());
+            self.add_gradient(&[(a, b)], record, 1, whole, false);
+            self.add_gradient(&[(a, change)], record, 1, difference, false);
+            vector::subtract(&mut whole[..], &difference[..self.weights()]);
+            here.add_mapped(self, whole, 1.0, &mut mapped);
+            there.add_mapped(self, whole, -1.0, &mut mapped);
+        }
+        gradient.iter_mut().zip(&mapped).for_each(|(g, mapped)| *g = *mapped as f32);
+    }
+
     /// The patches of a record, row by row.
     fn patches<'a>(&self, x: &[f32], out: &'a mut [f32]) -> Matrix<'a> {
         let (taps, stride) = (self.taps(), Storage::stride(self.taps()));
@@ -107,10 +155,10 @@ impl Conv2dOperation {
             terms.iter().zip(left.chunks_exact_mut(patches)).zip(right_rows.chunks_exact_mut(rows))
         {
             let a = self.patches(&term.x[record * self.input.record()..], left);
-            parts.push((a, self.rows(&term.dy[record * self.output.record()..], right)));
+            parts.push((a, Right::Rows(self.rows(&term.dy[record * self.output.record()..], right))));
         }
         let mut norm = norm_of_outer(&parts, scratch);
-        if let (Some((_, rows)), true) = (parts.last(), self.bias) {
+        if let (Some((_, Right::Rows(rows))), true) = (parts.last(), self.bias) {
             let bias = &mut bias[..channels];
             bias.fill(0.0);
             for row in 0..rows.count {
@@ -135,16 +183,8 @@ impl ParameterGradients for Conv2dOperation {
             }
             return;
         }
-        let kept = self.written_size();
-        workspace.written[0].reserve(kept * out.len());
-        for (record, out) in out.iter_mut().enumerate() {
-            let gradient = &mut workspace.written[0][record * kept..][..self.len()];
-            gradient[self.weights()..].fill(0.0);
-            let factors: Vec<_> = terms.iter().map(|term| (term.x, term.dy)).collect();
-            self.add_gradient(&factors, record, 1, gradient, false);
-            self.add_bias_gradient(terms[terms.len() - 1].dy, record, gradient);
-            *out += vector::squared_norm(gradient);
-        }
+        self.write_gradients(terms, workspace);
+        direct::squared_norms(&workspace.written[0], self.len(), self.written_size(), out);
     }
 
     fn weighted_sum(
@@ -155,14 +195,12 @@ impl ParameterGradients for Conv2dOperation {
         sum: &mut [f32],
     ) {
         let records = terms[0].context.records;
-        if let (Some(weights), false) = (weights, self.by_gram()) {
-            return direct::weighted_sum(
-                &workspace.written[0],
-                self.written_size(),
-                records,
-                Some(weights),
-                &mut sum[..self.len()],
-            );
+        if weights.is_none() && self.standardised {
+            self.write_gradients(terms, workspace);
+        }
+        if (weights.is_some() || self.standardised) && !self.by_gram() {
+            let (written, size) = (&workspace.written[0], self.written_size());
+            return direct::weighted_sum(written, size, records, weights, &mut sum[..self.len()]);
         }
         for record in 0..records {
             let dy = terms[terms.len() - 1].dy;

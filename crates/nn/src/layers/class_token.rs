@@ -1,0 +1,109 @@
+//! A learned first step of every sequence.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Context, Flow, Form, LayerBuffers, LayerType, Operation, ParameterGradients, PlannedOperation, Site,
+    Term, Workspace,
+};
+use crate::graph_builder::Source;
+use crate::init::{Init, Parameter};
+use crate::kernels::vector;
+use crate::shape::{Shape, Storage};
+
+/// A learned vector before the first step of every sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct ClassToken;
+
+impl LayerType for ClassToken {
+    fn output_shape(&self, input: &Source) -> Result<Shape, String> {
+        match input.shape() {
+            Shape::Sequence { steps, width } => Ok(Shape::Sequence { steps: steps + 1, width }),
+            _ => Err(input.unsuitable("a sequence", "; for images use image_to_sequence")),
+        }
+    }
+
+    fn form(&self) -> Form<'_> {
+        Form::Operation(Box::new(*self))
+    }
+}
+
+impl PlannedOperation for ClassToken {
+    fn parameters(&self, input: Shape) -> Vec<Parameter> {
+        vec![Parameter::new("weight", &[input.width()], Init::Normal(0.02))]
+    }
+
+    fn backward_reads_output(&self) -> bool {
+        false
+    }
+
+    fn build(&self, site: &Site) -> Box<dyn Operation> {
+        Box::new(ClassTokenOperation { width: site.input.width() })
+    }
+}
+
+/// The input has `context.steps` steps for each record, the output one more.
+struct ClassTokenOperation {
+    width: usize,
+}
+
+impl ClassTokenOperation {
+    /// The gradient of a record's first step, which is the record's gradient of the token.
+    fn first<'a>(&self, term: &Term<'a>, record: usize) -> &'a [f32] {
+        &term.dy[record * (term.context.steps + 1) * Storage::stride(self.width)..][..self.width]
+    }
+}
+
+impl Operation for ClassTokenOperation {
+    fn parameter_gradients(&self) -> Option<&dyn ParameterGradients> {
+        Some(self)
+    }
+
+    fn forward(&self, context: &Context<'_>, x: &[f32], y: &mut [f32], _: &mut LayerBuffers) {
+        let stride = Storage::stride(self.width);
+        let size = context.steps * stride;
+        let records = x.chunks_exact(size).zip(y.chunks_exact_mut(size + stride));
+        for (x, y) in records.take(context.records) {
+            y[..self.width].copy_from_slice(context.params);
+            y[stride..].copy_from_slice(x);
+        }
+    }
+
+    fn backward(&self, context: &Context<'_>, flow: Flow<'_>, _: &mut LayerBuffers) {
+        let Flow { dy, dx, .. } = flow;
+        let Some(dx) = dx else { return };
+        let stride = Storage::stride(self.width);
+        let size = context.steps * stride;
+        let records = dx.chunks_exact_mut(size).zip(dy.chunks_exact(size + stride));
+        for (dx, dy) in records.take(context.records) {
+            dx.copy_from_slice(&dy[stride..]);
+        }
+    }
+}
+
+impl ParameterGradients for ClassTokenOperation {
+    fn squared_norms(&self, terms: &[Term<'_>], _: &mut Workspace<'_>, out: &mut [f64]) {
+        let term = &terms[terms.len() - 1];
+        for (record, out) in out.iter_mut().enumerate() {
+            *out += vector::squared_norm(self.first(term, record));
+        }
+    }
+
+    fn weighted_sum(
+        &self,
+        terms: &[Term<'_>],
+        weights: Option<&[f32]>,
+        _: &mut Workspace<'_>,
+        sum: &mut [f32],
+    ) {
+        let term = &terms[terms.len() - 1];
+        for record in 0..term.context.records {
+            let weight = weights.map_or(1.0, |weights| weights[record]);
+            vector::add_scaled(&mut sum[..self.width], weight, self.first(term, record));
+        }
+    }
+
+    fn sums_in_groups(&self) -> bool {
+        false
+    }
+}
