@@ -1,12 +1,15 @@
 //! A model that was trained, and its predictions.
 
-use std::{collections::HashMap, path::Path};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
 
 use serde::{Deserialize, Serialize};
 use sordino_data::{Dataset, Labels};
 use sordino_nn::{Description, Engine, Params};
 use sordino_train::{
-    DataFacts, Evaluator, Provable, ResolvedModel, RunFiles, RunFolder, Score, Settings, class_of, inspect,
+    DataFacts, Evaluator, Provable, PublicModel, ResolvedModel, RunFiles, RunFolder, Score, Settings, class_of, inspect,
     read_weights, verified_settings, write_weights,
 };
 
@@ -34,6 +37,13 @@ pub(crate) struct ModelRecipe {
     name: String,
     hidden: Option<Vec<usize>>,
     network: Option<Description>,
+    #[serde(default)]
+    train: Option<String>,
+    #[serde(default)]
+    encoder: Option<PathBuf>,
+    /// The files of the public model, with their hashes.
+    #[serde(default)]
+    public_model: Option<String>,
 }
 
 impl ModelRecipe {
@@ -44,6 +54,9 @@ impl ModelRecipe {
             name: settings.model.clone().unwrap_or_else(|| "logistic".to_owned()),
             hidden: settings.hidden.clone(),
             network: network.map_err(|error| Error::refused(error.to_string(), "restore network.toml"))?,
+            train: settings.train.clone(),
+            encoder: settings.encoder.clone(),
+            public_model: files.public_model.clone(),
         })
     }
 
@@ -53,10 +66,24 @@ impl ModelRecipe {
     }
 
     fn model(&self, facts: &DataFacts) -> Result<ResolvedModel, Error> {
-        match &self.network {
-            Some(network) => ResolvedModel::described(network.clone(), facts),
-            None => ResolvedModel::choose(&self.name, self.hidden.as_deref(), facts),
+        if let Some(network) = &self.network {
+            return ResolvedModel::described(network.clone(), facts);
         }
+        let settings = Settings {
+            model: Some(self.name.clone()),
+            hidden: self.hidden.clone(),
+            train: self.train.clone(),
+            encoder: self.encoder.clone(),
+            ..Settings::default()
+        };
+        let (_, model) = ResolvedModel::from_settings(&settings, facts)?;
+        if model.public().map(PublicModel::listing) != self.public_model {
+            return Err(Error::refused(
+                "the public model that this model builds on has changed",
+                "restore its files; the statement has their paths and hashes",
+            ));
+        }
+        Ok(model)
     }
 }
 
@@ -122,6 +149,8 @@ impl Fitted {
             return Err(Error::refused("the records have no labels", "give labelled records"));
         }
         self.facts.check_labels(data, "the records", "the model")?;
+        let encoded = self.model.encode(data)?;
+        let data = encoded.as_ref().unwrap_or(data);
         Ok(Evaluator::new(self.model.network()?, self.model.loss, data)?.score(&self.params)?)
     }
 
@@ -173,6 +202,8 @@ impl Fitted {
     /// Records of another shape.
     pub fn predictions(&self, data: &Dataset) -> Result<Vec<Prediction>, Error> {
         self.check_shape(data)?;
+        let encoded = self.model.encode(data)?;
+        let data = encoded.as_ref().unwrap_or(data);
         let mut engine = Engine::new(self.model.network()?, self.model.loss)?;
         let all: Vec<usize> = (0..data.len()).collect();
         let inputs = engine.unlabelled(data.inputs())?;

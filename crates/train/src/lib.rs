@@ -104,7 +104,7 @@ pub use price::{PricedRun, Provable, price};
 pub use public_model::PublicModel;
 pub use resolve::{Custom, ResolvedSettings, check, resolve, resolve_with, without_unused};
 pub use run::{Ending, Observer, Run, steps_per_charge};
-pub use run_files::{RunFiles, check_unchanged_data, verified_settings};
+pub use run_files::{PublicFile, RunFiles, check_unchanged_data, public_files, verified_settings};
 pub use seal::{read_weights, write_weights};
 pub use settings::{
     Clipping, Origin, SamplingName, SettingInfo, SettingValue, SettingValues, Settings, Value,

@@ -8,7 +8,10 @@ use sordino_nn::{
     pretrained::{ModelFile, Pretrained, TrainedPart},
 };
 
-use crate::{Encoder, TrainError};
+use crate::{
+    Encoder, TrainError,
+    run_files::{PublicFile, PublicFiles},
+};
 
 /// A public model that a run builds on. Layers that are not trained run once over all records; the rest is trained.
 #[derive(Clone)]
@@ -27,7 +30,7 @@ impl PublicModel {
     /// # Errors
     /// A folder without a model that can be read; records of another shape.
     pub fn encoder(folder: &Path, input: Shape) -> Result<Self, TrainError> {
-        let pretrained = Pretrained::open(folder)?;
+        let pretrained = open(folder)?;
         let description = pretrained.encoder(input.steps())?;
         check_input(folder, &description, input)?;
         let encoder = encoder(&pretrained, description)?;
@@ -39,7 +42,7 @@ impl PublicModel {
     /// # Errors
     /// A folder without a model that can be read; records of another shape; a part that the model does not have.
     pub fn model(folder: &Path, part: TrainedPart, input: Shape, outputs: usize) -> Result<Self, TrainError> {
-        let pretrained = Pretrained::open(folder)?;
+        let pretrained = open(folder)?;
         let whole = pretrained.classifier(input.steps(), outputs, part)?;
         check_input(folder, &whole, input)?;
         let (encoder, trained) = match worthwhile_split(&whole)? {
@@ -85,10 +88,12 @@ impl PublicModel {
 
     /// The files and their hashes, as a run stores them.
     pub fn listing(&self) -> String {
-        let file = |file: &ModelFile| {
-            format!("[[files]]\npath = {:?}\nsha256 = {:?}\n", file.path.display().to_string(), file.sha256)
+        let file = |file: &ModelFile| PublicFile {
+            path: file.path.display().to_string(),
+            sha256: file.sha256.clone(),
         };
-        self.files().iter().map(file).collect()
+        let files = PublicFiles { files: self.files().iter().map(file).collect() };
+        toml::to_string(&files).expect("paths and hashes are TOML")
     }
 
     /// The kind of the model, such as bert.
@@ -108,6 +113,11 @@ impl PartialEq for PublicModel {
     fn eq(&self, other: &Self) -> bool {
         self.trained == other.trained && self.files() == other.files()
     }
+}
+
+fn open(folder: &Path) -> Result<Pretrained, TrainError> {
+    // Absolute, so that a run can be resumed from any folder.
+    Ok(Pretrained::open(&folder.canonicalize().unwrap_or_else(|_| folder.to_owned()))?)
 }
 
 fn encoder(pretrained: &Pretrained, description: Description) -> Result<Encoder, TrainError> {

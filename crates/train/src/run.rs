@@ -92,6 +92,10 @@ impl<'a> Run<'a> {
     /// # Errors
     /// As [`TrainError`] lists them. What was released before an error is in the ledger.
     pub fn begin(&self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Ending, TrainError> {
+        self.encoded(|run| run.begin_encoded(stop, observer))
+    }
+
+    fn begin_encoded(&self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Ending, TrainError> {
         let state = self.initial_state()?;
         let (gradients, terms, randomness) = (self.gradients()?, &self.priced.terms, self.randomness()?);
         let mut vault = match self.folder {
@@ -107,6 +111,10 @@ impl<'a> Run<'a> {
     /// # Errors
     /// As [`TrainError`] lists them; a run without a folder; a checkpoint that refers to lines that are missing from the ledger.
     pub fn resume(&self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Ending, TrainError> {
+        self.encoded(|run| run.resume_encoded(stop, observer))
+    }
+
+    fn resume_encoded(&self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Ending, TrainError> {
         let folder = self.folder.ok_or_else(|| {
             TrainError::refused("a run without a folder cannot be resumed", "give the folder of the run")
         })?;
@@ -129,6 +137,18 @@ impl<'a> Run<'a> {
         metrics::repair(folder)?;
         observer.resumed(position.step, vault.position());
         self.train(vault, state, position, stop, observer)
+    }
+
+    /// Calls `f` with a run on what the trained network reads. The frozen layers of a public model are applied to all records first, once.
+    fn encoded<T>(&self, f: impl FnOnce(&Run<'_>) -> Result<T, TrainError>) -> Result<T, TrainError> {
+        let model = &self.priced.resolved.model;
+        let records = model.encode(self.records)?;
+        let test = self.test.map(|test| model.encode(test)).transpose()?.flatten();
+        f(&Run {
+            records: records.as_ref().unwrap_or(self.records),
+            test: test.as_ref().or(self.test),
+            ..*self
+        })
     }
 
     fn train(

@@ -2,6 +2,7 @@
 
 use std::{fs, io::ErrorKind};
 
+use serde::{Deserialize, Serialize};
 use sordino_privacy::Account;
 
 use crate::{RunFolder, Settings, TrainError, data::last_changed, write_whole};
@@ -72,6 +73,30 @@ impl RunFiles {
         }
         about
     }
+}
+
+/// The files of the public model that a run builds on, as its ledger lists them; empty if there is none.
+pub fn public_files(account: &Account) -> Vec<PublicFile> {
+    let Some((_, listing)) = account.about().split_once(&format!("# {}\n", RunFiles::PUBLIC_MODEL)) else {
+        return Vec::new();
+    };
+    let listing: String = listing.lines().take_while(|line| !line.starts_with('#')).flat_map(|line| [line, "\n"]).collect();
+    toml::from_str::<PublicFiles>(&listing).map(|listing| listing.files).unwrap_or_default()
+}
+
+/// A file of a public model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PublicFile {
+    /// Its path.
+    pub path: String,
+    /// The SHA-256 hash of its contents, in hexadecimal digits.
+    pub sha256: String,
+}
+
+/// The files of a public model, as a run stores them.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct PublicFiles {
+    pub(crate) files: Vec<PublicFile>,
 }
 
 /// Reads the settings of a run without changing them, and checks that its files agree with its ledger.

@@ -6,8 +6,9 @@ use serde::Serialize;
 use sordino_accounting::{Guarantee, pld::GroupSize};
 use sordino_privacy::{Account, PrivacyStatus};
 use sordino_train::{
-    Claim, Hint, Provable, Score, Settings, TrainError,
+    Claim, Hint, Provable, PublicFile, Score, Settings, TrainError,
     format::{grouped, pair, rounded_to_nearest, rounded_up},
+    public_files,
 };
 
 use super::{
@@ -75,6 +76,9 @@ struct ReportRecord<'a> {
     accountant: Option<&'static str>,
     noise_multiplier: Option<f64>,
     weights_covered: bool,
+    /// The files of the public model that the run builds on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    public_files: Vec<PublicFile>,
     #[serde(flatten)]
     data: Option<DataAccountRecord>,
     run: Option<&'a Path>,
@@ -121,6 +125,7 @@ impl RunReport<'_> {
             accountant: guarantee.map(|guarantee| guarantee.accountant.name()),
             noise_multiplier: self.multiplier(),
             weights_covered: self.weights_covered,
+            public_files: public_files(self.account),
             data: self.data.as_ref().map(DataAccount::record),
             run: self.folder,
         }))
@@ -195,6 +200,9 @@ impl RunReport<'_> {
         if let Some(seconds) = self.seconds {
             lines.push(("seconds", format!("{seconds:.1}")));
         }
+        for file in public_files(self.account) {
+            lines.push(("built on", format!("{}, a public file with SHA-256 {}", file.path, file.sha256)));
+        }
         if !self.weights_covered {
             let why = "NOT COVERED: an earlier version trained them, and the ledger has no hash to compare them with";
             lines.push(("weights", why.to_owned()));
@@ -266,6 +274,10 @@ impl RunReport<'_> {
         let unfinished = if self.account.is_closed() { "" } else { "unfinished " };
         match self.settings.model.as_deref().unwrap_or("model") {
             described if described.ends_with(".toml") => format!("This {unfinished}network"),
+            folder if folder.contains(['/', '\\']) => {
+                let name = Path::new(folder).file_name().unwrap_or_default().display();
+                format!("This {unfinished}model on top of {name}")
+            }
             model => format!("This {unfinished}{model} model"),
         }
     }
