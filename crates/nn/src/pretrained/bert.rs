@@ -81,6 +81,7 @@ pub(super) fn encoder(
             ],
             shapes: Vec::new(),
             renamed: &[],
+            modules: &[],
             ignored: &["cls.", "lm_head.", "embeddings.position_ids", "embeddings.token_type_ids"],
         },
     })

@@ -55,6 +55,7 @@ pub(super) fn architecture(config: &Config) -> Result<Architecture, NetworkError
             tables: vec![("embeddings.position_embeddings.weight", 0, positions)],
             shapes: Vec::new(),
             renamed: &[],
+            modules: &[],
             ignored: &[
                 "vocab_transform.",
                 "vocab_layer_norm.",

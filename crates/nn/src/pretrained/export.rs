@@ -192,11 +192,6 @@ impl Pretrained {
                     .to_owned(),
             ));
         }
-        let last = |name: &str| name.rsplit('.').next().unwrap_or(name).to_owned();
-        let targets: Vec<String> = match lora.joint {
-            true => vec![last(names.projections[0])],
-            false => vec![last(names.projections[0]), last(names.projections[2])],
-        };
         let mut saved: Vec<&str> = self
             .architecture
             .head
@@ -207,12 +202,13 @@ impl Pretrained {
         saved.dedup();
         let config = json!({
             "peft_type": "LORA",
-            "task_type": "SEQ_CLS",
+            // `peft` has no task for images; without one it wraps any model.
+            "task_type": if self.is_text() { json!("SEQ_CLS") } else { Value::Null },
             "base_model_name_or_path": self.folder.display().to_string(),
             "r": lora.rank,
             "lora_alpha": lora.alpha,
             "lora_dropout": 0.0,
-            "target_modules": targets,
+            "target_modules": names.adapted_modules(),
             "modules_to_save": saved,
             "fan_in_fan_out": names.transposed.is_some(),
             "bias": "none",

@@ -51,6 +51,7 @@ pub(super) fn architecture(config: &Config) -> Result<Architecture, NetworkError
             tables: vec![("wpe.weight", 0, positions)],
             shapes: Vec::new(),
             renamed: &[],
+            modules: &[],
             ignored: &["lm_head.", ".attn.bias", ".attn.masked_bias"],
         },
     })

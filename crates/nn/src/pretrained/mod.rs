@@ -18,7 +18,7 @@ pub use checkpoint::ModelFile;
 pub use export::Export;
 pub use part::TrainedPart;
 
-use architecture::Architecture;
+use architecture::{Architecture, Input};
 use checkpoint::{Checkpoint, sha256};
 use config::Config;
 
@@ -274,6 +274,11 @@ impl Pretrained {
             }
         }
         Ok(())
+    }
+
+    /// Whether the model reads texts.
+    fn is_text(&self) -> bool {
+        matches!(self.architecture.input, Input::Tokens { .. })
     }
 
     /// Whether a parameter belongs to the head.
