@@ -26,6 +26,8 @@ struct Expected {
     losses: Vec<f64>,
     embeddings: Vec<Vec<f64>>,
     adapter: Outputs,
+    #[serde(default)]
+    language_model: Option<Outputs>,
 }
 
 #[derive(Deserialize)]
@@ -108,11 +110,12 @@ fn gradients(
     description: &Description,
     params: &Params,
     data: &Data,
-    targets: &[u32],
-) -> (Vec<Vec<f64>>, Vec<f64>, Vec<f64>) {
+    loss: Loss,
+    targets: Targets<'_>,
+) -> (Vec<Vec<f64>>, Vec<f64>, Vec<f32>) {
     let network = Network::new(description).unwrap();
-    let mut engine = Engine::with_workers(network, Loss::cross_entropy(), 1).unwrap();
-    let records = engine.records(data.inputs(), Targets::Classes(targets)).unwrap();
+    let mut engine = Engine::with_workers(network, loss, 1).unwrap();
+    let records = engine.records(data.inputs(), targets).unwrap();
     let (mut sums, mut norms, mut losses) = (Vec::new(), Vec::new(), Vec::new());
     let whole = |_: &[f64], weights: &mut [f32]| weights.fill(1.0);
     for record in 0..records.len() {
@@ -123,7 +126,7 @@ fn gradients(
         let [sum] = sum;
         sums.push(sum);
         norms.push(outcome.norms[0]);
-        losses.push(outcome.losses[0]);
+        losses.push(outcome.losses[0] as f32);
     }
     (sums, norms, losses)
 }
@@ -198,12 +201,14 @@ fn per_record_gradients_equal_those_of_pytorch_for_every_trained_part() {
         let truth = tensors(&folder(kind).join("gradients.safetensors"));
         let trained = network.layout().slices().iter().filter(|slice| !slice.frozen).count();
         assert!(trained > 0 && (part == TrainedPart::All) == (trained == network.layout().slices().len()));
-        let (sums, norms, losses) = gradients(&description, &params, &Data::of(&expected), &expected.targets);
-        close(
-            &format!("{kind}: losses"),
-            &losses.iter().map(|l| *l as f32).collect::<Vec<_>>(),
-            expected.losses,
+        let (sums, norms, losses) = gradients(
+            &description,
+            &params,
+            &Data::of(&expected),
+            Loss::cross_entropy(),
+            Targets::Classes(&expected.targets),
         );
+        close(&format!("{kind}: losses"), &losses, expected.losses);
         for (record, (sum, norm)) in sums.iter().zip(norms).enumerate() {
             let what = format!("{kind}, {part}, record {record}");
             let name = format!("gradients-{kind}-{part}-{record}");
@@ -258,8 +263,13 @@ fn adapters_equal_those_of_peft() {
         let data = Data::of(&expected);
         close(&format!("{kind}"), &outputs(&description, &params, &data), expected.adapter.outputs.concat());
         let truth = tensors(&folder(kind).join("adapter_gradients.safetensors"));
-        let (sums, norms, losses) = gradients(&description, &params, &data, &expected.targets);
-        let losses: Vec<f32> = losses.iter().map(|loss| *loss as f32).collect();
+        let (sums, norms, losses) = gradients(
+            &description,
+            &params,
+            &data,
+            Loss::cross_entropy(),
+            Targets::Classes(&expected.targets),
+        );
         close(&format!("{kind}: losses"), &losses, expected.adapter.losses);
         for (record, (sum, norm)) in sums.iter().zip(norms).enumerate() {
             let name = format!("adapters-{kind}-{record}");
@@ -276,6 +286,41 @@ fn adapters_equal_those_of_peft() {
             assert!((norm - squared.sqrt()).abs() <= 1e-4 * norm, "{kind}: {norm} {}", squared.sqrt());
         }
     }
+}
+
+#[test]
+fn the_language_model_equals_that_of_transformers() {
+    let (pretrained, expected) = (Pretrained::open(&folder(Kind::Gpt2)).unwrap(), expected(Kind::Gpt2));
+    let truth = tensors(&folder(Kind::Gpt2).join("language_model_gradients.safetensors"));
+    let known = expected.language_model.as_ref().unwrap();
+    let data = Data::of(&expected);
+    for part in [TrainedPart::All, TrainedPart::Last { layers: 1 }] {
+        let description = pretrained.language_model(LENGTH, part).unwrap();
+        let network = Network::new(&description).unwrap();
+        let params = pretrained.params(&network, 1).unwrap();
+        close("outputs", &outputs(&description, &params, &data), known.outputs.concat());
+        let targets = Targets::NextTokens { from: &[1; 3] };
+        let (sums, norms, losses) = gradients(&description, &params, &data, Loss::NextToken, targets);
+        close("losses", &losses, known.losses.iter().copied());
+        for (record, (sum, norm)) in sums.iter().zip(norms).enumerate() {
+            let name = format!("language-model-{part}-{record}");
+            let mut squared = 0.0;
+            for (name, got) in as_checkpoint(&pretrained, &description, sum, Export::Merged, &name) {
+                let used = used_rows(Kind::Gpt2, &name).end.saturating_mul(WIDTH).min(got.len());
+                let (got, truth) = (&got[..used], &truth[&format!("{record}/{name}")]);
+                if got.iter().any(|got| *got != 0.0) {
+                    let truth = truth[..got.len()].iter().map(|g| f64::from(*g));
+                    squared += truth.clone().map(|g| g * g).sum::<f64>();
+                    close(&format!("{part}, record {record}: {name}"), got, truth);
+                }
+            }
+            assert!((norm - squared.sqrt()).abs() <= 1e-4 * norm, "{part}: {norm} {}", squared.sqrt());
+        }
+    }
+    let lora = pretrained.language_model(LENGTH, LORA).unwrap();
+    assert!(Network::new(&lora).unwrap().layers().iter().all(|layer| layer.name.contains(".lora_")));
+    assert!(pretrained.language_model(LENGTH, TrainedPart::Head).is_err());
+    assert!(Pretrained::open(&folder(Kind::Bert)).unwrap().language_model(LENGTH, LORA).is_err());
 }
 
 #[test]

@@ -72,6 +72,8 @@ pub(super) struct Names {
     pub(super) prefix: &'static str,
     /// The classes of `transformers` for the model without and with a head for classification.
     pub(super) classes: [&'static str; 2],
+    /// The class that predicts the next token, if the model can.
+    pub(super) language_model: Option<&'static str>,
     /// The attention layers within their blocks: `attention`.
     pub(super) attention: &'static str,
     /// The projections to queries, keys and values, or one for all of them; and the output projection.

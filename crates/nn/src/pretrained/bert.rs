@@ -71,6 +71,7 @@ pub(super) fn encoder(
         names: Names {
             prefix: "bert.",
             classes: ["BertModel", "BertForSequenceClassification"],
+            language_model: None,
             attention: "attention",
             projections: &["attention.self.query", "attention.self.key", "attention.self.value"],
             output: "attention.output.dense",

@@ -51,6 +51,7 @@ pub(super) fn architecture(config: &Config) -> Result<Architecture, NetworkError
         names: Names {
             prefix: "vit.",
             classes: ["ViTModel", "ViTForImageClassification"],
+            language_model: None,
             attention: "attention",
             projections: &[
                 "attention.attention.query",
