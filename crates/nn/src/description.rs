@@ -4,6 +4,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::layers::Layer;
+use crate::network::Network;
 use crate::shape::Shape;
 
 /// The input shape and the layers of a network.
@@ -48,11 +49,54 @@ impl Description {
         self
     }
 
+    /// Cuts the network behind the longest row of layers that are not trained: the frozen layers at the beginning, whose outputs can be
+    /// computed once, and the rest, which reads these outputs. None if no such row has parameters.
+    ///
+    /// Names are kept, so the parameters of both networks, one after the other, are those of the whole one. A row ends before dropout,
+    /// whose outputs change from step to step, and in a vector or a sequence.
+    pub fn split_frozen(&self) -> Option<(Description, Description)> {
+        let mut best = None;
+        for end in 1..self.layers.len() {
+            if contains_dropout(&self.layers[end - 1]) {
+                break;
+            }
+            let before = Description { input: self.input, layers: self.layers[..end].to_vec() };
+            // A row that ends in an image is not a network.
+            let Ok(network) = Network::new(&before) else { continue };
+            if !network.layers().is_empty() {
+                break;
+            }
+            let rest = Description { input: network.output(), layers: self.named_from(end) };
+            if !network.layout().is_empty() && Network::new(&rest).is_ok() {
+                best = Some((before, rest));
+            }
+        }
+        best
+    }
+
+    /// The layers from an index on, under the names that they have in the whole network.
+    fn named_from(&self, start: usize) -> Vec<LayerDescription> {
+        let named = |(index, described): (usize, &LayerDescription)| {
+            let name = described.name.clone().unwrap_or_else(|| index.to_string());
+            LayerDescription { name: Some(name), ..described.clone() }
+        };
+        self.layers.iter().enumerate().skip(start).map(named).collect()
+    }
+
     /// Adds a layer with a name: `conv1.weight`.
     #[must_use]
     pub fn named(mut self, name: &str, layer: impl Into<Layer>) -> Description {
         self.layers.push(LayerDescription::named(name, layer));
         self
+    }
+}
+
+/// Whether a layer is dropout or has dropout in it.
+fn contains_dropout(described: &LayerDescription) -> bool {
+    match &described.layer {
+        Layer::Dropout(_) => true,
+        Layer::Residual(block) => block.body.iter().chain(&block.shortcut).any(contains_dropout),
+        _ => false,
     }
 }
 

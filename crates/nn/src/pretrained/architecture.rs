@@ -72,6 +72,8 @@ pub(super) struct Names {
     pub(super) prefix: &'static str,
     /// The classes of `transformers` for the model without and with a head for classification.
     pub(super) classes: [&'static str; 2],
+    /// The class that predicts the next token, if the model can.
+    pub(super) language_model: Option<&'static str>,
     /// The attention layers within their blocks: `attention`.
     pub(super) attention: &'static str,
     /// The projections to queries, keys and values, or one for all of them; and the output projection.
@@ -85,6 +87,8 @@ pub(super) struct Names {
     pub(super) shapes: Vec<(&'static str, Vec<usize>)>,
     /// Other parameters with different names: here, and in checkpoints.
     pub(super) renamed: &'static [(&'static str, &'static str)],
+    /// Parts of names that adapters call differently: `peft` uses the names of modules, which are not always those of checkpoints.
+    pub(super) modules: &'static [(&'static str, &'static str)],
     /// Tensors that have no use here contain one of these.
     pub(super) ignored: &'static [&'static str],
 }
@@ -133,14 +137,22 @@ impl Names {
         }
     }
 
-    /// The projection to which an adapter belongs: the layer's name without the last part, and the index of the projection.
+    /// The module to which an adapter belongs, without the prefix, and the adapter's matrix; none if a parameter is not of an adapter.
     pub(super) fn adapter(&self, name: &str) -> Option<(String, &'static str)> {
         let (block, rest) = name.split_once(&format!("{}.lora_", self.attention))?;
         let (matrix, projection) = rest.split_once('.')?;
-        let index = if projection == "value" { 2 } else { 0 };
-        let projection = self.projections[index];
-        let matrix = if matrix == "A" { "lora_A" } else { "lora_B" };
-        Some((format!("{block}{projection}"), matrix))
+        let projection = self.projections[if projection == "value" { 2 } else { 0 }];
+        Some((self.module(&format!("{block}{projection}")), if matrix == "A" { "lora_A" } else { "lora_B" }))
+    }
+
+    /// The last parts of the names of the modules that have adapters.
+    pub(super) fn adapted_modules(&self) -> Vec<String> {
+        let adapted = self.projections.iter().step_by(2).map(|projection| self.module(projection));
+        adapted.map(|name| name.rsplit('.').next().unwrap_or(&name).to_owned()).collect()
+    }
+
+    fn module(&self, name: &str) -> String {
+        self.modules.iter().fold(name.to_owned(), |name, (stored, module)| name.replace(stored, module))
     }
 }
 

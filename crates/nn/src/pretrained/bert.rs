@@ -71,6 +71,7 @@ pub(super) fn encoder(
         names: Names {
             prefix: "bert.",
             classes: ["BertModel", "BertForSequenceClassification"],
+            language_model: None,
             attention: "attention",
             projections: &["attention.self.query", "attention.self.key", "attention.self.value"],
             output: "attention.output.dense",
@@ -81,6 +82,7 @@ pub(super) fn encoder(
             ],
             shapes: Vec::new(),
             renamed: &[],
+            modules: &[],
             ignored: &["cls.", "lm_head.", "embeddings.position_ids", "embeddings.token_type_ids"],
         },
     })

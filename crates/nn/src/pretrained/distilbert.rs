@@ -48,6 +48,7 @@ pub(super) fn architecture(config: &Config) -> Result<Architecture, NetworkError
         names: Names {
             prefix: "distilbert.",
             classes: ["DistilBertModel", "DistilBertForSequenceClassification"],
+            language_model: None,
             attention: "attention",
             projections: &["attention.q_lin", "attention.k_lin", "attention.v_lin"],
             output: "attention.out_lin",
@@ -55,6 +56,7 @@ pub(super) fn architecture(config: &Config) -> Result<Architecture, NetworkError
             tables: vec![("embeddings.position_embeddings.weight", 0, positions)],
             shapes: Vec::new(),
             renamed: &[],
+            modules: &[],
             ignored: &[
                 "vocab_transform.",
                 "vocab_layer_norm.",

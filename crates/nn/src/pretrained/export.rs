@@ -35,14 +35,24 @@ const COPIED: &[&str] = &[
     "preprocessor_config.json",
 ];
 
+/// The class of `transformers` that a network corresponds to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// The model without a head, whose names have no prefix.
+    Base,
+    /// With the model's own head.
+    Classifier,
+    LanguageModel,
+}
+
 /// Tensors by name: shape and values.
 type Tensors = BTreeMap<String, (Vec<usize>, Vec<f32>)>;
 
 impl Pretrained {
     /// Writes a network of this model and its parameters into a new folder, with the names and shapes of `transformers`.
     ///
-    /// [`Export::Merged`] gives a folder that `AutoModelForSequenceClassification` (or the class for images) loads. If the
-    /// [pooling](Self::with_pooling) is not that of the model's own head, the folder holds the model without a head, which `AutoModel`
+    /// [`Export::Merged`] gives a folder that `AutoModelForSequenceClassification` (or the class for images, or for language models) loads. If
+    /// the [pooling](Self::with_pooling) is not that of the model's own head, the folder holds the model without a head, which `AutoModel`
     /// loads, and `head.safetensors` with the linear layer on the pooled vector. The files of the tokenizer are copied.
     ///
     /// # Errors
@@ -71,7 +81,7 @@ impl Pretrained {
         params: &Params,
     ) -> Result<Vec<(String, Vec<u8>)>, NetworkError> {
         let lora = find_lora(network.description());
-        let own_head = params.slice("head.weight").is_none();
+        let form = self.form(network);
         let (mut tensors, mut head) = (Tensors::new(), Tensors::new());
         for slice in network.layout().slices() {
             let values = &params.values()[slice.range.clone()];
@@ -86,10 +96,10 @@ impl Pretrained {
             if let (Some(lora), Some(layer)) = (lora, slice.name.strip_suffix(".in_proj_weight")) {
                 merge(lora, layer, slice.shape[1], params, &mut values);
             }
-            self.write_parameter(slice, &values, own_head, &mut tensors)?;
+            self.write_parameter(slice, &values, form, &mut tensors)?;
         }
         let mut files = vec![
-            ("config.json".to_owned(), self.config_of(network.outputs(), own_head)?),
+            ("config.json".to_owned(), self.config_of(network.outputs(), form)?),
             ("model.safetensors".to_owned(), serialize(&tensors)?),
         ];
         if !head.is_empty() {
@@ -109,7 +119,7 @@ impl Pretrained {
         &self,
         slice: &Slice,
         values: &[f32],
-        own_head: bool,
+        form: Form,
         tensors: &mut Tensors,
     ) -> Result<(), NetworkError> {
         let origin = self.architecture.names.origin(slice);
@@ -126,24 +136,42 @@ impl Pretrained {
                     stored[first..first + values.len()].copy_from_slice(values);
                 }
             }
-            tensors.insert(self.full_name(name, own_head), (origin.shape.clone(), stored));
+            tensors.insert(self.full_name(name, form), (origin.shape.clone(), stored));
         }
         Ok(())
     }
 
-    /// The name of a tensor in a checkpoint with or without a head.
-    fn full_name(&self, name: &str, own_head: bool) -> String {
+    fn form(&self, network: &Network) -> Form {
+        let last = network.description().layers.last();
+        if last.is_some_and(|last| matches!(last.layer, Layer::TiedOutput(_))) {
+            return Form::LanguageModel;
+        }
+        let own = |slice: &Slice| self.is_own_head(&slice.name);
+        if network.layout().slices().iter().any(own) { Form::Classifier } else { Form::Base }
+    }
+
+    fn is_own_head(&self, name: &str) -> bool {
         let mut head = self.architecture.head.iter().filter_map(|layer| layer.name.as_ref());
-        match !own_head || head.any(|layer| name.starts_with(&format!("{layer}."))) {
+        head.any(|layer| name.starts_with(&format!("{layer}.")))
+    }
+
+    /// The name of a tensor in a checkpoint with or without a head.
+    fn full_name(&self, name: &str, form: Form) -> String {
+        match form == Form::Base || self.is_own_head(name) {
             true => name.to_owned(),
             false => format!("{}{name}", self.architecture.names.prefix),
         }
     }
 
     /// `config.json` for this many outputs.
-    fn config_of(&self, outputs: usize, own_head: bool) -> Result<Vec<u8>, NetworkError> {
+    fn config_of(&self, outputs: usize, form: Form) -> Result<Vec<u8>, NetworkError> {
         let mut keys = self.config.keys.clone();
-        let class = self.architecture.names.classes[usize::from(own_head)];
+        let names = &self.architecture.names;
+        let class = match form {
+            Form::Base => names.classes[0],
+            Form::Classifier => names.classes[1],
+            Form::LanguageModel => names.language_model.unwrap_or(names.classes[0]),
+        };
         keys.insert("architectures".to_owned(), json!([class]));
         for key in ["torch_dtype", "dtype"] {
             if keys.contains_key(key) {
@@ -152,7 +180,7 @@ impl Pretrained {
         }
         let labels = |key: &str| keys.get(key).and_then(Value::as_object).map(Map::len);
         // Names of classes are kept if there are as many.
-        if own_head && labels("id2label") != Some(outputs) {
+        if form == Form::Classifier && labels("id2label") != Some(outputs) {
             let label = |class: usize| format!("LABEL_{class}");
             let ids: Map<_, _> = (0..outputs).map(|class| (class.to_string(), json!(label(class)))).collect();
             let classes: Map<_, _> = (0..outputs).map(|class| (label(class), json!(class))).collect();
@@ -173,46 +201,51 @@ impl Pretrained {
                 "the network has no adapters; export it merged, or train it with lora".to_owned(),
             ));
         };
-        let names = &self.architecture.names;
-        let mut tensors = Tensors::new();
-        for slice in network.layout().slices() {
-            let name = match names.adapter(&slice.name) {
-                Some((projection, matrix)) => {
-                    format!("{}.{matrix}.weight", self.full_name(&projection, true))
-                }
-                None if self.is_head(&slice.name) => self.full_name(&slice.name, true),
-                None => continue,
-            };
-            let values = params.values()[slice.range.clone()].to_vec();
-            tensors.insert(format!("base_model.model.{name}"), (slice.shape.clone(), values));
-        }
-        if params.slice("head.weight").is_some() {
+        if self.form(network) == Form::Base {
             return Err(NetworkError::Description(
                 "a head on another pooling than that of the model cannot be part of an adapter; export it merged"
                     .to_owned(),
             ));
         }
-        let last = |name: &str| name.rsplit('.').next().unwrap_or(name).to_owned();
-        let targets: Vec<String> = match lora.joint {
-            true => vec![last(names.projections[0])],
-            false => vec![last(names.projections[0]), last(names.projections[2])],
-        };
-        let mut saved: Vec<&str> = self
-            .architecture
-            .head
-            .iter()
-            .chain(if self.has_pooler() { &[][..] } else { &self.architecture.pooler[..] })
-            .filter_map(|layer| layer.name.as_deref()?.split('.').next())
+        let (names, form) = (&self.architecture.names, self.form(network));
+        let mut tensors = Tensors::new();
+        for slice in network.layout().slices() {
+            let name = match names.adapter(&slice.name) {
+                Some((projection, matrix)) => {
+                    format!("{}.{matrix}.weight", self.full_name(&projection, form))
+                }
+                None if self.is_head(&slice.name) => self.full_name(&slice.name, form),
+                None => continue,
+            };
+            let values = params.values()[slice.range.clone()].to_vec();
+            tensors.insert(format!("base_model.model.{name}"), (slice.shape.clone(), values));
+        }
+        let mut saved: Vec<&str> = tensors
+            .keys()
+            .filter_map(|name| {
+                let name = name.strip_prefix("base_model.model.")?;
+                if name.contains(".lora_") {
+                    None
+                } else {
+                    name.strip_prefix(names.prefix).unwrap_or(name).split('.').next()
+                }
+            })
             .collect();
         saved.dedup();
+        let task = match (form, self.is_text()) {
+            (Form::LanguageModel, _) => json!("CAUSAL_LM"),
+            (_, true) => json!("SEQ_CLS"),
+            // `peft` has no task for images; without one it takes any model.
+            _ => Value::Null,
+        };
         let config = json!({
             "peft_type": "LORA",
-            "task_type": "SEQ_CLS",
+            "task_type": task,
             "base_model_name_or_path": self.folder.display().to_string(),
             "r": lora.rank,
             "lora_alpha": lora.alpha,
             "lora_dropout": 0.0,
-            "target_modules": targets,
+            "target_modules": names.adapted_modules(),
             "modules_to_save": saved,
             "fan_in_fan_out": names.transposed.is_some(),
             "bias": "none",

@@ -1,4 +1,4 @@
-//! GPT-2 (Radford et al. 2019), with the head of `GPT2ForSequenceClassification` on the last token.
+//! GPT-2 (Radford et al. 2019), with the head of `GPT2ForSequenceClassification` on the last token, or as `GPT2LMHeadModel`.
 
 use super::architecture::{Architecture, BlockNames, Input, Names, Pooling, Sizes};
 use super::config::Config;
@@ -44,6 +44,7 @@ pub(super) fn architecture(config: &Config) -> Result<Architecture, NetworkError
         names: Names {
             prefix: "transformer.",
             classes: ["GPT2Model", "GPT2ForSequenceClassification"],
+            language_model: Some("GPT2LMHeadModel"),
             attention: "attn",
             projections: &["attn.c_attn"],
             output: "attn.c_proj",
@@ -51,6 +52,7 @@ pub(super) fn architecture(config: &Config) -> Result<Architecture, NetworkError
             tables: vec![("wpe.weight", 0, positions)],
             shapes: Vec::new(),
             renamed: &[],
+            modules: &[],
             ignored: &["lm_head.", ".attn.bias", ".attn.masked_bias"],
         },
     })

@@ -7,6 +7,7 @@ mod architecture;
 mod checkpoint;
 mod config;
 mod export;
+mod networks;
 mod part;
 
 use std::collections::HashSet;
@@ -18,13 +19,12 @@ pub use checkpoint::ModelFile;
 pub use export::Export;
 pub use part::TrainedPart;
 
-use architecture::Architecture;
+use architecture::{Architecture, Input};
 use checkpoint::{Checkpoint, sha256};
 use config::Config;
 
 use crate::description::{Description, LayerDescription};
 use crate::error::NetworkError;
-use crate::layers::{Layer, Linear, Lora};
 use crate::network::Network;
 use crate::params::{Params, Slice};
 use crate::shape::Shape;
@@ -169,77 +169,8 @@ impl Pretrained {
         Pretrained { pooling: Some(pooling), ..self }
     }
 
-    /// The network for classification or regression: the model with a head. If the [pooling](Self::with_pooling) is that of the model's own
-    /// head, the head has the layers and names of `transformers`; else it is one linear layer called `head`.
-    ///
-    /// There is no dropout. The pooler of BERT is frozen with the layers before it, unless the checkpoint has none; then it is part of the head.
-    ///
-    /// # Errors
-    /// If the model has fewer positions or layers, or the number of outputs or the rank is not permitted.
-    pub fn classifier(
-        &self,
-        max_length: usize,
-        outputs: usize,
-        part: TrainedPart,
-    ) -> Result<Description, NetworkError> {
-        let model = &self.architecture;
-        let (mut body, mut pooler) = (vec![model.embeddings.clone()], Vec::new());
-        body.extend(model.blocks.iter().cloned());
-        let mut end = model.last.clone();
-        let pooling = self.pooling.unwrap_or(model.pooling);
-        let mut head = vec![LayerDescription::named("head", Linear::new(outputs))];
-        if pooling == model.pooling {
-            (pooler, head) = (model.pooler.clone(), model.head.clone());
-            if let Some(LayerDescription { layer: Layer::Linear(linear), .. }) = head.last_mut() {
-                linear.outputs = outputs;
-            }
-        }
-        let frozen_blocks = match part {
-            TrainedPart::All => 0,
-            TrainedPart::Last { layers } if (1..=model.blocks.len()).contains(&layers) => body.len() - layers,
-            TrainedPart::Last { layers } => {
-                return Err(NetworkError::Description(format!(
-                    "the number of last layers must be 1 to {}, the layers of this model, got {layers}",
-                    model.blocks.len()
-                )));
-            }
-            TrainedPart::Head | TrainedPart::Lora { .. } => body.len(),
-        };
-        if let TrainedPart::Lora { rank, alpha } = part {
-            let lora = Lora { rank, alpha, joint: model.names.projections.len() == 1 };
-            body.iter_mut().for_each(|block| adapt(block, lora));
-        }
-        body[..frozen_blocks].iter_mut().for_each(|block| freeze(block));
-        if frozen_blocks == body.len() {
-            freeze(&mut end);
-            if self.has_pooler() {
-                freeze(&mut pooler);
-            }
-        }
-        let mut description = Description::new(self.input(max_length)?);
-        description.layers.extend(body.into_iter().flatten().chain(end));
-        description.layers.push(pooling.layer().into());
-        description.layers.extend(pooler.into_iter().chain(head));
-        Network::new(&description)?;
-        Ok(description)
-    }
-
-    /// The network without a head: it ends in one vector for each record, and all of it is frozen.
-    ///
-    /// # Errors
-    /// If the model has fewer positions.
-    pub fn encoder(&self, max_length: usize) -> Result<Description, NetworkError> {
-        let model = &self.architecture;
-        let mut description = Description::new(self.input(max_length)?);
-        let blocks = model.blocks.iter().flatten();
-        description.layers.extend(model.embeddings.iter().chain(blocks).chain(&model.last).cloned());
-        freeze(&mut description.layers);
-        Ok(description.then(self.pooling.unwrap_or(model.embedding).layer()))
-    }
-
-    /// The initial parameters of a network that [`classifier`](Self::classifier) or [`encoder`](Self::encoder) describes: the weights of the
-    /// model; for adapters and the head those of [`Network::init`] with this seed. A head in the checkpoint is used if it has the
-    /// same shape.
+    /// The initial parameters of a network of this model: the weights of the checkpoint, and for adapters and the head those of
+    /// [`Network::init`] with this seed. A head in the checkpoint is used if it has the same shape.
     ///
     /// # Errors
     /// If the network is not one of this model.
@@ -274,6 +205,11 @@ impl Pretrained {
             }
         }
         Ok(())
+    }
+
+    /// Whether the model reads texts.
+    fn is_text(&self) -> bool {
+        matches!(self.architecture.input, Input::Tokens { .. })
     }
 
     /// Whether a parameter belongs to the head.
@@ -334,28 +270,6 @@ fn transpose(stored: &[f32], width: usize, values: &mut [f32]) {
     for (row, stored) in stored.chunks_exact(width).enumerate() {
         for (column, value) in stored.iter().enumerate() {
             values[column * height + row] = *value;
-        }
-    }
-}
-
-/// Excludes layers from training, except for adapters.
-fn freeze(layers: &mut [LayerDescription]) {
-    for described in layers {
-        match &mut described.layer {
-            Layer::Residual(block) => freeze(&mut block.body),
-            Layer::Attention(attention) if attention.lora.is_some() => {}
-            _ => described.frozen = true,
-        }
-    }
-}
-
-/// Adds adapters to all attention layers.
-fn adapt(layers: &mut [LayerDescription], lora: Lora) {
-    for described in layers {
-        match &mut described.layer {
-            Layer::Residual(block) => adapt(&mut block.body, lora),
-            Layer::Attention(attention) => attention.lora = Some(lora),
-            _ => {}
         }
     }
 }

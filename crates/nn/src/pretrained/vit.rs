@@ -51,6 +51,7 @@ pub(super) fn architecture(config: &Config) -> Result<Architecture, NetworkError
         names: Names {
             prefix: "vit.",
             classes: ["ViTModel", "ViTForImageClassification"],
+            language_model: None,
             attention: "attention",
             projections: &[
                 "attention.attention.query",
@@ -67,6 +68,11 @@ pub(super) fn architecture(config: &Config) -> Result<Architecture, NetworkError
             renamed: &[
                 ("embeddings.cls_token.weight", "embeddings.cls_token"),
                 ("embeddings.position_embeddings.weight", "embeddings.position_embeddings"),
+            ],
+            modules: &[
+                ("encoder.layer.", "layers."),
+                ("attention.attention.query", "attention.q_proj"),
+                ("attention.attention.value", "attention.v_proj"),
             ],
             ignored: &["pooler.", "decoder.", "embeddings.mask_token"],
         },
