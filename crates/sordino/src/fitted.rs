@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use sordino_data::{Dataset, Labels};
 use sordino_nn::{Description, Engine, Params};
 use sordino_train::{
-    DataFacts, Evaluator, Provable, PublicModel, ResolvedModel, RunFiles, RunFolder, Score, Settings, class_of, inspect,
-    read_weights, verified_settings, write_weights,
+    DataFacts, Evaluator, Provable, PublicModel, ResolvedModel, RunFiles, RunFolder, Score, Settings,
+    class_of, inspect, read_weights, verified_settings, write_weights,
 };
 
 use crate::{Error, Guarantee, report::RunReport};

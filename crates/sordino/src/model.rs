@@ -13,14 +13,21 @@ use sordino_nn::Description;
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
-    pub(crate) name: Option<&'static str>,
+    pub(crate) name: Option<String>,
     pub(crate) hidden: Option<Vec<usize>>,
     pub(crate) network: Option<Description>,
 }
 
 impl Model {
-    fn named(name: &'static str) -> Self {
-        Self { name: Some(name), hidden: None, network: None }
+    /// Any model by its name, with options: `vit-tiny,patch=4`. `docs/models.md` lists them.
+    pub fn named(name_and_options: &str) -> Self {
+        Self { name: Some(name_and_options.to_owned()), hidden: None, network: None }
+    }
+
+    /// A public pre-trained model in a folder with `config.json` and `model.safetensors`, as Hugging Face stores it: `bert`, `roberta`,
+    /// `distilbert`, `gpt2` or `vit`. [`Trainer::trained_part`](crate::Trainer::trained_part) selects the part that is trained.
+    pub fn pretrained(folder: impl AsRef<std::path::Path>) -> Self {
+        Self::named(&folder.as_ref().display().to_string())
     }
 
     /// The default model for the shape of the data: logistic or linear regression for features; for images, `resnet20` if they are 3x32x32,

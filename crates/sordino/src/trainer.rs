@@ -91,7 +91,7 @@ impl<'a> Trainer<'a> {
     pub fn new(model: Model) -> Self {
         let Model { name, hidden, network } = model;
         Self {
-            settings: Settings { model: name.map(str::to_owned), hidden, ..Settings::default() },
+            settings: Settings { model: name, hidden, ..Settings::default() },
             custom: Custom { network, ..Custom::default() },
             target: Target::Memory,
             test: None,
@@ -104,6 +104,19 @@ impl<'a> Trainer<'a> {
     /// [`test_data`](Self::test_data) the same test records.
     pub fn resume(folder: impl AsRef<Path>) -> Self {
         Self { target: Target::Resumed(folder.as_ref().to_owned()), ..Self::new(Model::for_data()) }
+    }
+
+    /// The part of a [pre-trained model](Model::pretrained) that is trained: `head` (the default), `last,layers=2`, `lora,rank=8` or `all`.
+    pub fn trained_part(mut self, part: &str) -> Self {
+        self.settings.train = Some(part.to_owned());
+        self
+    }
+
+    /// A folder with a public pre-trained model that is not trained. It is applied once to all records, and the model is trained on its
+    /// outputs, which stay in memory.
+    pub fn encoder(mut self, folder: impl AsRef<Path>) -> Self {
+        self.settings.encoder = Some(folder.as_ref().to_owned());
+        self
     }
 
     /// The privacy budget. For algorithms as published, the guarantee that the paper claims. The default is (1, 1e-5).

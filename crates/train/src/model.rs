@@ -43,9 +43,7 @@ impl Architecture {
         }
         match hidden {
             None => parse(text).map(Self::Named),
-            Some(hidden) if text == "mlp" => {
-                Ok(Self::Named(Mlp { hidden: Widths(hidden.to_vec()) }.into()))
-            }
+            Some(hidden) if text == "mlp" => Ok(Self::Named(Mlp { hidden: Widths(hidden.to_vec()) }.into())),
             Some(_) => Err(TrainError::refused(
                 format!("hidden is given twice, alone and in {text}"),
                 "leave out {hidden}",
@@ -135,7 +133,7 @@ impl ResolvedModel {
 
     /// A pre-trained model, of which a part is trained.
     fn pretrained(folder: &Path, part: TrainedPart, facts: &DataFacts) -> Result<Self, TrainError> {
-        let outputs = facts.classes.len().max(facts.numbers.len());
+        let outputs = Some(facts.classes.len().max(facts.numbers.len())).filter(|outputs| *outputs > 0);
         let public = PublicModel::model(folder, part, facts.input, outputs)?;
         let facts = DataFacts { input: public.output(facts.input), ..facts.clone() };
         let trained = public.trained().expect("a pre-trained model has a trained part").clone();

@@ -37,17 +37,28 @@ impl PublicModel {
         Ok(Self { pretrained: Arc::new(pretrained), encoder: Some(Arc::new(encoder)), trained: None })
     }
 
-    /// A model with a new head, of which a part is trained.
+    /// A model with a new head for this many outputs, of which a part is trained; without outputs, a language model.
     ///
     /// # Errors
     /// A folder without a model that can be read; records of another shape; a part that the model does not have.
-    pub fn model(folder: &Path, part: TrainedPart, input: Shape, outputs: usize) -> Result<Self, TrainError> {
+    pub fn model(
+        folder: &Path,
+        part: TrainedPart,
+        input: Shape,
+        outputs: Option<usize>,
+    ) -> Result<Self, TrainError> {
         let pretrained = open(folder)?;
-        let whole = pretrained.classifier(input.steps(), outputs, part)?;
+        let whole = match outputs {
+            Some(outputs) => pretrained.classifier(input.steps(), outputs, part)?,
+            None => pretrained.language_model(input.steps(), part)?,
+        };
         check_input(folder, &whole, input)?;
         let (encoder, trained) = match worthwhile_split(&whole)? {
-            Some((frozen, trained)) => (Some(Arc::new(encoder(&pretrained, frozen)?)), trained),
-            None => (None, whole),
+            // The targets of a language model are its tokens, so its network reads tokens.
+            Some((frozen, trained)) if outputs.is_some() => {
+                (Some(Arc::new(encoder(&pretrained, frozen)?)), trained)
+            }
+            _ => (None, whole),
         };
         Ok(Self { pretrained: Arc::new(pretrained), encoder, trained: Some(trained) })
     }

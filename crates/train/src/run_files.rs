@@ -80,7 +80,8 @@ pub fn public_files(account: &Account) -> Vec<PublicFile> {
     let Some((_, listing)) = account.about().split_once(&format!("# {}\n", RunFiles::PUBLIC_MODEL)) else {
         return Vec::new();
     };
-    let listing: String = listing.lines().take_while(|line| !line.starts_with('#')).flat_map(|line| [line, "\n"]).collect();
+    let listing: String =
+        listing.lines().take_while(|line| !line.starts_with('#')).flat_map(|line| [line, "\n"]).collect();
     toml::from_str::<PublicFiles>(&listing).map(|listing| listing.files).unwrap_or_default()
 }
 

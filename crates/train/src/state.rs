@@ -16,7 +16,11 @@ pub(crate) struct TrainState<'a> {
 impl TrainState<'_> {
     pub(crate) fn new(run: &PricedRun, network: &Network, seed: u64) -> Result<Self, TrainError> {
         Ok(Self {
-            learner: Learner::new(network, &run.resolved.learning, run.resolved.model.initial(network, seed)?)?,
+            learner: Learner::new(
+                network,
+                &run.resolved.learning,
+                run.resolved.model.initial(network, seed)?,
+            )?,
             steps: run.resolved.algorithm.start_on_network(&run.resolved.facts, &run.plan)?,
         })
     }

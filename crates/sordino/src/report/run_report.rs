@@ -170,9 +170,8 @@ impl RunReport<'_> {
         let error = self.score.and_then(|score| score.mean_squared_error);
         let error = error.map(|error| ("error", format!("{error:.4} mean squared, {public}")));
         let loss = self.score.and_then(|score| score.token_loss);
-        let loss = loss.map(|loss| {
-            ("loss", format!("{loss:.4} per token (perplexity {:.1}), {public}", loss.exp()))
-        });
+        let loss = loss
+            .map(|loss| ("loss", format!("{loss:.4} per token (perplexity {:.1}), {public}", loss.exp())));
         accuracy.into_iter().chain(error).chain(loss).collect()
     }
 

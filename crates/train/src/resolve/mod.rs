@@ -21,8 +21,9 @@ use sordino_nn::Description;
 use sordino_privacy::ClipRule;
 
 use crate::{
-    Clipping, DataDescription, DataFacts, Footprint, Learning, NetworkAlgorithm, Origin, PublicModel, ResolvedModel,
-    RunFiles, SamplingName, SettingValues, Settings, TrainError, Value, parse_algorithm, settings::given,
+    Clipping, DataDescription, DataFacts, Footprint, Learning, NetworkAlgorithm, Origin, PublicModel,
+    ResolvedModel, RunFiles, SamplingName, SettingValues, Settings, TrainError, Value, parse_algorithm,
+    settings::given,
 };
 
 /// A run whose settings all have values. No record is needed for this.
