@@ -3,11 +3,12 @@
 //! ```sh
 //! cargo run --release -p sordino-nn --example pretrained -- embed FOLDER RECORDS.json
 //! cargo run --release -p sordino-nn --example pretrained -- tune FOLDER RECORDS.json lora,rank=8 OUT
+//! cargo run --release -p sordino-nn --example pretrained -- language FOLDER RECORDS.json lora,rank=8 OUT
 //! ```
 //!
 //! The records are `{"tokens": [[..], ..], "targets": [..]}`, or `images` in place of `tokens`. The first command prints an embedding of each
-//! record, the second one tunes the model by ten steps of gradient descent, writes `OUT/merged` and, for LoRA, `OUT/adapter`, and prints the
-//! outputs.
+//! record. The others tune a classifier or a language model by ten steps of gradient descent, write `OUT/merged` and, for LoRA, `OUT/adapter`,
+//! and print the outputs.
 
 use std::error::Error;
 use std::path::Path;
@@ -32,8 +33,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let (outputs, width) = match arguments[..] {
         ["embed", folder, records] => embed(folder, &read(records)?)?,
-        ["tune", folder, records, part, out] => tune(folder, &read(records)?, part.parse()?, Path::new(out))?,
-        _ => return Err("usage: embed FOLDER RECORDS.json, or tune FOLDER RECORDS.json PART OUT".into()),
+        [task @ ("tune" | "language"), folder, records, part, out] => {
+            tune(task == "language", folder, &read(records)?, part.parse()?, Path::new(out))?
+        }
+        _ => {
+            return Err(
+                "usage: embed FOLDER RECORDS.json, or tune|language FOLDER RECORDS.json PART OUT".into()
+            );
+        }
     };
     let rows: Vec<&[f32]> = outputs.chunks(width).collect();
     println!("{}", serde_json::to_string(&rows)?);
@@ -77,6 +84,7 @@ fn embed(folder: &str, records: &Records) -> Result<(Vec<f32>, usize), Box<dyn E
 }
 
 fn tune(
+    language: bool,
     folder: &str,
     records: &Records,
     part: TrainedPart,
@@ -84,15 +92,26 @@ fn tune(
 ) -> Result<(Vec<f32>, usize), Box<dyn Error>> {
     let pretrained = Pretrained::open(Path::new(folder))?;
     let classes = 1 + records.targets.iter().max().copied().unwrap_or(0) as usize;
-    let network = Network::new(&pretrained.classifier(records.length(), classes, part)?)?;
+    let from = vec![1; records.tokens.len()];
+    let (description, loss, targets) = match language {
+        true => {
+            let description = pretrained.language_model(records.length(), part)?;
+            (description, Loss::NextToken, Targets::NextTokens { from: &from })
+        }
+        false => {
+            let description = pretrained.classifier(records.length(), classes, part)?;
+            (description, Loss::cross_entropy(), Targets::Classes(&records.targets))
+        }
+    };
+    let network = Network::new(&description)?;
     let mut params = pretrained.params(&network, 1)?;
-    let mut engine = Engine::new(network, Loss::cross_entropy())?;
+    let mut engine = Engine::new(network, loss)?;
     let (tokens, starts, values) = records.flat();
     let inputs = match records.images.is_empty() {
         true => Inputs::Tokens { tokens: &tokens, starts: &starts },
         false => Inputs::Dense(&values),
     };
-    let labelled = engine.records(inputs, Targets::Classes(&records.targets))?;
+    let labelled = engine.records(inputs, targets)?;
     let all: Vec<usize> = (0..labelled.len()).collect();
     for _ in 0..10 {
         let mut sum = [vec![0.0; params.values().len()]];
