@@ -57,7 +57,7 @@ impl<'d> Evaluator<'d> {
                 let error: f64 = outputs.iter().zip(values).map(|(z, y)| f64::from(z - y).powi(2)).sum();
                 Score { accuracy: None, mean_squared_error: Some(error / count) }
             }
-            None => Score { accuracy: None, mean_squared_error: None },
+            Some(Targets::NextTokens { .. }) | None => Score { accuracy: None, mean_squared_error: None },
         })
     }
 }

@@ -2,9 +2,10 @@
 
 use std::{fs, path::Path};
 
-use sordino_nn::{Description, Loss, Network, NetworkError, Shape, models};
+use sordino_nn::models::{Mlp, ModelConfig, Reads, Widths};
+use sordino_nn::{Description, Loss, Network, NetworkError, Shape};
 
-use crate::{DataFacts, TrainError};
+use crate::{DataFacts, TrainError, settings::named};
 
 /// A network for the data of a run, and its loss. It can be built several times.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,60 +19,86 @@ pub struct ResolvedModel {
 
 #[derive(Debug, Clone, PartialEq)]
 enum Architecture {
-    Linear,
-    Mlp(Vec<usize>),
-    MnistCnn,
-    LeNet5,
-    ResNet20,
+    Named(ModelConfig),
     Described(Description),
 }
 
-const NAMES: &str =
-    "logistic, linear, mlp, mnist-cnn, lenet5, resnet20, or a TOML file that describes a network";
-
 impl Architecture {
-    fn named(name: &str, hidden: Option<&[usize]>) -> Result<Self, TrainError> {
-        let architecture = match name {
-            "logistic" | "linear" => Self::Linear,
-            "mlp" => Self::Mlp(hidden.unwrap_or(&[128]).to_vec()),
-            "mnist-cnn" => Self::MnistCnn,
-            "lenet5" => Self::LeNet5,
-            "resnet20" => Self::ResNet20,
-            file if file.ends_with(".toml") => Self::Described(described(Path::new(file))?),
-            _ => {
-                return Err(TrainError::refused(
-                    format!("model must be one of {NAMES}, got {name}"),
-                    "try {model=mlp}",
-                ));
-            }
-        };
-        if hidden.is_some() && !matches!(architecture, Self::Mlp(_)) {
+    fn named(text: &str, hidden: Option<&[usize]>) -> Result<Self, TrainError> {
+        if text.ends_with(".toml") && hidden.is_none() {
+            return Ok(Self::Described(described(Path::new(text))?));
+        }
+        let name = text.split(',').next().unwrap_or_default().trim();
+        if name != "mlp" && hidden.is_some() {
             return Err(TrainError::refused(
                 format!("hidden belongs to the model mlp, but the model is {name}"),
                 "leave out {hidden}, use {model=mlp}, or describe the network in a TOML file",
             ));
         }
-        Ok(architecture)
+        match hidden {
+            None => parse(text).map(Self::Named),
+            Some(hidden) if text == "mlp" => {
+                Ok(Self::Named(Mlp { hidden: Widths(hidden.to_vec()) }.into()))
+            }
+            Some(_) => Err(TrainError::refused(
+                format!("hidden is given twice, alone and in {text}"),
+                "leave out {hidden}",
+            )),
+        }
     }
+
+    /// Whether it is a linear model, which has one output for two classes.
+    fn is_linear(&self) -> bool {
+        matches!(self, Self::Named(ModelConfig::Logistic(_) | ModelConfig::Linear(_)))
+    }
+}
+
+/// Parses a model with its options, such as `vit-tiny,patch=4`.
+fn parse(text: &str) -> Result<ModelConfig, TrainError> {
+    named(text).map_err(|problem| {
+        let name = text.split(',').next().unwrap_or_default().trim();
+        match ModelConfig::all().iter().find(|model| model.name() == name) {
+            None => TrainError::refused(
+                format!(
+                    "model must be one of {}, or a TOML file that describes a network, got {name}",
+                    ModelConfig::names().join(", ")
+                ),
+                "try {model=mlp}",
+            ),
+            Some(model) => {
+                let options = model.options().iter().map(|option| option.name).collect::<Vec<_>>().join(", ");
+                TrainError::refused(
+                    format!("model {text:?}: {problem}"),
+                    match options.is_empty() {
+                        true => format!("{name} has no options; docs/models.md lists the models"),
+                        false => format!("{name} has the options {options}; docs/models.md explains them"),
+                    },
+                )
+            }
+        }
+    })
 }
 
 impl ResolvedModel {
     /// The name of the default model for this data. There is one for every shape that can be read.
     pub fn default_name(facts: &DataFacts) -> &'static str {
+        let fits = |model: ModelConfig| model.network(facts.input, 1).is_ok();
         match facts.input {
             Shape::Image { channels: 3, height: 32, width: 32 } => "resnet20",
-            Shape::Image { .. } if models::mnist_cnn_for(facts.input, 1).is_ok() => "mnist-cnn",
+            Shape::Image { .. } if fits(sordino_nn::models::MnistCnn {}.into()) => "mnist-cnn",
             // An image that is too small for convolutions.
             Shape::Image { .. } => "mlp",
+            Shape::Tokens { .. } if facts.classes.is_empty() && facts.numbers.is_empty() => "gpt",
+            Shape::Tokens { .. } => "embedding-mlp",
             _ if facts.classes.is_empty() => "linear",
             _ => "logistic",
         }
     }
 
-    /// Chooses a model by its name or by the path of a TOML file.
+    /// Chooses a model by its name, with options, or by the path of a TOML file.
     ///
     /// # Errors
-    /// A name that is not in the list, a file that cannot be read, or a model that does not fit the data.
+    /// A name that is not in the list, options that the model does not have, a file that cannot be read, or a model that does not fit the data.
     pub fn choose(name: &str, hidden: Option<&[usize]>, facts: &DataFacts) -> Result<Self, TrainError> {
         Self::fitting(Architecture::named(name, hidden)?, name, facts)
     }
@@ -86,9 +113,11 @@ impl ResolvedModel {
 
     fn fitting(architecture: Architecture, name: &str, facts: &DataFacts) -> Result<Self, TrainError> {
         let classes = facts.classes.len();
-        let (outputs, loss) = match classes {
-            0 => (facts.numbers.len(), Loss::SquaredError),
-            2 if architecture == Architecture::Linear => (1, Loss::Logistic),
+        let (outputs, loss) = match (classes, facts.input) {
+            // Tokens without targets are their own targets.
+            (0, Shape::Tokens { .. }) if facts.numbers.is_empty() => (0, Loss::NextToken),
+            (0, _) => (facts.numbers.len(), Loss::SquaredError),
+            (2, _) if architecture.is_linear() => (1, Loss::Logistic),
             _ => (classes, Loss::cross_entropy()),
         };
         let model = Self { architecture, input: facts.input, outputs, loss };
@@ -101,14 +130,21 @@ impl ResolvedModel {
                 "set the input of the described network to that of the data",
             ));
         }
-        if network.outputs() == 1 && classes == 2 {
+        let needed = match (loss, facts.input) {
+            (Loss::NextToken, Shape::Tokens { steps, vocabulary }) => {
+                Shape::Sequence { steps, width: vocabulary }
+            }
+            _ => Shape::Features(outputs),
+        };
+        if network.output() == Shape::Features(1) && classes == 2 {
             return Ok(Self { loss: Loss::Logistic, ..model });
         }
-        if network.outputs() != outputs {
-            let problem = format!("{name} has {} outputs, but the data needs {outputs}", network.outputs());
+        if network.output() != needed {
+            let problem = format!("{name} has {} outputs, but the data needs {needed}", network.output());
             return Err(TrainError::refused(
                 problem,
-                "a network needs one output for each class; two classes may share one",
+                "a network needs one output for each class; two classes may share one; the next token needs one for each \
+                 token at each step",
             ));
         }
         Ok(model)
@@ -116,20 +152,24 @@ impl ResolvedModel {
 
     /// Why a network of this kind cannot be built for this data, and which one can.
     fn unfit(&self, name: &str, error: NetworkError) -> TrainError {
-        let convolutional = matches!(
-            self.architecture,
-            Architecture::MnistCnn | Architecture::LeNet5 | Architecture::ResNet20
-        );
-        match self.input {
-            Shape::Image { .. } if convolutional => TrainError::refused(
+        let Architecture::Named(model) = &self.architecture else { return error.into() };
+        match (model.reads(), self.input) {
+            (Reads::Images, Shape::Image { .. }) => TrainError::refused(
                 format!("{name} does not fit images of {} (channels x height x width): {error}", self.input),
                 "{model=mlp} reads images of any size",
             ),
-            _ if convolutional => TrainError::refused(
+            (Reads::Images, Shape::Features(_)) => TrainError::refused(
                 format!("{name} reads images, but the data has records of {} features", self.input),
                 "{model=mlp} reads any records; images are arrays of the shape [n, height, width] or \
                  [n, channels, height, width], or IDX files",
             ),
+            (Reads::Values | Reads::Images, Shape::Tokens { .. }) => TrainError::refused(
+                error.to_string(),
+                "{model=embedding-mlp} reads tokens; docs/models.md lists others",
+            ),
+            (Reads::Tokens, Shape::Features(_) | Shape::Image { .. }) => {
+                TrainError::refused(error.to_string(), "{model=mlp} reads any numbers")
+            }
             _ => error.into(),
         }
     }
@@ -139,27 +179,8 @@ impl ResolvedModel {
     /// # Errors
     /// Layers that do not fit each other.
     pub fn network(&self) -> Result<Network, NetworkError> {
-        let features = self.input.len();
         match &self.architecture {
-            // Pixels are features like any other.
-            Architecture::Linear | Architecture::Mlp(_) if matches!(self.input, Shape::Image { .. }) => {
-                let mut description = Description::new(self.input).then(sordino_nn::layers::Flatten);
-                let hidden =
-                    if let Architecture::Mlp(hidden) = &self.architecture { &hidden[..] } else { &[] };
-                for (index, &width) in hidden.iter().enumerate() {
-                    description = description
-                        .named(&format!("fc{}", index + 1), sordino_nn::layers::Linear::new(width))
-                        .then(sordino_nn::layers::Relu);
-                }
-                let last =
-                    if hidden.is_empty() { "linear".to_owned() } else { format!("fc{}", hidden.len() + 1) };
-                Network::new(&description.named(&last, sordino_nn::layers::Linear::new(self.outputs)))
-            }
-            Architecture::Linear => models::softmax_regression(features, self.outputs),
-            Architecture::Mlp(hidden) => models::mlp(features, hidden, self.outputs),
-            Architecture::MnistCnn => models::mnist_cnn_for(self.input, self.outputs),
-            Architecture::LeNet5 => models::lenet5_for(self.input, self.outputs),
-            Architecture::ResNet20 => models::resnet20_for(self.input, self.outputs),
+            Architecture::Named(model) => model.network(self.input, self.outputs),
             Architecture::Described(description) => Network::new(description),
         }
     }
@@ -178,6 +199,7 @@ fn described(path: &Path) -> Result<Description, TrainError> {
 #[cfg(test)]
 mod tests {
     use sordino_data::{Encoding, Scale};
+    use sordino_nn::models;
 
     use super::*;
 

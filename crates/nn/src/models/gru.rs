@@ -1,18 +1,39 @@
-//! A one-layer GRU classifier.
+//! A GRU classifier.
 
-use crate::layers::{Embedding, Gru, LastStep, Linear};
+use super::registry::{ModelType, Reads, model};
+use crate::layers::{self, Embedding, LastStep, Linear};
 use crate::{Description, Network, NetworkError, Shape};
 
-/// An embedding of 64, a GRU with 128 hidden units, and a linear layer on its last state.
+model! {
+    /// A GRU on the tokens' vectors, and a linear layer on its last state.
+    pub struct Gru {
+        /// Length of a token's vector.
+        width: usize = 64, in 1..=1 << 14;
+        /// Hidden units.
+        hidden: usize = 128, in 1..=1 << 14;
+        /// Number of layers.
+        depth: usize = 1, in 1..=16;
+    }
+}
+
+impl ModelType for Gru {
+    const NAME: &'static str = "gru";
+    const READS: Reads = Reads::Tokens;
+
+    fn describe(&self, input: Shape, outputs: usize) -> Result<Description, String> {
+        let mut description = Description::new(input).named("embedding", Embedding { width: self.width });
+        for layer in 0..self.depth {
+            let name = if layer == 0 { "gru".to_owned() } else { format!("gru{}", layer + 1) };
+            description = description.named(&name, layers::Gru { hidden: self.hidden });
+        }
+        Ok(description.then(LastStep).named("fc", Linear::new(outputs)))
+    }
+}
+
+/// [`Gru`]: an embedding of 64, one layer with 128 hidden units, and a linear layer on its last state.
 ///
 /// # Errors
 /// If the vocabulary, the number of steps or of classes is 0.
 pub fn gru_classifier(vocabulary: usize, steps: usize, classes: usize) -> Result<Network, NetworkError> {
-    Network::new(
-        &Description::new(Shape::Tokens { steps, vocabulary })
-            .named("embedding", Embedding { width: 64 })
-            .named("gru", Gru { hidden: 128 })
-            .then(LastStep)
-            .named("fc", Linear::new(classes)),
-    )
+    super::ModelConfig::from(Gru::default()).network(Shape::Tokens { steps, vocabulary }, classes)
 }

@@ -1,16 +1,33 @@
 //! A multi-layer perceptron.
 
-use crate::layers::{Linear, Relu};
+use super::blocks::{perceptron, vector};
+use super::registry::{ModelType, Reads, Widths, model};
 use crate::{Description, Network, NetworkError, Shape};
+
+model! {
+    /// A multi-layer perceptron with ReLU.
+    pub struct Mlp {
+        /// Widths of the hidden layers, such as 64x32.
+        hidden: Widths = Widths(vec![128]), in 1..=1 << 20;
+    }
+}
+
+impl ModelType for Mlp {
+    const NAME: &'static str = "mlp";
+    const READS: Reads = Reads::Values;
+
+    fn describe(&self, input: Shape, outputs: usize) -> Result<Description, String> {
+        match (input, &self.hidden.0[..]) {
+            (Shape::Image { .. }, []) => super::Linear {}.describe(input, outputs),
+            (_, hidden) => Ok(perceptron(vector(input), hidden, outputs)),
+        }
+    }
+}
 
 /// Linear layers `fc1`, `fc2`, ... with ReLU between them.
 ///
 /// # Errors
 /// If a layer has no features.
 pub fn mlp(features: usize, hidden: &[usize], outputs: usize) -> Result<Network, NetworkError> {
-    let mut description = Description::new(Shape::Features(features));
-    for (index, &width) in hidden.iter().enumerate() {
-        description = description.named(&format!("fc{}", index + 1), Linear::new(width)).then(Relu);
-    }
-    Network::new(&description.named(&format!("fc{}", hidden.len() + 1), Linear::new(outputs)))
+    Network::new(&perceptron(vector(Shape::Features(features)), hidden, outputs))
 }

@@ -1,25 +1,22 @@
 //! The small convolutional network of the private-training papers on MNIST.
 
+use super::registry::{ModelType, Reads, model};
 use crate::layers::{Conv2d, Flatten, Linear, MaxPool, Relu};
 use crate::{Description, Network, NetworkError, Shape};
 
-/// [`mnist_cnn_for`] images of 1x28x28 and 10 classes: 26,010 parameters.
-///
-/// # Errors
-/// None for these sizes.
-pub fn mnist_cnn() -> Result<Network, NetworkError> {
-    mnist_cnn_for(Shape::Image { channels: 1, height: 28, width: 28 }, 10)
+model! {
+    /// Two convolutions (16 filters of 8x8 with stride 2, 32 of 4x4 with stride 2), each with ReLU and 2x2 pooling with stride
+    /// 1, then 32 hidden units; for images of at least 14x14.
+    pub struct MnistCnn {}
 }
 
-/// Two convolutions (16 filters of 8x8 with stride 2, 32 of 4x4 with stride 2), each with ReLU and 2x2 pooling with stride
-/// 1, then 32 hidden units and the outputs.
-///
-/// # Errors
-/// If the input is not an image of at least 14x14, or there are no outputs.
-pub fn mnist_cnn_for(input: Shape, outputs: usize) -> Result<Network, NetworkError> {
-    let pool = MaxPool { kernel: 2, stride: 1, padding: 0 };
-    Network::new(
-        &Description::new(input)
+impl ModelType for MnistCnn {
+    const NAME: &'static str = "mnist-cnn";
+    const READS: Reads = Reads::Images;
+
+    fn describe(&self, input: Shape, outputs: usize) -> Result<Description, String> {
+        let pool = MaxPool { kernel: 2, stride: 1, padding: 0 };
+        Ok(Description::new(input)
             .named("conv1", Conv2d::new(16, 8, 2, 3))
             .then(Relu)
             .then(pool)
@@ -29,6 +26,14 @@ pub fn mnist_cnn_for(input: Shape, outputs: usize) -> Result<Network, NetworkErr
             .then(Flatten)
             .named("fc1", Linear::new(32))
             .then(Relu)
-            .named("fc2", Linear::new(outputs)),
-    )
+            .named("fc2", Linear::new(outputs)))
+    }
+}
+
+/// [`MnistCnn`] for images of 1x28x28 and 10 classes: 26,010 parameters.
+///
+/// # Errors
+/// None for these sizes.
+pub fn mnist_cnn() -> Result<Network, NetworkError> {
+    super::ModelConfig::from(MnistCnn {}).network(Shape::Image { channels: 1, height: 28, width: 28 }, 10)
 }
