@@ -56,7 +56,8 @@ impl Dice {
             padding: self.below(kernel),
             groups: 1,
             bias: self.below(2) == 0,
-            standardised: self.below(4) == 0,
+            // With few taps, standardisation is nearly a sign function.
+            standardised: kernel > 1 && self.below(4) == 0,
         }
     }
 
@@ -79,15 +80,8 @@ impl Dice {
         let filters = 2 * if self.below(4) == 0 { 9 } else { self.one_to(3) };
         description = description.then(match self.below(3) {
             0 => Conv2d { groups: 2, standardised: self.below(2) == 0, ..Conv2d::new(filters, 3, 1, 1) },
-            _ => Conv2d {
-                channels: filters,
-                kernel: 1 + 2 * self.below(2),
-                stride: 1,
-                padding: 1,
-                groups: 1,
-                bias: true,
-                standardised: self.below(3) == 0,
-            },
+            1 => Conv2d { standardised: true, ..Conv2d::new(filters, 3, 1, 1) },
+            _ => Conv2d::new(filters, 1 + 2 * self.below(2), 1, 1),
         });
         if self.below(2) == 0 {
             description = description.then(GroupNorm { groups: 2 });

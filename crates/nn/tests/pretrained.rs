@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use safetensors::SafeTensors;
 use serde::Deserialize;
-use sordino_nn::pretrained::{Export, Kind, Pooling, Pretrained, TrainedPart};
+use sordino_nn::pretrained::{Export, Kind, Pretrained, TrainedPart};
 use sordino_nn::{Description, Engine, Inputs, Loss, Network, Params, Pass, Targets};
 
 const LENGTH: usize = 8;
@@ -80,19 +80,6 @@ fn tensors(path: &Path) -> Tensors {
 fn fresh(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = fs::remove_dir_all(&path);
-    path
-}
-
-/// A copy of a fixture, to be broken.
-fn copy(kind: Kind, name: &str) -> PathBuf {
-    let path = fresh(name);
-    fs::create_dir_all(&path).unwrap();
-    for file in ["config.json", "model.safetensors", "tokenizer.json"] {
-        let from = folder(kind).join(file);
-        if from.exists() {
-            fs::copy(from, path.join(file)).unwrap();
-        }
-    }
     path
 }
 

@@ -84,9 +84,11 @@ fn check(case: &Case) {
         .iter()
         .flat_map(|t| if let Target::Values(v) = t { v.clone() } else { Vec::new() })
         .collect();
-    let targets = match classes.is_empty() {
-        false => Targets::Classes(&classes),
-        true => Targets::Values { values: &wanted, width: wanted.len() / case.targets.len() },
+    let from: Vec<usize> = classes.iter().map(|from| *from as usize).collect();
+    let targets = match (case.loss, classes.is_empty()) {
+        (Loss::NextToken, _) => Targets::NextTokens { from: &from },
+        (_, false) => Targets::Classes(&classes),
+        (_, true) => Targets::Values { values: &wanted, width: wanted.len() / case.targets.len() },
     };
     let records = engine.records(inputs, targets).unwrap();
     let count = records.len();
@@ -141,7 +143,7 @@ fn check(case: &Case) {
 #[test]
 fn every_layer_agrees_with_pytorch() {
     let cases: Vec<Case> = serde_json::from_str(include_str!("fixtures/layers.json")).unwrap();
-    assert!(cases.len() >= 40);
+    assert!(cases.len() >= 50);
     for case in &cases {
         check(case);
     }

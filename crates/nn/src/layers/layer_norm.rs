@@ -33,7 +33,6 @@ fn usual_epsilon() -> f32 {
     1e-5
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
 fn is_usual_epsilon(epsilon: &f32) -> bool {
     *epsilon == usual_epsilon()
 }

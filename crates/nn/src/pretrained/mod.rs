@@ -192,15 +192,19 @@ impl Pretrained {
 
     /// Reads a parameter from the checkpoint.
     fn read(&self, slice: &Slice, values: &mut [f32]) -> Result<(), NetworkError> {
+        let foreign =
+            || NetworkError::Parameters(format!("{} is not a parameter of this {}", slice.name, self.kind));
         let origin = self.architecture.names.origin(slice);
         let part = values.len() / origin.names.len();
         for (name, values) in origin.names.iter().zip(values.chunks_mut(part)) {
+            self.checkpoint.get(name).ok_or_else(foreign)?;
             let stored = self.checkpoint.values(name, &origin.shape)?;
             match origin.transposed {
                 true => transpose(&stored, origin.shape[1], values),
                 false => {
-                    let width = stored.len() / origin.shape[0];
-                    values.copy_from_slice(&stored[origin.first_row * width..][..values.len()]);
+                    let first = origin.first_row * (stored.len() / origin.shape[0]);
+                    let rows = stored.get(first..first + values.len()).ok_or_else(foreign)?;
+                    values.copy_from_slice(rows);
                 }
             }
         }
