@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use sordino_data::{Dataset, Labels};
-use sordino_nn::{Description, Engine, Params};
+use sordino_nn::{Description, Engine, Params, pretrained::Export};
 use sordino_train::{
     DataFacts, Evaluator, Provable, PublicModel, ResolvedModel, RunFiles, RunFolder, Score, Settings,
     class_of, inspect, read_weights, verified_settings, write_weights,
@@ -299,6 +299,21 @@ impl Fitted {
         write_weights(path.as_ref(), &self.params, notes).map_err(|error| {
             Error::refused(error.to_string(), "give a file in a folder that exists and can be written")
         })
+    }
+
+    /// Writes a model that builds on a [pre-trained one](crate::Model::pretrained) into a new folder, with the names and shapes of
+    /// Hugging Face: the whole model with adapters merged, or the adapters alone.
+    ///
+    /// # Errors
+    /// A model that does not build on a pre-trained one; a folder that exists or cannot be written; adapters, if there are none.
+    pub fn export(&self, folder: impl AsRef<Path>, how: Export) -> Result<(), Error> {
+        match self.model.public() {
+            Some(public) => public.export(&self.params, folder.as_ref(), how),
+            None => Err(Error::refused(
+                "the model does not build on a pre-trained model",
+                "its weights are a safetensors file: model.safetensors of the run",
+            )),
+        }
     }
 
     /// Reads a model that [`save`](Self::save) has written, and checks that the file was not changed by accident. There is no ledger to

@@ -6,7 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use sordino::{Dataset, Fitted, Labels, Model, Trainer, nn::Targets};
+use sordino::{
+    Dataset, Fitted, Labels, Model, Trainer,
+    nn::{Targets, pretrained::Export},
+};
 
 const STEPS: usize = 11;
 const VOCABULARY: usize = 20;
@@ -58,18 +61,21 @@ fn trainer<'a>(model: Model) -> Trainer<'a> {
     Trainer::new(model).budget(8.0, 1e-5).unwrap().batch_size(200).epochs(15.0)
 }
 
+fn trainer_on<'a>(folder: &Path, part: &str) -> Trainer<'a> {
+    trainer(Model::pretrained(folder)).trained_part(part)
+}
+
 #[test]
 fn every_part_of_a_pre_trained_model_is_trained_privately() {
     let folder = Folder::new("parts");
     let data = data(1000);
     for part in ["head", "last,layers=1", "lora,rank=2", "all"] {
-        let fitted = trainer(Model::pretrained(folder.model())).trained_part(part).fit(&data).unwrap();
+        let fitted = trainer_on(&folder.model(), part).fit(&data).unwrap();
         let statement = fitted.guarantee().to_string();
         assert!(statement.starts_with("This model on top of model satisfies (7.9"), "{statement}");
         assert!(statement.contains("model.safetensors, a public file with SHA-256 "), "{statement}");
         // With a fixed seed, so that the test does not depend on chance.
-        let seeded =
-            trainer(Model::pretrained(folder.model())).trained_part(part).seed(1).fit(&data).unwrap();
+        let seeded = trainer_on(&folder.model(), part).seed(1).fit(&data).unwrap();
         let accuracy = seeded.score(&data).unwrap().accuracy.unwrap();
         assert!(accuracy > 0.8, "{part}: {accuracy}");
     }
@@ -91,7 +97,7 @@ fn a_model_is_trained_on_the_outputs_of_a_public_encoder() {
 fn a_run_keeps_its_public_model() {
     let folder = Folder::new("run");
     let data = data(600);
-    let trainer = trainer(Model::pretrained(folder.model())).trained_part("last,layers=1");
+    let trainer = trainer_on(&folder.model(), "last,layers=1");
     let stop = trainer.stop_handle();
     let trainer = trainer.run_folder(folder.run()).on_progress(|progress| {
         if progress.step == 5 {
@@ -107,6 +113,16 @@ fn a_run_keeps_its_public_model() {
     let saved = folder.0.join("saved");
     fitted.save(&saved).unwrap();
     assert_eq!(Fitted::load(&saved).unwrap().predictions(&data).unwrap(), fitted.predictions(&data).unwrap());
+
+    // The exported model is a pre-trained model again, with the trained weights.
+    let exported = folder.0.join("exported");
+    fitted.export(&exported, Export::Merged).unwrap();
+    let again = trainer_on(&exported, "last,layers=1").price(&data).unwrap();
+    let network = again.resolved.model.network().unwrap();
+    let params = again.resolved.model.initial(&network, 0).unwrap();
+    assert_eq!(params.values(), fitted.params().values());
+    assert!(fitted.export(&exported, Export::Merged).unwrap_err().to_string().contains("exists"));
+    assert!(fitted.export(folder.0.join("adapter"), Export::Adapter).is_err());
 
     // One changed weight.
     let weights = folder.model().join("model.safetensors");
@@ -124,7 +140,7 @@ fn frozen_layers_before_the_trained_ones_are_not_trained_parameters() {
     let folder = Folder::new("frozen");
     let data = data(400);
     let head = trainer(Model::pretrained(folder.model())).price(&data).unwrap();
-    let all = trainer(Model::pretrained(folder.model())).trained_part("all").price(&data).unwrap();
+    let all = trainer_on(&folder.model(), "all").price(&data).unwrap();
     // The head on the pooled vector: 8 x 2 weights and 2 biases.
     assert_eq!(head.resolved.facts.dimension, 18);
     assert!(all.resolved.facts.dimension > 1000);
@@ -136,8 +152,8 @@ fn settings_that_do_not_fit_a_public_model_are_refused() {
     let folder = Folder::new("refused");
     let data = data(300);
     for (trainer, part) in [
-        (trainer(Model::pretrained(folder.model())).trained_part("tail"), "the trained part must be head"),
-        (trainer(Model::pretrained(folder.model())).trained_part("last,layers=9"), "1 to 2"),
+        (trainer_on(&folder.model(), "tail"), "the trained part must be head"),
+        (trainer_on(&folder.model(), "last,layers=9"), "1 to 2"),
         (trainer(Model::named("embedding-mlp")).trained_part("head"), "not a pre-trained one"),
         (trainer(Model::pretrained(folder.model())).encoder(folder.model()), "not for a pre-trained model"),
         (trainer(Model::mlp(&[4])).encoder(folder.0.join("absent")), "config.json"),

@@ -5,7 +5,7 @@ use std::{fmt, path::Path, sync::Arc};
 use sordino_data::Dataset;
 use sordino_nn::{
     Description, Network, Params, Shape,
-    pretrained::{ModelFile, Pretrained, TrainedPart},
+    pretrained::{Export, ModelFile, Pretrained, TrainedPart},
 };
 
 use crate::{
@@ -18,6 +18,8 @@ use crate::{
 pub struct PublicModel {
     pretrained: Arc<Pretrained>,
     encoder: Option<Arc<Encoder>>,
+    /// The whole network, if a part of it is trained.
+    whole: Option<Description>,
     trained: Option<Description>,
 }
 
@@ -34,7 +36,12 @@ impl PublicModel {
         let description = pretrained.encoder(input.steps())?;
         check_input(folder, &description, input)?;
         let encoder = encoder(&pretrained, description)?;
-        Ok(Self { pretrained: Arc::new(pretrained), encoder: Some(Arc::new(encoder)), trained: None })
+        Ok(Self {
+            pretrained: Arc::new(pretrained),
+            encoder: Some(Arc::new(encoder)),
+            whole: None,
+            trained: None,
+        })
     }
 
     /// A model with a new head for this many outputs, of which a part is trained; without outputs, a language model.
@@ -58,9 +65,9 @@ impl PublicModel {
             Some((frozen, trained)) if outputs.is_some() => {
                 (Some(Arc::new(encoder(&pretrained, frozen)?)), trained)
             }
-            _ => (None, whole),
+            _ => (None, whole.clone()),
         };
-        Ok(Self { pretrained: Arc::new(pretrained), encoder, trained: Some(trained) })
+        Ok(Self { pretrained: Arc::new(pretrained), encoder, whole: Some(whole), trained: Some(trained) })
     }
 
     /// The network that is trained, if it is part of the public model.
@@ -90,6 +97,31 @@ impl PublicModel {
             Some(_) => Ok(self.pretrained.params(network, seed)?),
             None => Ok(network.init(seed)),
         }
+    }
+
+    /// Writes the whole model, with these trained parameters, into a new folder in the form of Hugging Face.
+    ///
+    /// # Errors
+    /// An encoder, which is not trained; a folder that exists or cannot be written; adapters, if there are none.
+    pub fn export(&self, trained: &Params, folder: &Path, how: Export) -> Result<(), TrainError> {
+        let Some(whole) = &self.whole else {
+            return Err(TrainError::refused(
+                "the public model is an encoder, which was not trained",
+                "use the encoder's own folder; the run has the weights of the trained model",
+            ));
+        };
+        let network = Network::new(whole)?;
+        let mut params = self.pretrained.params(&network, 0)?;
+        for slice in trained.layout().slices() {
+            let values = params.slice_mut(&slice.name).ok_or_else(|| {
+                TrainError::refused(
+                    format!("{} is not a parameter of the model", slice.name),
+                    "give weights of this model",
+                )
+            })?;
+            values.copy_from_slice(&trained.values()[slice.range.clone()]);
+        }
+        Ok(self.pretrained.export(&network, &params, folder, how)?)
     }
 
     /// The files of the model, with their hashes.

@@ -16,7 +16,7 @@ use std::{
 };
 
 use clap::{Parser, Subcommand};
-use commands::{algorithms, compare, epsilon, noise, predict, profile, schedule, show, train};
+use commands::{algorithms, compare, epsilon, export, noise, predict, profile, schedule, show, train};
 use problem::Problem;
 
 /// Training with differential privacy and proved guarantees.
@@ -35,6 +35,8 @@ enum Command {
     Predict(predict::Arguments),
     /// Show a run and its guarantee, after checking its ledger.
     Show(show::Arguments),
+    /// Write a tuned pre-trained model in the form of Hugging Face.
+    Export(export::Arguments),
     /// Compare algorithms at equal privacy budgets: without arguments, all sound ones on the Mushroom data at epsilon 1.
     Compare(Box<compare::Arguments>),
     /// List the algorithms, what is proved about each, and their options.
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
         Command::Train(arguments) => train::run(*arguments),
         Command::Predict(arguments) => predict::run(&arguments),
         Command::Show(arguments) => show::run(&arguments),
+        Command::Export(arguments) => export::run(&arguments),
         Command::Compare(arguments) => compare::run(&arguments),
         Command::Algorithms(arguments) => algorithms::run(&arguments),
         Command::Epsilon(arguments) => epsilon::run(&arguments),

@@ -3,6 +3,7 @@
 pub(crate) mod algorithms;
 pub(crate) mod compare;
 pub(crate) mod epsilon;
+pub(crate) mod export;
 pub(crate) mod noise;
 pub(crate) mod predict;
 pub(crate) mod profile;
