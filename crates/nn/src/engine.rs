@@ -146,8 +146,8 @@ impl Engine {
     /// **Edge cases.** An empty batch gives sums of zero.
     ///
     /// # Errors
-    /// If parameters or records belong to another network, chosen records do not exist or are not in ascending order, or sums have a
-    /// wrong size.
+    /// If parameters or records belong to another network, chosen records do not exist or are not in ascending order, sums have a
+    /// wrong size, or a [stored](Inputs::Stored) record cannot be read. Sums are not changed in any of these cases.
     pub fn pass(&mut self, pass: &Pass<'_>, sums: &mut [Vec<f64>]) -> Result<Outcome, NetworkError> {
         self.check(pass, sums)?;
         let network = &self.network;
@@ -164,7 +164,7 @@ impl Engine {
         let active = useful_workers(pass.chosen.len(), self.workers.len(), network.operations());
         let workers = &mut self.workers[..active];
         let shares = cut::assign(pieces, active);
-        workers.par_iter_mut().zip(shares).for_each(|(worker, pieces)| worker.pass(&job, &pieces));
+        workers.par_iter_mut().zip(shares).try_for_each(|(worker, pieces)| worker.pass(&job, &pieces))?;
         for (index, sum) in sums.iter_mut().enumerate() {
             reduce(workers, index, pass.step(index), sum);
             for node in &network.nodes {
@@ -179,7 +179,8 @@ impl Engine {
     /// The network's outputs for the chosen records, one record after another, without dropout.
     ///
     /// # Errors
-    /// If parameters or inputs belong to another network or a chosen record does not exist.
+    /// If parameters or inputs belong to another network, a chosen record does not exist, or a [stored](Inputs::Stored) record cannot
+    /// be read.
     pub fn outputs(
         &mut self,
         at: &Params,
@@ -200,17 +201,18 @@ impl Engine {
         for (number, part) in chosen.chunks(size).zip(outputs.chunks_mut(size * width)).enumerate() {
             shares[number % active].push(part);
         }
-        self.workers[..active].par_iter_mut().zip(shares).for_each(|(worker, share)| {
+        self.workers[..active].par_iter_mut().zip(shares).try_for_each(|(worker, share)| {
             worker.chunk.dropout = None;
             for (chosen, outputs) in share {
-                worker.chunk.load(inputs, chosen);
-                worker.tape.load(network, &worker.chunk, inputs, chosen);
+                worker.chunk.load(inputs, chosen)?;
+                worker.tape.load(network, &mut worker.chunk, inputs, chosen)?;
                 worker.tape.forward(network, here, &worker.chunk);
                 for (record, outputs) in outputs.chunks_exact_mut(width).enumerate() {
                     outputs.copy_from_slice(worker.tape.outputs(network, record));
                 }
             }
-        });
+            Ok::<(), NetworkError>(())
+        })?;
         Ok(outputs)
     }
 

@@ -28,6 +28,7 @@ mod pass;
 mod safetensors;
 mod shape;
 mod shapes;
+mod store;
 mod tape;
 mod worker;
 
@@ -43,3 +44,4 @@ pub use params::{Layout, Params, Slice};
 pub use pass::{Outcome, Pass, WeightRule};
 
 pub use shape::Shape;
+pub use store::RecordStore;
