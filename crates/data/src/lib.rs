@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod arrays;
+mod cache;
 mod csv;
 mod dataset;
 pub mod embedded;
@@ -26,13 +27,17 @@ mod input;
 mod labels;
 mod line_numbers;
 mod npy;
+mod npy_folder;
 mod npy_header;
+mod positioned;
 mod schema;
 mod source;
+mod stored;
 mod svmlight;
 mod unlabelled;
 mod values;
 
+pub use cache::convert;
 pub use dataset::{Dataset, held_out};
 pub use encoding::Encoding;
 pub use error::DataError;

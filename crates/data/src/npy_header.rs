@@ -34,6 +34,11 @@ pub(crate) enum NumberKind {
 }
 
 impl Dtype {
+    /// 32-bit floats, the least significant byte first.
+    pub(crate) const F32: Dtype = Dtype { kind: NumberKind::Float, size: 4, big: false };
+    /// Bytes.
+    pub(crate) const U8: Dtype = Dtype { kind: NumberKind::Unsigned, size: 1, big: false };
+
     fn parse(descr: &str) -> Option<Dtype> {
         let (order, rest) = (descr.get(..1)?, descr.get(1..)?);
         let big = match order {

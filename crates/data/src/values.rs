@@ -1,6 +1,8 @@
-//! The values of records in memory.
+//! The values of records, in memory or in a file.
 
-use sordino_nn::{Inputs, Shape};
+use sordino_nn::{Inputs, RecordStore, Shape};
+
+use crate::stored::StoredRecords;
 
 /// The inputs of all records of a data set, one record after another.
 pub(crate) enum RecordValues {
@@ -8,6 +10,8 @@ pub(crate) enum RecordValues {
     Floats(Vec<f32>),
     /// Sequences of tokens; record `i` is `tokens[starts[i] .. starts[i + 1]]`.
     Tokens { tokens: Vec<u32>, starts: Vec<usize> },
+    /// Records that stay in their file.
+    Stored(StoredRecords),
 }
 
 impl RecordValues {
@@ -16,6 +20,7 @@ impl RecordValues {
         match self {
             Self::Floats(values) => values.len() / shape.len(),
             Self::Tokens { starts, .. } => starts.len().saturating_sub(1),
+            Self::Stored(records) => records.records(),
         }
     }
 
@@ -24,6 +29,7 @@ impl RecordValues {
         match self {
             Self::Floats(values) => Inputs::Dense(values),
             Self::Tokens { tokens, starts } => Inputs::Tokens { tokens, starts },
+            Self::Stored(records) => Inputs::Stored(records),
         }
     }
 
@@ -39,6 +45,7 @@ impl RecordValues {
                 }
                 Self::Tokens { tokens: kept, starts: ends }
             }
+            Self::Stored(records) => Self::Stored(records.part(side, wanted)),
         }
     }
 }
@@ -46,6 +53,12 @@ impl RecordValues {
 impl From<Vec<f32>> for RecordValues {
     fn from(values: Vec<f32>) -> Self {
         Self::Floats(values)
+    }
+}
+
+impl From<StoredRecords> for RecordValues {
+    fn from(records: StoredRecords) -> Self {
+        Self::Stored(records)
     }
 }
 

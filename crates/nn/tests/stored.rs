@@ -1,12 +1,10 @@
 //! Records that are read during a pass give the same results as records in memory, and a record that cannot be read stops the pass.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first error")]
 
-mod basics;
 mod networks;
 
 use std::io;
 
-use basics::{numbers, total};
 use networks::networks;
 use sordino_nn::layers::{Embedding, Linear, Lstm, MeanOverSteps};
 use sordino_nn::{
@@ -65,8 +63,14 @@ impl RecordStore for Stored {
     }
 }
 
+/// Reproducible numbers in (-1, 1).
+fn numbers(count: usize, seed: usize) -> Vec<f32> {
+    (0..count).map(|i| ((i * 7919 + seed * 104_729) % 2003) as f32 / 1001.5 - 1.0).collect()
+}
+
 fn clip(norms: &[f64], weights: &mut [f32]) {
-    weights.fill((0.5 / total(norms)).min(1.0) as f32);
+    let norm = norms.iter().map(|norm| norm * norm).sum::<f64>().sqrt();
+    weights.fill((0.5 / norm).min(1.0) as f32);
 }
 
 /// Everything that a pass and an evaluation return, as bits.
