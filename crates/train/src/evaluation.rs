@@ -8,8 +8,10 @@ use sordino_nn::{Engine, Loss, Network, NetworkError, Params, Targets};
 pub struct Evaluator<'d> {
     engine: Engine,
     data: &'d Dataset,
-    all: Vec<usize>,
 }
+
+/// The records that are evaluated at once. What is kept in memory does not grow with the number of records.
+const PIECE: usize = 1 << 14;
 
 /// The score of a model on public records.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -32,31 +34,38 @@ impl<'d> Evaluator<'d> {
         if let Some(targets) = data.targets() {
             engine.records(data.inputs(), targets)?;
         }
-        Ok(Self { engine, data, all: (0..data.len()).collect() })
+        Ok(Self { engine, data })
     }
 
     /// Measures a model.
     ///
     /// # Errors
-    /// Parameters of another network.
+    /// Parameters of another network; records that cannot be read.
     pub fn score(&mut self, params: &Params) -> Result<Score, NetworkError> {
         let inputs = self.engine.unlabelled(self.data.inputs())?;
-        let outputs = self.engine.outputs(params, &inputs, &self.all)?;
         let width = self.engine.network().outputs();
-
+        let (mut correct, mut error) = (0_usize, 0.0);
+        for first in (0..self.data.len()).step_by(PIECE) {
+            let piece: Vec<usize> = (first..self.data.len().min(first + PIECE)).collect();
+            let outputs = self.engine.outputs(params, &inputs, &piece)?;
+            match self.data.targets() {
+                Some(Targets::Classes(classes)) => {
+                    let pairs = outputs.chunks_exact(width).zip(&classes[first..]);
+                    correct += pairs.filter(|(outputs, class)| class_of(outputs) == **class).count();
+                }
+                Some(Targets::Values { values, .. }) => {
+                    let pairs = outputs.iter().zip(&values[first * width..]);
+                    error = pairs.fold(error, |error, (z, y)| error + f64::from(z - y).powi(2));
+                }
+                None => {}
+            }
+        }
         let count = self.data.len() as f64;
         Ok(match self.data.targets() {
-            Some(Targets::Classes(classes)) => {
-                let correct =
-                    outputs.chunks_exact(width).zip(classes).filter(|(o, class)| class_of(o) == **class);
-
-                let accuracy = correct.count() as f64 / count;
-                Score { accuracy: Some(accuracy), mean_squared_error: None }
+            Some(Targets::Classes(_)) => {
+                Score { accuracy: Some(correct as f64 / count), mean_squared_error: None }
             }
-            Some(Targets::Values { values, .. }) => {
-                let error: f64 = outputs.iter().zip(values).map(|(z, y)| f64::from(z - y).powi(2)).sum();
-                Score { accuracy: None, mean_squared_error: Some(error / count) }
-            }
+            Some(Targets::Values { .. }) => Score { accuracy: None, mean_squared_error: Some(error / count) },
             None => Score { accuracy: None, mean_squared_error: None },
         })
     }
