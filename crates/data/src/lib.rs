@@ -16,12 +16,15 @@
 
 mod arrays;
 mod cache;
+mod check;
+mod column_names;
 mod csv;
 mod dataset;
 pub mod embedded;
 mod encoding;
 mod error;
 mod field;
+mod gaps;
 mod idx;
 mod input;
 mod labels;
@@ -38,6 +41,7 @@ mod unlabelled;
 mod values;
 
 pub use cache::convert;
+pub use check::{Problems, check};
 pub use dataset::{Dataset, held_out};
 pub use encoding::Encoding;
 pub use error::DataError;

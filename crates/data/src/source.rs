@@ -3,6 +3,7 @@
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
 
+use crate::check::Problems;
 use crate::dataset::Dataset;
 use crate::encoding::{Conversion, Encoding};
 use crate::error::DataError;
@@ -183,6 +184,20 @@ pub fn read(source: &Source) -> Result<Splits, DataError> {
             let train = svmlight::read(&source.file(), text, source.features, source.classes)?;
             Ok(Splits { train, test: None, schema: None })
         }
+    }
+}
+
+/// Every problem of a table that has a schema; `None` for other sources.
+pub(crate) fn table_problems(source: &Source) -> Result<Option<Problems>, DataError> {
+    let format = Format::of(&source.path)?;
+    source.check(format)?;
+    let options = csv::Options { labelled: true, ..source.options(format)? };
+    match (format, options.schema.clone()) {
+        (Format::Csv { .. } | Format::Mushroom, Some(schema)) => {
+            let schema = schema.with_target(source.target.as_deref());
+            csv::check(&source.file(), source.text(format)?, &schema, &options).map(Some)
+        }
+        _ => Ok(None),
     }
 }
 

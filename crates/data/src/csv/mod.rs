@@ -1,5 +1,6 @@
 //! CSV: a table, read by its schema.
 
+mod check;
 mod default_schema;
 mod layout;
 mod rows;
@@ -8,6 +9,7 @@ use std::io::BufRead;
 
 use sordino_nn::Shape;
 
+pub(crate) use self::check::check;
 use self::default_schema::default_schema;
 use self::layout::{Labelling, Layout};
 use self::rows::Rows;

@@ -1,0 +1,48 @@
+//! Every problem of a file at once.
+
+use crate::error::DataError;
+use crate::source::{Source, read, table_problems};
+
+/// The largest number of problems that are listed.
+const LISTED: usize = 100;
+
+/// The problems of a file. They quote private values, so they are for the owner of the data.
+#[derive(Debug, Default)]
+pub struct Problems {
+    /// The first 100 problems, in their order.
+    pub listed: Vec<DataError>,
+    /// The number of all problems.
+    pub total: u64,
+    /// The number of records that were read.
+    pub records: u64,
+}
+
+impl Problems {
+    pub(crate) fn add(&mut self, problem: DataError) {
+        self.total += 1;
+        if self.listed.len() < LISTED {
+            self.listed.push(problem);
+        }
+    }
+}
+
+/// Finds every problem of a table; of a source in another format, the first.
+///
+/// # Errors
+///
+/// A schema that cannot be used, settings that do not fit the source, or a source that cannot be read at all.
+pub fn check(source: &Source) -> Result<Problems, DataError> {
+    if let Some(problems) = table_problems(source)? {
+        return Ok(problems);
+    }
+    let mut problems = Problems::default();
+    match read(source) {
+        Ok(sets) => {
+            let sets = [Some(&sets.train), sets.test.as_ref()];
+            problems.records = sets.into_iter().flatten().map(|set| set.len() as u64).sum();
+        }
+        Err(error @ DataError::Setting { .. }) => return Err(error),
+        Err(error) => problems.add(error),
+    }
+    Ok(problems)
+}
