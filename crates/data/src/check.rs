@@ -1,7 +1,8 @@
 //! Every problem of a file at once.
 
+use crate::csv;
 use crate::error::DataError;
-use crate::source::{Source, read, table_problems};
+use crate::source::{Format, Source, read};
 
 /// The largest number of problems that are listed.
 const LISTED: usize = 100;
@@ -32,8 +33,12 @@ impl Problems {
 ///
 /// A schema that cannot be used, settings that do not fit the source, or a source that cannot be read at all.
 pub fn check(source: &Source) -> Result<Problems, DataError> {
-    if let Some(problems) = table_problems(source)? {
-        return Ok(problems);
+    let format = Format::of(&source.path)?;
+    source.check(format)?;
+    let options = csv::Options { labelled: true, ..source.options(format)? };
+    if let Some(schema) = options.schema.clone().filter(|_| format.is_table()) {
+        let schema = schema.with_target(source.target.as_deref());
+        return csv::check(&source.file(), source.text(format)?, &schema, &options);
     }
     let mut problems = Problems::default();
     match read(source) {

@@ -61,6 +61,20 @@ pub(crate) fn read_npz_unlabelled(
     Ok(UnlabelledRows { part: Some(format!("the array x of {}{rest}", archive.file)), ..unlabelled })
 }
 
+/// The arrays of an archive, with their types and shapes.
+pub(crate) fn arrays(path: &Path) -> Result<Vec<(String, String)>, DataError> {
+    let mut archive = Archive::open(path)?;
+    let names = archive.zip.file_names().filter_map(Result::ok);
+    let mut names: Vec<String> =
+        names.filter_map(|name| Some(name.strip_suffix(".npy")?.to_owned())).collect();
+    names.sort_unstable();
+    let describe = |name: String| {
+        let header = archive.array(&name, npy_header::read)?;
+        Ok((name, header.to_string()))
+    };
+    names.into_iter().map(describe).collect()
+}
+
 /// Reads a compressed array of records without labels.
 pub(crate) fn read_npy(path: &Path, wanted: Option<Encoding>) -> Result<UnlabelledRows, DataError> {
     let file = path.display().to_string();

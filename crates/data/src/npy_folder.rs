@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::dataset::Dataset;
 use crate::encoding::Encoding;
@@ -10,7 +10,7 @@ use crate::error::DataError;
 use crate::input::{open, unreadable};
 use crate::labels::LabelValues;
 use crate::npy::{self, ArrayLayout};
-use crate::npy_header;
+use crate::npy_header::{self, Header};
 use crate::positioned::PositionedFile;
 use crate::source::Splits;
 use crate::stored::{Content, Decoder, RecordFile, StoredRecords};
@@ -23,6 +23,22 @@ pub(crate) fn is_npy_folder(directory: &Path) -> bool {
 
 fn has_test(directory: &Path) -> bool {
     directory.join("x_test.npy").exists() || directory.join("y_test.npy").exists()
+}
+
+/// The arrays of a folder, with their types and shapes.
+pub(crate) fn arrays(directory: &Path) -> Result<Vec<(String, String)>, DataError> {
+    let names = ["x", "y", "x_test", "y_test"].map(|name| directory.join(format!("{name}.npy")));
+    let describe = |path: &PathBuf| Ok((file_name(path), header(path)?.to_string()));
+    names.iter().filter(|path| path.exists()).map(describe).collect()
+}
+
+/// The header of an array that may be compressed.
+pub(crate) fn header(path: &Path) -> Result<Header, DataError> {
+    npy_header::read(&path.display().to_string(), &mut open(path)?)
+}
+
+pub(crate) fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Reads the labels, and checks the records, which stay in their files.

@@ -3,7 +3,6 @@
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
 
-use crate::check::Problems;
 use crate::dataset::Dataset;
 use crate::encoding::{Conversion, Encoding};
 use crate::error::DataError;
@@ -52,8 +51,9 @@ pub struct Splits {
     pub schema: Option<Schema>,
 }
 
+/// The format of a source.
 #[derive(Clone, Copy)]
-enum Format {
+pub(crate) enum Format {
     Idx,
     Csv { delimiter: u8 },
     Npz,
@@ -65,7 +65,7 @@ enum Format {
 }
 
 impl Format {
-    fn of(path: &Path) -> Result<Format, DataError> {
+    pub(crate) fn of(path: &Path) -> Result<Format, DataError> {
         if path.is_dir() {
             return Ok(if npy_folder::is_npy_folder(path) { Format::NpyFolder } else { Format::Idx });
         }
@@ -95,18 +95,18 @@ impl Format {
         }
     }
 
-    fn is_table(self) -> bool {
+    pub(crate) fn is_table(self) -> bool {
         matches!(self, Format::Csv { .. } | Format::Mushroom)
     }
 }
 
 impl Source {
-    fn file(&self) -> String {
+    pub(crate) fn file(&self) -> String {
         self.path.display().to_string()
     }
 
     /// Returns an error for settings that the format does not use.
-    fn check(&self, format: Format) -> Result<(), DataError> {
+    pub(crate) fn check(&self, format: Format) -> Result<(), DataError> {
         let table = format.is_table();
         let unused = [
             (
@@ -134,12 +134,12 @@ impl Source {
     }
 
     /// The text of a table.
-    fn text(&self, format: Format) -> Result<Box<dyn BufRead>, DataError> {
+    pub(crate) fn text(&self, format: Format) -> Result<Box<dyn BufRead>, DataError> {
         if matches!(format, Format::Mushroom) { embedded::records() } else { open(&self.path) }
     }
 
     /// The options for reading a table that are the same for training and prediction.
-    fn options(&self, format: Format) -> Result<csv::Options<'_>, DataError> {
+    pub(crate) fn options(&self, format: Format) -> Result<csv::Options<'_>, DataError> {
         let schema = match (&self.schema, format) {
             (Some(path), _) => Some(Schema::read(path)?),
             (None, Format::Mushroom) => Some(embedded::schema()?),
@@ -184,20 +184,6 @@ pub fn read(source: &Source) -> Result<Splits, DataError> {
             let train = svmlight::read(&source.file(), text, source.features, source.classes)?;
             Ok(Splits { train, test: None, schema: None })
         }
-    }
-}
-
-/// Every problem of a table that has a schema; `None` for other sources.
-pub(crate) fn table_problems(source: &Source) -> Result<Option<Problems>, DataError> {
-    let format = Format::of(&source.path)?;
-    source.check(format)?;
-    let options = csv::Options { labelled: true, ..source.options(format)? };
-    match (format, options.schema.clone()) {
-        (Format::Csv { .. } | Format::Mushroom, Some(schema)) => {
-            let schema = schema.with_target(source.target.as_deref());
-            csv::check(&source.file(), source.text(format)?, &schema, &options).map(Some)
-        }
-        _ => Ok(None),
     }
 }
 

@@ -10,6 +10,7 @@ mod header;
 mod reader;
 mod writer;
 
+pub(crate) use self::header::Header;
 pub(crate) use self::reader::{read, read_test, read_unlabelled};
 pub use self::writer::convert;
 
