@@ -77,6 +77,11 @@ impl Conversion {
         ))
     }
 
+    /// Whether values are divided by 255.
+    pub(crate) fn divides(self) -> bool {
+        self.encoding == Encoding::Bytes
+    }
+
     /// The value that the model reads; the error states which values are permitted.
     pub(crate) fn apply(self, number: f64) -> Result<f32, &'static str> {
         if (self.encoding, self.stored) == (Encoding::Bytes, Encoding::Integers)

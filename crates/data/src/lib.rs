@@ -15,28 +15,41 @@
 #![forbid(unsafe_code)]
 
 mod arrays;
+mod cache;
+mod check;
+mod column_names;
 mod csv;
 mod dataset;
+mod draft;
 pub mod embedded;
 mod encoding;
 mod error;
 mod field;
+mod gaps;
 mod idx;
 mod input;
 mod labels;
 mod line_numbers;
 mod npy;
+mod npy_folder;
 mod npy_header;
+mod overview;
+mod positioned;
 mod schema;
 mod source;
+mod stored;
 mod svmlight;
 mod unlabelled;
 mod values;
 
+pub use cache::convert;
+pub use check::{Problems, check};
 pub use dataset::{Dataset, held_out};
+pub use draft::draft;
 pub use encoding::Encoding;
 pub use error::DataError;
 pub use labels::{Labels, Scale};
+pub use overview::{Overview, OverviewPart, overview};
 pub use schema::Schema;
 pub use source::{Source, Splits, read, read_test, read_unlabelled};
 pub use unlabelled::{PredictionOptions, Row, UnlabelledRows};

@@ -15,6 +15,7 @@ use crate::input::{open, read_exactly, unreadable};
 use crate::labels::{LabelValues, Scale, check_classes, numbered};
 use crate::npy_header::{self, Header, NumberKind};
 use crate::source::Splits;
+use crate::stored::{channels_first, not_permitted};
 use crate::unlabelled::UnlabelledRows;
 
 /// Reads `x` and `y` and, if present, `x_test` and `y_test`.
@@ -60,7 +61,21 @@ pub(crate) fn read_npz_unlabelled(
     Ok(UnlabelledRows { part: Some(format!("the array x of {}{rest}", archive.file)), ..unlabelled })
 }
 
-/// Reads an array of records without labels.
+/// The arrays of an archive, with their types and shapes.
+pub(crate) fn arrays(path: &Path) -> Result<Vec<(String, String)>, DataError> {
+    let mut archive = Archive::open(path)?;
+    let names = archive.zip.file_names().filter_map(Result::ok);
+    let mut names: Vec<String> =
+        names.filter_map(|name| Some(name.strip_suffix(".npy")?.to_owned())).collect();
+    names.sort_unstable();
+    let describe = |name: String| {
+        let header = archive.array(&name, npy_header::read)?;
+        Ok((name, header.to_string()))
+    };
+    names.into_iter().map(describe).collect()
+}
+
+/// Reads a compressed array of records without labels.
 pub(crate) fn read_npy(path: &Path, wanted: Option<Encoding>) -> Result<UnlabelledRows, DataError> {
     let file = path.display().to_string();
     records(&file, &mut open(path)?, wanted)?.unlabelled(&file)
@@ -153,42 +168,61 @@ impl Records {
     }
 }
 
-/// Reads records: `[n, d]` are features, `[n, h, w]` and `[n, c, h, w]` images, and `[n, h, w, c]` images whose channels come
-/// last, if `c` is 1, 3 or 4, and `h` and `w` are at least 8.
+/// What the header of an array says about its records.
+pub(crate) struct ArrayLayout {
+    pub(crate) shape: Shape,
+    pub(crate) conversion: Conversion,
+    /// The number of channels of an image whose channels come last.
+    pub(crate) channels_last: Option<usize>,
+}
+
+impl ArrayLayout {
+    /// `[n, d]` are features, `[n, h, w]` and `[n, c, h, w]` images, and `[n, h, w, c]` images whose channels come last, if `c` is 1,
+    /// 3 or 4, and `h` and `w` are at least 8.
+    pub(crate) fn new(
+        file: &str,
+        header: &Header,
+        wanted: Option<Encoding>,
+    ) -> Result<ArrayLayout, DataError> {
+        let mut channels_last = None;
+        let shape = match header.shape[..] {
+            [_, features] => Shape::Features(features),
+            [_, height, width] => Shape::Image { channels: 1, height, width },
+            [_, height, width, channels @ (1 | 3 | 4)] if height >= 8 && width >= 8 => {
+                channels_last = Some(channels);
+                Shape::Image { channels, height, width }
+            }
+            [_, channels, height, width] => Shape::Image { channels, height, width },
+            _ => {
+                return Err(DataError::file(
+                    file,
+                    format!("the shape {:?} has {} dimensions", header.shape, header.shape.len()),
+                    "use [n, features], [n, height, width], [n, channels, height, width] or \
+                     [n, height, width, channels]",
+                ));
+            }
+        };
+        // Also checked for 0 records, so that no later product overflows.
+        let size = header.shape[1..].iter().try_fold(1_usize, |size, &length| size.checked_mul(length));
+        check_size(|| format!("{file}, shape {:?}", header.shape), size.unwrap_or(usize::MAX))?;
+        if size == Some(0) {
+            let problem = format!("the shape {:?} leaves no values in a record", header.shape);
+            return Err(DataError::file(file, problem, "every size must be at least 1"));
+        }
+        let stored = match (header.dtype.kind, header.dtype.size) {
+            (NumberKind::Unsigned, 1) => Encoding::Bytes,
+            (NumberKind::Unsigned | NumberKind::Signed, _) => Encoding::Integers,
+            (NumberKind::Bool, _) => Encoding::Booleans,
+            (NumberKind::Float, _) => Encoding::Floats,
+        };
+        Ok(ArrayLayout { shape, conversion: Conversion::new(file, stored, wanted)?, channels_last })
+    }
+}
+
+/// Reads records into memory.
 fn records(file: &str, source: &mut dyn Read, wanted: Option<Encoding>) -> Result<Records, DataError> {
     let header = npy_header::read(file, source)?;
-    let mut channels_last = false;
-    let shape = match header.shape[..] {
-        [_, features] => Shape::Features(features),
-        [_, height, width] => Shape::Image { channels: 1, height, width },
-        [_, height, width, channels @ (1 | 3 | 4)] if height >= 8 && width >= 8 => {
-            channels_last = true;
-            Shape::Image { channels, height, width }
-        }
-        [_, channels, height, width] => Shape::Image { channels, height, width },
-        _ => {
-            return Err(DataError::file(
-                file,
-                format!("the shape {:?} has {} dimensions", header.shape, header.shape.len()),
-                "use [n, features], [n, height, width], [n, channels, height, width] or \
-                 [n, height, width, channels]",
-            ));
-        }
-    };
-    // Also checked for 0 records, so that no later product overflows.
-    let size = header.shape[1..].iter().try_fold(1_usize, |size, &length| size.checked_mul(length));
-    check_size(|| format!("{file}, shape {:?}", header.shape), size.unwrap_or(usize::MAX))?;
-    if size == Some(0) {
-        let problem = format!("the shape {:?} leaves no values in a record", header.shape);
-        return Err(DataError::file(file, problem, "every size must be at least 1"));
-    }
-    let stored = match (header.dtype.kind, header.dtype.size) {
-        (NumberKind::Unsigned, 1) => Encoding::Bytes,
-        (NumberKind::Unsigned | NumberKind::Signed, _) => Encoding::Integers,
-        (NumberKind::Bool, _) => Encoding::Booleans,
-        (NumberKind::Float, _) => Encoding::Floats,
-    };
-    let conversion = Conversion::new(file, stored, wanted)?;
+    let ArrayLayout { shape, conversion, channels_last } = ArrayLayout::new(file, &header, wanted)?;
     let mut values: Vec<f32> = Vec::new();
     let mut refused: Vec<(usize, DataError)> = Vec::new();
     numbers(file, source, &header, |at, number| {
@@ -201,24 +235,14 @@ fn records(file: &str, source: &mut dyn Read, wanted: Option<Encoding>) -> Resul
         }));
         Ok(())
     })?;
-    if let Shape::Image { channels, .. } = shape
-        && channels_last
-    {
+    if let Some(channels) = channels_last {
         values.chunks_exact_mut(shape.len()).for_each(|image| channels_first(image, channels));
     }
     Ok(Records { shape, encoding: conversion.encoding, values, refused })
 }
 
-/// Moves the last axis of an image to the front.
-fn channels_first(image: &mut [f32], channels: usize) {
-    let before = image.to_vec();
-    for (channel, plane) in image.chunks_exact_mut(before.len() / channels).enumerate() {
-        plane.iter_mut().zip(before[channel..].iter().step_by(channels)).for_each(|(to, from)| *to = *from);
-    }
-}
-
 /// Reads labels: integers are classes, floats are numbers to predict.
-fn labels(
+pub(crate) fn labels(
     file: &str,
     source: &mut dyn Read,
     classes: Option<usize>,
@@ -278,15 +302,6 @@ fn labels(
         Ok(())
     })?;
     Ok(LabelValues::Classes { classes, names: numbered(declared) })
-}
-
-fn not_permitted(file: &str, at: usize, width: usize, permitted: &str, number: f64) -> DataError {
-    DataError::value(
-        format!("{file}, record {}, value {}", at / width + 1, at % width + 1),
-        permitted,
-        number.to_string(),
-        "replace it by a public constant before saving; records and values are counted from 1",
-    )
 }
 
 /// Decodes all numbers of an array, with their indices.

@@ -1,5 +1,6 @@
 //! The header of an NPY array: `{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }`.
 
+use std::fmt;
 use std::io::Read;
 
 use crate::error::{DataError, quoted};
@@ -15,6 +16,18 @@ pub(crate) struct Header {
     pub(crate) shape: Vec<usize>,
     /// The offset of the first value.
     pub(crate) start: u64,
+}
+
+impl fmt::Display for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.dtype.kind {
+            NumberKind::Bool => return write!(f, "bool {:?}", self.shape),
+            NumberKind::Signed => "int",
+            NumberKind::Unsigned => "uint",
+            NumberKind::Float => "float",
+        };
+        write!(f, "{kind}{} {:?}", 8 * self.dtype.size, self.shape)
+    }
 }
 
 /// The type of a number: its kind, its size in bytes and their order.
@@ -34,6 +47,11 @@ pub(crate) enum NumberKind {
 }
 
 impl Dtype {
+    /// 32-bit floats, the least significant byte first.
+    pub(crate) const F32: Dtype = Dtype { kind: NumberKind::Float, size: 4, big: false };
+    /// Bytes.
+    pub(crate) const U8: Dtype = Dtype { kind: NumberKind::Unsigned, size: 1, big: false };
+
     fn parse(descr: &str) -> Option<Dtype> {
         let (order, rest) = (descr.get(..1)?, descr.get(1..)?);
         let big = match order {

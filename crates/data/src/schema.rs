@@ -5,8 +5,10 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::column_names::Names;
 use crate::dataset::MAX_VALUES;
 use crate::error::DataError;
+use crate::gaps::first_gap;
 use crate::input::unreadable;
 use crate::labels::{MAX_CLASSES, numbered};
 
@@ -26,6 +28,7 @@ use crate::labels::{MAX_CLASSES, numbered};
 ///     # header = true            # these are the defaults
 ///     # delimiter = ","
 ///     # missing = ["", "?", "NA"]
+///     # others = "error"         # "ignore": columns that are not described are not read
 ///
 ///     [[columns]]
 ///     name = "age"
@@ -42,7 +45,7 @@ use crate::labels::{MAX_CLASSES, numbered};
 ///     unknown = "ignore"         # all zeros for an unknown value; without it an unknown value is an error
 ///
 ///     [[columns]]
-///     name = "id"
+///     names = ["id", "phone"]    # one rule for several columns
 ///     type = "ignore"
 ///
 ///     [[columns]]
@@ -59,6 +62,8 @@ pub struct Schema {
     pub(crate) header: bool,
     delimiter: char,
     pub(crate) missing: Vec<String>,
+    #[serde(skip_serializing_if = "Unknown::is_error")]
+    pub(crate) others: Unknown,
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<ColumnReference>,
     pub(crate) columns: Vec<Column>,
@@ -74,6 +79,8 @@ struct RawSchema {
     delimiter: char,
     #[serde(default = "blanks")]
     missing: Vec<String>,
+    #[serde(default)]
+    others: Unknown,
     target: Option<ColumnReference>,
     columns: Vec<Column>,
 }
@@ -99,7 +106,8 @@ pub(crate) enum Column {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Number {
-    name: String,
+    #[serde(alias = "names")]
+    name: Names,
     #[serde(default)]
     pub(crate) center: f64,
     #[serde(default = "one")]
@@ -114,13 +122,14 @@ pub(crate) struct Number {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Category {
-    name: String,
+    #[serde(alias = "names")]
+    name: Names,
     pub(crate) values: Vec<String>,
     #[serde(default, skip_serializing_if = "Unknown::is_error")]
     pub(crate) unknown: Unknown,
 }
 
-/// The treatment of a value outside the vocabulary.
+/// The treatment of a value outside the vocabulary, or of a column that is not described.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Unknown {
@@ -139,7 +148,8 @@ impl Unknown {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Ignored {
-    name: String,
+    #[serde(alias = "names")]
+    name: Names,
 }
 
 fn yes() -> bool {
@@ -160,11 +170,33 @@ fn blanks() -> Vec<String> {
 
 impl Column {
     pub(crate) fn name(&self) -> &str {
+        self.names().first()
+    }
+
+    fn names(&self) -> &Names {
         match self {
             Column::Number(Number { name, .. })
             | Column::Category(Category { name, .. })
             | Column::Ignore(Ignored { name }) => name,
         }
+    }
+
+    fn names_mut(&mut self) -> &mut Names {
+        match self {
+            Column::Number(Number { name, .. })
+            | Column::Category(Category { name, .. })
+            | Column::Ignore(Ignored { name }) => name,
+        }
+    }
+
+    /// A column for each name of the rule.
+    fn each(mut self) -> impl Iterator<Item = Column> {
+        let names = std::mem::take(&mut self.names_mut().0);
+        names.into_iter().map(move |name| {
+            let mut column = self.clone();
+            column.names_mut().0 = vec![name];
+            column
+        })
     }
 
     /// The number of features that it becomes.
@@ -250,12 +282,15 @@ impl Schema {
     ///
     /// Those of [`Schema::read`].
     pub fn parse(file: &str, text: &str) -> Result<Schema, DataError> {
+        if let Some(error) = first_gap(file, text) {
+            return Err(error);
+        }
         let raw: RawSchema = toml::from_str(text).map_err(|error| {
             let place = match error.span().filter(|span| span.start > 0) {
                 Some(span) => format!("{file}, line {}", 1 + text[..span.start].matches('\n').count()),
                 None => file.to_owned(),
             };
-            let hint = "a schema has header, delimiter, missing, target and [[columns]] with a name and a type: \
+            let hint = "a schema has header, delimiter, missing, others, target and [[columns]] with name or names and a type: \
                         number (center, scale, clip, missing), category (values, unknown) or ignore";
             DataError::schema(place, error.message().trim().replace('\n', ", "), hint)
         })?;
@@ -272,12 +307,12 @@ impl Schema {
     ) -> Result<Schema, DataError> {
         let column = |(place, name): (usize, &String)| match target {
             Some((target, Some(classes))) if target == place => Column::Category(Category {
-                name: name.clone(),
+                name: name.as_str().into(),
                 values: numbered(classes),
                 unknown: Unknown::Error,
             }),
             _ => Column::Number(Number {
-                name: name.clone(),
+                name: name.as_str().into(),
                 center: 0.0,
                 scale: 1.0,
                 clip: None,
@@ -288,6 +323,7 @@ impl Schema {
             header,
             delimiter: char::from(delimiter),
             missing: blanks(),
+            others: Unknown::Error,
             target: target.map(|(place, _)| ColumnReference::Number(place + 1)),
             columns: names.iter().enumerate().map(column).collect(),
         };
@@ -355,13 +391,25 @@ impl Schema {
 
 impl RawSchema {
     fn check(self) -> Result<Schema, SchemaProblem> {
-        let RawSchema { header, delimiter, missing, target, columns } = self;
+        let RawSchema { header, delimiter, missing, others, target, columns } = self;
         if !delimiter.is_ascii() || matches!(delimiter, '"' | '\n' | '\r') {
             let problem = format!(
                 "delimiter must be an ASCII character other than a quote or a line end, got {delimiter:?}"
             );
             return Err((problem, "\",\", \";\" and \"\\t\" are common"));
         }
+        if others == Unknown::Ignore && !header {
+            let problem = "others = \"ignore\" needs a table with a header".to_owned();
+            return Err((
+                problem,
+                "without a header, columns are known by their order: describe all of them",
+            ));
+        }
+        if let Some(place) = columns.iter().position(|column| column.names().0.is_empty()) {
+            let problem = format!("rule {} under [[columns]] has no name", place + 1);
+            return Err((problem, "give it a name, or remove it"));
+        }
+        let columns: Vec<Column> = columns.into_iter().flat_map(Column::each).collect();
         let mut names = HashSet::new();
         for (place, column) in columns.iter().enumerate() {
             // In a table that pandas wrote with its index, the first column has an empty name.
@@ -375,7 +423,7 @@ impl RawSchema {
             }
             column.check()?;
         }
-        let schema = Schema { header, delimiter, missing, target, columns };
+        let schema = Schema { header, delimiter, missing, others, target, columns };
         match (&schema.target, schema.target_place(None)) {
             (Some(_), None) => return Err(no_target(&schema)),
             (_, Some(place)) => schema.check_target(place)?,

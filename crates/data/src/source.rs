@@ -9,16 +9,18 @@ use crate::error::DataError;
 use crate::input::open;
 use crate::schema::Schema;
 use crate::unlabelled::{PredictionOptions, UnlabelledRows};
-use crate::{csv, embedded, idx, npy, svmlight};
+use crate::{cache, csv, embedded, idx, npy, npy_folder, svmlight};
 
 /// The location of records, and what is publicly known about them.
 ///
 /// | path | format | needs |
 /// | --- | --- | --- |
 /// | a directory | IDX, as MNIST | `classes` unless there are 10 |
+/// | a directory with `x.npy` and `y.npy` | arrays whose records stay in their file, optionally `x_test.npy` and `y_test.npy` | `classes` if `y` has integers |
 /// | `.csv` `.tsv` `.txt` `.data` | CSV | `schema`; or `classes`, if every column is a number and the target (the last column, or `target`) is a class |
 /// | `.npz` | arrays `x` and `y`, optionally `x_test` and `y_test` | `classes` if `y` has integers |
 /// | `.npy` | `x`, for prediction | |
+/// | `.sordino` | what [`convert`](crate::convert) wrote; the records stay in their file | |
 /// | `.svm` `.svmlight` `.libsvm` | SVMLight, LIBSVM | `features`; `classes` unless there are 2 |
 /// | `mushroom`, if there is no such file | [`embedded::mushroom`] | |
 ///
@@ -49,20 +51,23 @@ pub struct Splits {
     pub schema: Option<Schema>,
 }
 
+/// The format of a source.
 #[derive(Clone, Copy)]
-enum Format {
+pub(crate) enum Format {
     Idx,
     Csv { delimiter: u8 },
     Npz,
     Npy,
+    NpyFolder,
+    Cache,
     SvmLight,
     Mushroom,
 }
 
 impl Format {
-    fn of(path: &Path) -> Result<Format, DataError> {
+    pub(crate) fn of(path: &Path) -> Result<Format, DataError> {
         if path.is_dir() {
-            return Ok(Format::Idx);
+            return Ok(if npy_folder::is_npy_folder(path) { Format::NpyFolder } else { Format::Idx });
         }
         if path == Path::new(embedded::NAME) && !path.exists() {
             return Ok(Format::Mushroom);
@@ -74,6 +79,7 @@ impl Format {
             Some("tsv") => Ok(Format::Csv { delimiter: b'\t' }),
             Some("npz") => Ok(Format::Npz),
             Some("npy") => Ok(Format::Npy),
+            Some(cache::EXTENSION) => Ok(Format::Cache),
             Some("svm" | "svmlight" | "libsvm") => Ok(Format::SvmLight),
             _ if !path.exists() => Err(DataError::file(
                 path.display().to_string(),
@@ -84,26 +90,30 @@ impl Format {
                 path.display().to_string(),
                 "the format is not clear from the name",
                 "give a file .csv, .tsv, .txt, .data (CSV), .npz, .npy, .svm, .svmlight or .libsvm (all except .npz also \
-                 with .gz), a directory of IDX files, or the name mushroom",
+                 with .gz) or .sordino, a directory of IDX files or of x.npy and y.npy, or the name mushroom",
             )),
         }
     }
 
-    fn is_table(self) -> bool {
+    pub(crate) fn is_table(self) -> bool {
         matches!(self, Format::Csv { .. } | Format::Mushroom)
     }
 }
 
 impl Source {
-    fn file(&self) -> String {
+    pub(crate) fn file(&self) -> String {
         self.path.display().to_string()
     }
 
     /// Returns an error for settings that the format does not use.
-    fn check(&self, format: Format) -> Result<(), DataError> {
+    pub(crate) fn check(&self, format: Format) -> Result<(), DataError> {
         let table = format.is_table();
         let unused = [
-            ("schema", self.schema.as_ref().map(|path| path.display().to_string()), table),
+            (
+                "schema",
+                self.schema.as_ref().map(|path| path.display().to_string()),
+                table || matches!(format, Format::Cache),
+            ),
             ("target", self.target.clone(), table),
             (
                 "number of features",
@@ -124,12 +134,12 @@ impl Source {
     }
 
     /// The text of a table.
-    fn text(&self, format: Format) -> Result<Box<dyn BufRead>, DataError> {
+    pub(crate) fn text(&self, format: Format) -> Result<Box<dyn BufRead>, DataError> {
         if matches!(format, Format::Mushroom) { embedded::records() } else { open(&self.path) }
     }
 
     /// The options for reading a table that are the same for training and prediction.
-    fn options(&self, format: Format) -> Result<csv::Options<'_>, DataError> {
+    pub(crate) fn options(&self, format: Format) -> Result<csv::Options<'_>, DataError> {
         let schema = match (&self.schema, format) {
             (Some(path), _) => Some(Schema::read(path)?),
             (None, Format::Mushroom) => Some(embedded::schema()?),
@@ -167,6 +177,8 @@ pub fn read(source: &Source) -> Result<Splits, DataError> {
         }
         Format::Npz => npy::read_npz(&source.path, source.classes),
         Format::Npy => Err(without_labels(&source.path)),
+        Format::NpyFolder => npy_folder::read(&source.path, source.classes),
+        Format::Cache => cache::read(source),
         Format::SvmLight => {
             let text = open(&source.path)?;
             let train = svmlight::read(&source.file(), text, source.features, source.classes)?;
@@ -177,8 +189,8 @@ pub fn read(source: &Source) -> Result<Splits, DataError> {
 
 /// Reads labelled records from another file, to test a model trained on `sets`, which were read from `source`.
 ///
-/// A table is read by the schema of `sets`. From a directory of IDX files or an NPZ file the test set is read, or the training
-/// set if there is no test set.
+/// A table is read by the schema of `sets`. From a directory, an NPZ file or a file `.sordino` the test set is read, or the training set
+/// if there is no test set.
 ///
 /// # Errors
 ///
@@ -188,6 +200,7 @@ pub fn read_test(path: &Path, source: &Source, sets: &Splits) -> Result<Dataset,
     let (file, train) = (path.display().to_string(), &sets.train);
     let test = match (format, &sets.schema) {
         (Format::Npy, _) => return Err(without_labels(path)),
+        (Format::Cache, _) => cache::read_test(path, sets)?,
         (_, Some(schema)) => {
             let source = Source { path: path.to_owned(), ..Source::default() };
             let schema = Some(schema.clone());
@@ -197,6 +210,7 @@ pub fn read_test(path: &Path, source: &Source, sets: &Splits) -> Result<Dataset,
         }
         (Format::Idx, None) => idx::read_test(path, source.classes, train.encoding())?,
         (Format::Npz, None) => npy::read_npz_test(path, source.classes, train.encoding())?,
+        (Format::NpyFolder, None) => npy_folder::read_test(path, source.classes, train.encoding())?,
         (Format::SvmLight, None) => {
             Conversion::new(&file, Encoding::Text, Some(train.encoding()))?;
             svmlight::read(&file, open(path)?, source.features, source.classes)?
@@ -235,7 +249,7 @@ fn without_labels(path: &Path) -> DataError {
     DataError::file(
         path.display().to_string(),
         "an NPY file has no labels",
-        "put both into an NPZ file: numpy.savez(path, x=..., y=...)",
+        "put both into an NPZ file: numpy.savez(path, x=..., y=...); or into a folder: x.npy and y.npy",
     )
 }
 
@@ -264,14 +278,14 @@ fn check_table(format: Format, file: &str) -> Result<(), DataError> {
 /// the reason.
 pub fn read_unlabelled(source: &Source, reading: &PredictionOptions) -> Result<UnlabelledRows, DataError> {
     let (format, file) = (Format::of(&source.path)?, source.file());
-    if source.schema.is_some() {
+    if source.schema.is_some() && !matches!(format, Format::Cache) {
         check_table(format, &file)?;
     }
     if matches!(format, Format::Csv { .. } | Format::Mushroom | Format::SvmLight) {
         Conversion::new(&file, Encoding::Text, reading.encoding)?;
     }
     let options = source.options(format)?;
-    if options.schema.is_none() {
+    if options.schema.is_none() || matches!(format, Format::Cache) {
         reading.check_plain(&file)?;
     }
     match format {
@@ -281,7 +295,9 @@ pub fn read_unlabelled(source: &Source, reading: &PredictionOptions) -> Result<U
             csv::read_unlabelled(&file, source.text(format)?, csv::Options { id, ignore_unknown, ..options })
         }
         Format::Npz => npy::read_npz_unlabelled(&source.path, reading.encoding),
-        Format::Npy => npy::read_npy(&source.path, reading.encoding),
+        Format::Npy => npy_folder::read_array(&source.path, reading.encoding),
+        Format::NpyFolder => npy_folder::read_unlabelled(&source.path, reading.encoding),
+        Format::Cache => cache::read_unlabelled(&source.path, options.schema.as_ref(), reading.encoding),
         Format::SvmLight => svmlight::read_unlabelled(&file, open(&source.path)?, source.features),
     }
 }

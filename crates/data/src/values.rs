@@ -1,6 +1,8 @@
-//! The values of records in memory.
+//! The values of records, in memory or in a file.
 
-use sordino_nn::{Inputs, Shape};
+use sordino_nn::{Inputs, RecordStore, Shape};
+
+use crate::stored::StoredRecords;
 
 /// The inputs of all records of a data set, one record after another.
 pub(crate) enum RecordValues {
@@ -10,6 +12,8 @@ pub(crate) enum RecordValues {
     Sequences { values: Vec<f32>, starts: Vec<usize> },
     /// Sequences of tokens; record `i` is `tokens[starts[i] .. starts[i + 1]]`.
     Tokens { tokens: Vec<u32>, starts: Vec<usize> },
+    /// Records that stay in their file.
+    Stored(StoredRecords),
 }
 
 impl RecordValues {
@@ -18,6 +22,7 @@ impl RecordValues {
         match self {
             Self::Floats(values) => values.len() / shape.len(),
             Self::Sequences { starts, .. } | Self::Tokens { starts, .. } => starts.len().saturating_sub(1),
+            Self::Stored(records) => records.records(),
         }
     }
 
@@ -27,6 +32,7 @@ impl RecordValues {
             Self::Floats(values) => Inputs::Dense(values),
             Self::Sequences { values, starts } => Inputs::Sequences { values, starts },
             Self::Tokens { tokens, starts } => Inputs::Tokens { tokens, starts },
+            Self::Stored(records) => Inputs::Stored(records),
         }
     }
 
@@ -43,6 +49,7 @@ impl RecordValues {
                 let (tokens, starts) = keep_sequences(tokens, starts, 1, side, wanted);
                 Self::Tokens { tokens, starts }
             }
+            Self::Stored(records) => Self::Stored(records.part(side, wanted)),
         }
     }
 }
@@ -50,6 +57,12 @@ impl RecordValues {
 impl From<Vec<f32>> for RecordValues {
     fn from(values: Vec<f32>) -> Self {
         Self::Floats(values)
+    }
+}
+
+impl From<StoredRecords> for RecordValues {
+    fn from(records: StoredRecords) -> Self {
+        Self::Stored(records)
     }
 }
 

@@ -1,8 +1,11 @@
 //! Records as the engine reads them: borrowed, checked once, used in every pass.
 
+use std::io;
+
 use crate::error::NetworkError;
 use crate::loss::{Loss, Target};
 use crate::shape::Shape;
+use crate::store::RecordStore;
 
 /// The inputs of all records of a data set.
 #[derive(Debug, Clone, Copy)]
@@ -23,6 +26,8 @@ pub enum Inputs<'a> {
         /// The start of each record, and the end of the last one.
         starts: &'a [usize],
     },
+    /// Records that are read when a pass needs them.
+    Stored(&'a dyn RecordStore),
 }
 
 /// The targets of all records of a data set.
@@ -98,6 +103,7 @@ impl<'a> Unlabelled<'a> {
                 }
                 values.len() / shape.len()
             }
+            (Inputs::Stored(store), _) => check_store(store, shape)?,
             _ => {
                 return refuse(format!(
                     "the network reads records of {shape}, but these inputs have another form"
@@ -129,25 +135,55 @@ impl<'a> Unlabelled<'a> {
             Inputs::Sequences { starts, .. } | Inputs::Tokens { starts, .. } => {
                 starts[record + 1] - starts[record]
             }
+            Inputs::Stored(store) => store.steps(record),
         }
     }
 
-    /// The values of a record.
-    pub(crate) fn values(&self, record: usize) -> &'a [f32] {
+    /// The values of a record; the buffer is for values that are not in memory.
+    pub(crate) fn values<'b>(
+        &'b self,
+        record: usize,
+        buffer: &'b mut Vec<f32>,
+    ) -> Result<&'b [f32], NetworkError> {
         match (self.inputs, self.shape) {
-            (Inputs::Dense(values), shape) => &values[record * shape.len()..][..shape.len()],
+            (Inputs::Dense(values), shape) => Ok(&values[record * shape.len()..][..shape.len()]),
             (Inputs::Sequences { values, starts }, Shape::Sequence { width, .. }) => {
-                &values[starts[record] * width..starts[record + 1] * width]
+                Ok(&values[starts[record] * width..starts[record + 1] * width])
             }
-            _ => &[],
+            (
+                Inputs::Stored(store),
+                shape @ (Shape::Features(_) | Shape::Image { .. } | Shape::Sequence { .. }),
+            ) => {
+                let size = match shape {
+                    Shape::Sequence { width, .. } => store.steps(record) * width,
+                    _ => shape.len(),
+                };
+                buffer.resize(size, 0.0);
+                store.read_values(record, buffer).map_err(|error| NetworkError::Read(error.kind()))?;
+                Ok(buffer)
+            }
+            _ => Ok(&[]),
         }
     }
 
-    /// The tokens of a record.
-    pub(crate) fn tokens(&self, record: usize) -> &'a [u32] {
-        match self.inputs {
-            Inputs::Tokens { tokens, starts } => &tokens[starts[record]..starts[record + 1]],
-            _ => &[],
+    /// The tokens of a record; the buffer is for tokens that are not in memory.
+    pub(crate) fn tokens<'b>(
+        &'b self,
+        record: usize,
+        buffer: &'b mut Vec<u32>,
+    ) -> Result<&'b [u32], NetworkError> {
+        match (self.inputs, self.shape) {
+            (Inputs::Tokens { tokens, starts }, _) => Ok(&tokens[starts[record]..starts[record + 1]]),
+            (Inputs::Stored(store), Shape::Tokens { vocabulary, .. }) => {
+                buffer.resize(store.steps(record), 0);
+                store.read_tokens(record, buffer).map_err(|error| NetworkError::Read(error.kind()))?;
+                // Tokens in memory were checked before; these may have changed since.
+                match buffer.iter().all(|&token| (token as usize) < vocabulary) {
+                    true => Ok(buffer),
+                    false => Err(NetworkError::Read(io::ErrorKind::InvalidData)),
+                }
+            }
+            _ => Ok(&[]),
         }
     }
 }
@@ -203,14 +239,15 @@ impl<'a> Records<'a> {
         self.inputs.is_empty()
     }
 
-    /// The target of a record.
-    pub(crate) fn target(&self, record: usize) -> Target<'a> {
+    /// The target of a record, whose tokens are given if it has any.
+    pub(crate) fn target<'t>(&self, record: usize, tokens: &'t [u32]) -> Target<'t>
+    where
+        'a: 't,
+    {
         match self.targets {
             Targets::Classes(classes) => Target::Class(classes[record]),
             Targets::Values { values, width } => Target::Values(&values[record * width..][..width]),
-            Targets::NextTokens { from } => {
-                Target::NextTokens { tokens: self.inputs.tokens(record), from: from[record] }
-            }
+            Targets::NextTokens { from } => Target::NextTokens { tokens, from: from[record] },
         }
     }
 }
@@ -238,4 +275,29 @@ fn check_starts(starts: &[usize], steps: usize, available: usize) -> Result<usiz
         }
         _ => Ok(starts.len() - 1),
     }
+}
+
+/// Checks that stored records have the form that the network reads; returns their number.
+fn check_store(store: &dyn RecordStore, shape: Shape) -> Result<usize, NetworkError> {
+    let refuse = |problem: String| Err(NetworkError::Records(problem));
+    let fits = match (store.shape(), shape) {
+        (Shape::Tokens { vocabulary, .. }, Shape::Tokens { vocabulary: read, .. }) => vocabulary <= read,
+        (Shape::Sequence { width, .. }, Shape::Sequence { width: read, .. }) => width == read,
+        (Shape::Features(_) | Shape::Image { .. }, Shape::Features(_) | Shape::Image { .. }) => {
+            store.shape().len() == shape.len()
+        }
+        _ => false,
+    };
+    if !fits {
+        return refuse(format!("the network reads records of {shape}, but these are of {}", store.shape()));
+    }
+    if let Shape::Tokens { steps, .. } | Shape::Sequence { steps, .. } = shape
+        && let Some(record) = (0..store.records()).find(|&record| !(1..=steps).contains(&store.steps(record)))
+    {
+        return refuse(format!(
+            "record {record} has {} steps, but the network reads 1 to {steps}; truncate it or describe a longer input",
+            store.steps(record)
+        ));
+    }
+    Ok(store.records())
 }

@@ -164,8 +164,8 @@ impl Engine {
     /// **Edge cases.** An empty batch gives sums of zero.
     ///
     /// # Errors
-    /// If parameters or records belong to another network, chosen records do not exist or are not in ascending order, or sums have a
-    /// wrong size.
+    /// If parameters or records belong to another network, chosen records do not exist or are not in ascending order, sums have a
+    /// wrong size, or a [stored](Inputs::Stored) record cannot be read. Sums are not changed in any of these cases.
     pub fn pass(&mut self, pass: &Pass<'_>, sums: &mut [Vec<f64>]) -> Result<Outcome, NetworkError> {
         let loss = self.loss()?;
         self.check(pass, loss, sums)?;
@@ -182,7 +182,7 @@ impl Engine {
         let active = useful_workers(pass.chosen.len(), self.workers.len(), network.operations());
         let workers = &mut self.workers[..active];
         let shares = cut::assign(pieces, active);
-        workers.par_iter_mut().zip(shares).for_each(|(worker, pieces)| worker.pass(&job, &pieces));
+        workers.par_iter_mut().zip(shares).try_for_each(|(worker, pieces)| worker.pass(&job, &pieces))?;
         for (index, sum) in sums.iter_mut().enumerate() {
             reduce(workers, index, pass.step(index), sum);
             for node in &network.nodes {
@@ -198,7 +198,8 @@ impl Engine {
     /// each record has as many steps as it is long.
     ///
     /// # Errors
-    /// If parameters or inputs belong to another network or a chosen record does not exist.
+    /// If parameters or inputs belong to another network, a chosen record does not exist, or a [stored](Inputs::Stored) record cannot
+    /// be read.
     pub fn outputs(
         &mut self,
         at: &Params,
@@ -245,13 +246,14 @@ impl Engine {
             shares[number % active].push((first, part));
             rest = others;
         }
-        self.workers[..active].par_iter_mut().zip(shares).for_each(|(worker, share)| {
+        self.workers[..active].par_iter_mut().zip(shares).try_for_each(|(worker, share)| {
             worker.chunk.dropout = None;
             for (first, outputs) in share {
                 let end = (first + size).min(chosen.len());
-                worker.outputs(network, here, inputs, &chosen[first..end], &starts[first..=end], outputs);
+                worker.outputs(network, here, inputs, &chosen[first..end], &starts[first..=end], outputs)?;
             }
-        });
+            Ok::<(), NetworkError>(())
+        })?;
         Ok((outputs, starts))
     }
 

@@ -25,6 +25,9 @@ pub enum NetworkError {
     /// Records do not fit the network or the loss.
     #[error("{0}")]
     Records(String),
+    /// A record that is not in memory could not be read. The message does not say which one.
+    #[error("a record could not be read during the pass: {0}")]
+    Read(std::io::ErrorKind),
     /// A file of weights could not be read or written.
     #[error("{path}: {problem}")]
     File {

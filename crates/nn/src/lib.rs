@@ -29,6 +29,7 @@ pub mod pretrained;
 mod safetensors;
 mod shape;
 mod shapes;
+mod store;
 mod tape;
 mod worker;
 
@@ -44,3 +45,4 @@ pub use params::{Layout, Params, Slice};
 pub use pass::{Outcome, Pass, WeightRule};
 
 pub use shape::Shape;
+pub use store::RecordStore;

@@ -1,6 +1,7 @@
 //! One evaluation of a network on a chunk: all values, all gradients, and the buffers of the layers.
 
 use crate::batch::Unlabelled;
+use crate::error::NetworkError;
 use crate::kernels::{Aligned, Packed, vector};
 use crate::layers::{BufferSizes, Context, Flow, LayerBuffers, Masks, Term};
 use crate::network::{Action, Network, Node};
@@ -20,6 +21,9 @@ pub(crate) struct Chunk {
     pub(crate) slots: Vec<usize>,
     /// The key of the dropout masks in a training pass.
     pub(crate) dropout: Option<[u8; 32]>,
+    /// Buffers for a record that is not in memory.
+    pub(crate) read_values: Vec<f32>,
+    read_tokens: Vec<u32>,
 }
 
 /// Where a network is evaluated: parameters, and their packed forms for each node.
@@ -50,8 +54,21 @@ impl Chunk {
         found.map_or(&[], |(_, lengths)| lengths)
     }
 
+    /// The tokens of the record at this place in the chunk, of this length; none if records are not tokens.
+    pub(crate) fn tokens_of(&self, index: usize, length: usize) -> &[u32] {
+        self.tokens.get(index * self.steps..index * self.steps + length).unwrap_or_default()
+    }
+
     /// Reads the lengths and tokens of the chosen records.
-    pub(crate) fn load(&mut self, network: &Network, inputs: &Unlabelled<'_>, chosen: &[usize]) {
+    ///
+    /// # Errors
+    /// A record that cannot be read.
+    pub(crate) fn load(
+        &mut self,
+        network: &Network,
+        inputs: &Unlabelled<'_>,
+        chosen: &[usize],
+    ) -> Result<(), NetworkError> {
         self.records = chosen.len();
         self.slots.clear();
         self.slots.extend(chosen);
@@ -68,11 +85,12 @@ impl Chunk {
         self.tokens.clear();
         if let Shape::Tokens { .. } = inputs.shape() {
             for &record in chosen {
-                let tokens = inputs.tokens(record);
+                let tokens = inputs.tokens(record, &mut self.read_tokens)?;
                 self.tokens.extend(tokens);
                 self.tokens.extend(std::iter::repeat_n(0, self.steps - tokens.len()));
             }
         }
+        Ok(())
     }
 }
 
@@ -119,18 +137,22 @@ impl Tape {
     }
 
     /// Copies the chosen records into the first value.
+    ///
+    /// # Errors
+    /// A record that cannot be read.
     pub(crate) fn load(
         &mut self,
         network: &Network,
-        chunk: &Chunk,
+        chunk: &mut Chunk,
         inputs: &Unlabelled<'_>,
         chosen: &[usize],
-    ) {
+    ) -> Result<(), NetworkError> {
         let storage = network.storage[0];
         let stored = self.values[0].chunks_exact_mut(storage.in_chunk(chunk.steps).max(1));
         for (stored, &record) in stored.zip(chosen) {
-            storage.write(inputs.values(record), stored);
+            storage.write(inputs.values(record, &mut chunk.read_values)?, stored);
         }
+        Ok(())
     }
 
     /// Runs the network; then [`outputs`](Self::outputs) returns its outputs.

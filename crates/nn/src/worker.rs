@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::batch::Unlabelled;
+use crate::error::NetworkError;
 use crate::kernels::{Aligned, vector};
 use crate::layers::{Scratch, Term, Workspace};
 use crate::loss::Loss;
@@ -84,7 +85,10 @@ impl Worker {
     }
 
     /// Passes over pieces of the batch, each a range of places in it.
-    pub(crate) fn pass(&mut self, job: &PassJob<'_>, pieces: &[Range<usize>]) {
+    ///
+    /// # Errors
+    /// A record that cannot be read.
+    pub(crate) fn pass(&mut self, job: &PassJob<'_>, pieces: &[Range<usize>]) -> Result<(), NetworkError> {
         self.prepare(job);
         for (index, piece) in pieces.iter().enumerate() {
             if index > 0 {
@@ -94,9 +98,10 @@ impl Worker {
             let border = |chunk: usize| piece.start + piece.len() * chunk / chunks;
             for chunk in 0..chunks {
                 let places = border(chunk)..border(chunk + 1);
-                self.run(job, places.start, &job.pass.chosen[places]);
+                self.run(job, places.start, &job.pass.chosen[places])?;
             }
         }
+        Ok(())
     }
 
     /// Computes the outputs of a chunk; record `i` fills the steps `starts[i] .. starts[i + 1]`, counted from the first one.
@@ -108,15 +113,16 @@ impl Worker {
         chosen: &[usize],
         starts: &[usize],
         mut outputs: &mut [f32],
-    ) {
-        self.chunk.load(network, inputs, chosen);
-        self.tape.load(network, &self.chunk, inputs, chosen);
+    ) -> Result<(), NetworkError> {
+        self.chunk.load(network, inputs, chosen)?;
+        self.tape.load(network, &mut self.chunk, inputs, chosen)?;
         self.tape.forward(network, point, &self.chunk);
         for (record, pair) in starts.windows(2).enumerate() {
             let (own, rest) = outputs.split_at_mut((pair[1] - pair[0]) * network.outputs());
             self.tape.outputs(network, &self.chunk, record, own);
             outputs = rest;
         }
+        Ok(())
     }
 
     /// Prepares a pass.
@@ -135,13 +141,13 @@ impl Worker {
     }
 
     /// Runs one chunk.
-    fn run(&mut self, job: &PassJob<'_>, first: usize, chosen: &[usize]) {
+    fn run(&mut self, job: &PassJob<'_>, first: usize, chosen: &[usize]) -> Result<(), NetworkError> {
         let (network, inputs) = (job.network, &job.pass.records.inputs);
-        self.chunk.load(network, inputs, chosen);
+        self.chunk.load(network, inputs, chosen)?;
         let first_result = self.results.len();
         let result = |place| RecordResult { place, loss: 0.0, norm: 0.0, finite: true };
         self.results.extend((first..first + chosen.len()).map(result));
-        self.evaluate(job, job.here, chosen, first_result);
+        self.evaluate(job, job.here, chosen, first_result)?;
         let layers = network.layers.len();
         self.gradients.squared.clear();
         self.gradients.squared.resize(layers * chosen.len(), 0.0);
@@ -150,7 +156,7 @@ impl Worker {
         if let (Some(there), Some(mut anchor)) = (job.there, anchor) {
             self.tape.backward(network, job.here, &self.chunk, &mut self.spare, |_, _| {});
             std::mem::swap(&mut self.tape, &mut anchor);
-            self.evaluate(job, there, chosen, first_result);
+            self.evaluate(job, there, chosen, first_result)?;
             self.tape.backward(network, there, &self.chunk, &mut self.spare, |_, _| {});
             std::mem::swap(&mut self.tape, &mut anchor);
             self.tape.subtract(&mut anchor);
@@ -168,6 +174,7 @@ impl Worker {
         }
         self.weigh(job, first_result);
         self.add(job, weighed);
+        Ok(())
     }
 
     /// Moves the sums into the totals.
@@ -182,19 +189,27 @@ impl Worker {
     }
 
     /// Forward, and the gradients of the losses.
-    fn evaluate(&mut self, job: &PassJob<'_>, point: Point<'_>, chosen: &[usize], first_result: usize) {
+    fn evaluate(
+        &mut self,
+        job: &PassJob<'_>,
+        point: Point<'_>,
+        chosen: &[usize],
+        first_result: usize,
+    ) -> Result<(), NetworkError> {
         let records = job.pass.records;
-        self.tape.load(job.network, &self.chunk, &records.inputs, chosen);
+        self.tape.load(job.network, &mut self.chunk, &records.inputs, chosen)?;
         self.tape.forward(job.network, point, &self.chunk);
         for (index, &record) in chosen.iter().enumerate() {
             let (outputs, gradient) = self.tape.loss_gradient(job.network, &self.chunk, index);
-            let loss = job.loss.gradient(job.network.outputs(), outputs, records.target(record), gradient);
+            let target = records.target(record, self.chunk.tokens_of(index, records.inputs.steps(record)));
+            let loss = job.loss.gradient(job.network.outputs(), outputs, target, gradient);
             let result = &mut self.results[first_result + index];
             result.finite &= loss.is_finite();
             if std::ptr::eq(point.params, job.here.params) {
                 result.loss = loss;
             }
         }
+        Ok(())
     }
 
     /// Calls `f` for each trained node and the terms of its gradients.

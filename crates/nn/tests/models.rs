@@ -166,7 +166,11 @@ fn options_out_of_range_are_refused_with_their_range() {
     let tokens = Shape::Tokens { steps: 9, vocabulary: 9 };
     for (json, input, problem) in [
         (r#"{"type":"vit-tiny","patch":0}"#, image, "vit-tiny: patch must be 1 to 1024, got 0"),
-        (r#"{"type":"vit-tiny","patch":5}"#, image, "patch must divide the sides of the image, got 5 for 3x32x32"),
+        (
+            r#"{"type":"vit-tiny","patch":5}"#,
+            image,
+            "patch must divide the sides of the image, got 5 for 3x32x32",
+        ),
         (r#"{"type":"vit-small","heads":5}"#, image, "heads must divide the width 384, got 5"),
         (r#"{"type":"resnet18","width":20}"#, image, "groups"),
         (r#"{"type":"mlp","hidden":"8x0"}"#, image, "hidden must be 1 to 1048576, got 0"),
@@ -205,7 +209,8 @@ fn models_have_the_sizes_of_their_papers() {
 #[test]
 fn earlier_models_are_as_they_were() {
     let text = |network: Network| serde_json::to_string(network.description()).unwrap();
-    let known = |text: &str| serde_json::to_string(&serde_json::from_str::<Description>(text).unwrap()).unwrap();
+    let known =
+        |text: &str| serde_json::to_string(&serde_json::from_str::<Description>(text).unwrap()).unwrap();
     let lstm = r#"{"input":{"tokens":{"steps":5,"vocabulary":9}},"layers":[{"type":"embedding","width":64,"name":"embedding"},
         {"type":"lstm","hidden":128,"name":"lstm"},{"type":"last_step"},{"type":"linear","outputs":3,"name":"fc"}]}"#;
     assert_eq!(text(models::lstm_classifier(9, 5, 3).unwrap()), known(lstm));

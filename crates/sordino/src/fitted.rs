@@ -205,10 +205,16 @@ impl Fitted {
         let encoded = self.model.encode(data)?;
         let data = encoded.as_ref().unwrap_or(data);
         let mut engine = Engine::new(self.model.network()?, self.model.loss)?;
-        let all: Vec<usize> = (0..data.len()).collect();
         let inputs = engine.unlabelled(data.inputs())?;
-        let outputs = engine.outputs(&self.params, &inputs, &all)?;
-        Ok(outputs.chunks_exact(engine.network().outputs()).map(|outputs| self.prediction(outputs)).collect())
+        let width = engine.network().outputs();
+        let mut predictions = Vec::with_capacity(data.len());
+        // In pieces, so that the outputs of all records are not in memory at once.
+        for first in (0..data.len()).step_by(1 << 14) {
+            let piece: Vec<usize> = (first..data.len().min(first + (1 << 14))).collect();
+            let outputs = engine.outputs(&self.params, &inputs, &piece)?;
+            predictions.extend(outputs.chunks_exact(width).map(|outputs| self.prediction(outputs)));
+        }
+        Ok(predictions)
     }
 
     fn prediction(&self, outputs: &[f32]) -> Prediction {

@@ -292,11 +292,13 @@ fn reject_split(settings: &Settings) -> Result<(), TrainError> {
 /// because nothing that is computed from the records may be stored.
 pub(crate) fn last_changed(path: Option<&PathBuf>) -> String {
     let Some(path) = path else { return String::new() };
-    let is_idx =
-        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().contains("-idx"));
+    let is_data = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.contains("-idx") || name.ends_with(".npy")
+    };
     let mut files = vec![path.clone()];
     if let Ok(entries) = fs::read_dir(path) {
-        files = entries.flatten().map(|entry| entry.path()).filter(is_idx).collect();
+        files = entries.flatten().map(|entry| entry.path()).filter(is_data).collect();
     }
     let changed = |path: &PathBuf| fs::metadata(path).and_then(|found| found.modified()).ok();
     let last = files.iter().filter_map(changed).max().and_then(|time| time.duration_since(UNIX_EPOCH).ok());

@@ -65,6 +65,7 @@ impl TrainError {
             Self::Accounting(error) => error.hint(),
             Self::Algorithm(error) => error.hint(),
             Self::Data(error) => error.hint().to_owned(),
+            Self::Network(NetworkError::Read(_)) => "the file of the records must stay readable and unchanged during a run; resume the run when it is".to_owned(),
             Self::Network(_) => "check that the model fits the data; docs/training.md lists the models".to_owned(),
             Self::Optim(error) => error.hint().to_owned(),
             Self::File { .. } => "the folder of a run must be complete and writable; restore the file from a copy, or start a new run".to_owned(),

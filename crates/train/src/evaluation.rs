@@ -8,8 +8,10 @@ use sordino_nn::{Engine, Loss, Network, NetworkError, Params, Pass, Targets};
 pub struct Evaluator<'d> {
     engine: Engine,
     data: &'d Dataset,
-    all: Vec<usize>,
 }
+
+/// The records that are evaluated at once. What is kept in memory does not grow with the number of records.
+const PIECE: usize = 1 << 14;
 
 /// The score of a model on public records.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
@@ -35,40 +37,51 @@ impl<'d> Evaluator<'d> {
         if let Some(targets) = data.targets() {
             engine.records(data.inputs(), targets)?;
         }
-        Ok(Self { engine, data, all: (0..data.len()).collect() })
+        Ok(Self { engine, data })
     }
 
     /// Measures a model.
     ///
     /// # Errors
-    /// Parameters of another network.
+    /// Parameters of another network; records that cannot be read.
     pub fn score(&mut self, params: &Params) -> Result<Score, NetworkError> {
+        let (mut correct, mut error, mut loss) = (0_usize, 0.0, 0.0);
+        for first in (0..self.data.len()).step_by(PIECE) {
+            let piece: Vec<usize> = (first..self.data.len().min(first + PIECE)).collect();
+            match self.data.targets() {
+                Some(Targets::Classes(classes)) => {
+                    let (outputs, width) = (self.outputs(params, &piece)?, self.engine.network().outputs());
+                    let pairs = outputs.chunks_exact(width).zip(&classes[first..]);
+                    correct += pairs.filter(|(outputs, class)| class_of(outputs) == **class).count();
+                }
+                Some(Targets::Values { values, width }) => {
+                    let outputs = self.outputs(params, &piece)?;
+                    let pairs = outputs.iter().zip(&values[first * width..]);
+                    error = pairs.fold(error, |error, (z, y)| error + f64::from(z - y).powi(2));
+                }
+                Some(targets @ Targets::NextTokens { .. }) => {
+                    let records = self.engine.records(self.data.inputs(), targets)?;
+                    let mut unused = [vec![0.0; params.values().len()]];
+                    let outcome = self.engine.pass(&Pass::new(params, &records, &piece), &mut unused)?;
+                    loss += outcome.losses.iter().sum::<f64>();
+                }
+                None => {}
+            }
+        }
         let count = self.data.len() as f64;
         Ok(match self.data.targets() {
-            Some(Targets::Classes(classes)) => {
-                let (outputs, width) = (self.outputs(params)?, self.engine.network().outputs());
-                let predicted = outputs.chunks_exact(width).map(class_of);
-                let correct = predicted.zip(classes).filter(|(predicted, class)| predicted == *class);
-                Score { accuracy: Some(correct.count() as f64 / count), ..Score::default() }
-            }
-            Some(Targets::Values { values, .. }) => {
-                let outputs = self.outputs(params)?;
-                let error: f64 = outputs.iter().zip(values).map(|(z, y)| f64::from(z - y).powi(2)).sum();
+            Some(Targets::Classes(_)) => Score { accuracy: Some(correct as f64 / count), ..Score::default() },
+            Some(Targets::Values { .. }) => {
                 Score { mean_squared_error: Some(error / count), ..Score::default() }
             }
-            Some(targets @ Targets::NextTokens { .. }) => {
-                let records = self.engine.records(self.data.inputs(), targets)?;
-                let mut unused = [vec![0.0; params.values().len()]];
-                let outcome = self.engine.pass(&Pass::new(params, &records, &self.all), &mut unused)?;
-                Score { token_loss: Some(outcome.losses.iter().sum::<f64>() / count), ..Score::default() }
-            }
+            Some(Targets::NextTokens { .. }) => Score { token_loss: Some(loss / count), ..Score::default() },
             None => Score::default(),
         })
     }
 
-    fn outputs(&mut self, params: &Params) -> Result<Vec<f32>, NetworkError> {
+    fn outputs(&mut self, params: &Params, chosen: &[usize]) -> Result<Vec<f32>, NetworkError> {
         let inputs = self.engine.unlabelled(self.data.inputs())?;
-        self.engine.outputs(params, &inputs, &self.all)
+        self.engine.outputs(params, &inputs, chosen)
     }
 }
 

@@ -1,14 +1,13 @@
 //! The meaning of each field of a row.
 
+use std::collections::HashMap;
 use std::io::BufRead;
-
-use ::csv::ByteRecord;
 
 use super::rows::Rows;
 use super::{Options, name_of, no_such_target};
 use crate::error::{DataError, quoted};
 use crate::field::{Lookup, Refused, Vocabulary, listed, number_of};
-use crate::schema::{Column, Number, Schema};
+use crate::schema::{Column, Number, Schema, Unknown};
 
 /// The meaning of each field of a row.
 pub(super) struct Layout<'a> {
@@ -64,7 +63,13 @@ impl<'a> Layout<'a> {
         }
         let id = options.id.map(|name| id_place(rows, schema, name)).transpose()?;
         let order = match schema.header {
-            true => order_by_header(&rows.place(), schema, &rows.record, target, options.labelled, id)?,
+            true => {
+                let mut problem = None;
+                let order = order_by_header(rows, schema, target, options.labelled, id, |found| {
+                    problem.get_or_insert(found);
+                });
+                problem.map_or(Ok(order), Err)?
+            }
             false => order_without_header(rows, schema, target, options.labelled, id)?,
         };
         let starts = starts(rows.file, schema, target, options.features)?;
@@ -109,14 +114,31 @@ impl<'a> Layout<'a> {
         name_of(self.id.and_then(|field| rows.record.get(field)).unwrap_or_default())
     }
 
-    /// Reads the row into `features`, which are 0 before the call.
+    /// Reads the row into `features`, which are 0 before the call; the first problem is an error.
     pub(super) fn read<R: BufRead>(
         &self,
         rows: &Rows<'_, R>,
         features: &mut [f32],
     ) -> Result<ParsedRow, DataError> {
-        self.check_length(rows)?;
+        let mut problem = None;
+        let row = self.read_all(rows, features, |found| {
+            problem.get_or_insert(found);
+        });
+        problem.map_or(Ok(row), Err)
+    }
+
+    /// Reads the row into `features`, and reports every problem.
+    pub(super) fn read_all<R: BufRead>(
+        &self,
+        rows: &Rows<'_, R>,
+        features: &mut [f32],
+        mut report: impl FnMut(DataError),
+    ) -> ParsedRow {
         let mut row = ParsedRow::default();
+        if let Err(error) = self.check_length(rows) {
+            report(error);
+            return row;
+        }
         for (field, cell) in self.cells.iter().enumerate() {
             let text = rows.record[field].trim_ascii();
             let read = match cell {
@@ -139,9 +161,11 @@ impl<'a> Layout<'a> {
                 Cell::Class(vocabulary) => vocabulary.class(text).map(|class| row.class = Some(class)),
                 Cell::Target(number) => number_of(text, number, &[]).map(|value| row.number = Some(value)),
             };
-            read.map_err(|refused| self.error(rows, field, refused))?;
+            if let Err(refused) = read {
+                report(self.error(rows, field, refused));
+            }
         }
-        Ok(row)
+        row
     }
 
     /// The type of the labels.
@@ -309,56 +333,64 @@ fn check_target(
     }
 }
 
-/// The schema's column of each field, by the header's names; none for an id that the schema does not describe. Without labels,
-/// the target and ignored columns may be absent.
-fn order_by_header(
-    line: &str,
+/// Reports every problem of a header.
+pub(super) fn check_header<R: BufRead>(rows: &Rows<'_, R>, schema: &Schema, report: impl FnMut(DataError)) {
+    if schema.header {
+        order_by_header(rows, schema, schema.target_place(None), true, None, report);
+    }
+}
+
+/// The schema's column of each field, by the header's names; none for an id that the schema does not describe, and for a column
+/// that is not described if the others are ignored. Without labels, the target and ignored columns may be absent.
+fn order_by_header<R: BufRead>(
+    rows: &Rows<'_, R>,
     schema: &Schema,
-    header: &ByteRecord,
     target: Option<usize>,
     labelled: bool,
     id: Option<usize>,
-) -> Result<Vec<Option<usize>>, DataError> {
+    mut report: impl FnMut(DataError),
+) -> Vec<Option<usize>> {
+    let line = rows.place();
+    let mut places: HashMap<&[u8], usize> = HashMap::new();
+    for (place, column) in schema.columns.iter().enumerate() {
+        places.insert(column.name().as_bytes(), place);
+    }
+    let mut found = vec![false; schema.columns.len()];
     let mut order = Vec::new();
-    for (field, name) in header.iter().enumerate() {
-        let place = schema.columns.iter().position(|column| column.name().as_bytes() == name.trim_ascii());
-        let refuse = |problem: &str, hint: &str| {
-            let place = format!("{line}, column {}", field + 1);
-            Err(DataError::file(place, format!("the column {} {problem}", quoted(name.trim_ascii())), hint))
+    for (field, name) in rows.record.iter().enumerate() {
+        let name = name.trim_ascii();
+        let place = places.get(name).copied();
+        order.push(place);
+        let problem = match place {
+            None if id == Some(field) || schema.others == Unknown::Ignore => None,
+            None if labelled => Some((
+                "is not in the schema",
+                "describe it, possibly as type = \"ignore\"; or ignore all others with others = \"ignore\"; or set \
+                 header = false if this line is a record",
+            )),
+            None => Some((
+                "is not in the schema of the training records",
+                "remove it, or name it with {id} if it identifies the rows",
+            )),
+            Some(place) => {
+                let twice = std::mem::replace(&mut found[place], true);
+                twice.then_some(("occurs twice", "the names in a header must differ"))
+            }
         };
-        match place {
-            None if id == Some(field) => order.push(None),
-            None if labelled => {
-                return refuse(
-                    "is not in the schema",
-                    "describe it, possibly as type = \"ignore\"; or set header = false if this line is a record",
-                );
-            }
-            None => {
-                return refuse(
-                    "is not in the schema of the training records",
-                    "remove it, or name it with {id} if it identifies the rows",
-                );
-            }
-            Some(_) if order.contains(&place) => {
-                return refuse("occurs twice", "the names in a header must differ");
-            }
-            Some(_) => order.push(place),
+        if let Some((problem, hint)) = problem {
+            let place = format!("{line}, column {}", field + 1);
+            report(DataError::file(place, format!("the column {} {problem}", quoted(name)), hint));
         }
     }
-    let optional = |place: usize| {
-        !labelled && (Some(place) == target || matches!(schema.columns[place], Column::Ignore(_)))
-    };
-    let absent = (0..schema.columns.len()).find(|&place| !order.contains(&Some(place)) && !optional(place));
-    match absent {
-        Some(place) => Err(DataError::file(
-            line,
-            format!(
-                "the header has no column `{}`, which the schema describes",
-                schema.columns[place].name()
-            ),
-            "check the spelling and the delimiter",
-        )),
-        None => Ok(order),
+    for (place, column) in schema.columns.iter().enumerate() {
+        let optional = !labelled && (Some(place) == target || matches!(column, Column::Ignore(_)));
+        if !found[place] && !optional {
+            report(DataError::file(
+                &line,
+                format!("the header has no column `{}`, which the schema describes", column.name()),
+                "check the spelling and the delimiter",
+            ));
+        }
     }
+    order
 }

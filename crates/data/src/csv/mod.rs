@@ -1,5 +1,6 @@
 //! CSV: a table, read by its schema.
 
+mod check;
 mod default_schema;
 mod layout;
 mod rows;
@@ -8,9 +9,10 @@ use std::io::BufRead;
 
 use sordino_nn::Shape;
 
+pub(crate) use self::check::check;
 use self::default_schema::default_schema;
 use self::layout::{Labelling, Layout};
-use self::rows::Rows;
+pub(crate) use self::rows::Rows;
 use crate::dataset::{Dataset, check_size, no_records};
 use crate::encoding::Encoding;
 use crate::error::DataError;

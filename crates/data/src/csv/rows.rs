@@ -9,16 +9,16 @@ use crate::input::unreadable;
 use crate::line_numbers::LineNumbers;
 
 /// A reader positioned at a row.
-pub(super) struct Rows<'a, R> {
-    pub(super) file: &'a str,
+pub(crate) struct Rows<'a, R> {
+    pub(crate) file: &'a str,
     reader: Reader<LineNumbers<R>>,
-    pub(super) record: ByteRecord,
+    pub(crate) record: ByteRecord,
     /// The line where the record begins.
     line: u64,
 }
 
 impl<'a, R: BufRead> Rows<'a, R> {
-    pub(super) fn new(file: &'a str, source: R, delimiter: u8) -> Rows<'a, R> {
+    pub(crate) fn new(file: &'a str, source: R, delimiter: u8) -> Rows<'a, R> {
         let reader = ReaderBuilder::new()
             .has_headers(false)
             .flexible(true)
@@ -28,7 +28,7 @@ impl<'a, R: BufRead> Rows<'a, R> {
     }
 
     /// Reads the next record; false at the end.
-    pub(super) fn next(&mut self) -> Result<bool, DataError> {
+    pub(crate) fn next(&mut self) -> Result<bool, DataError> {
         let more =
             self.reader.read_byte_record(&mut self.record).map_err(|error| match error.into_kind() {
                 ::csv::ErrorKind::Io(error) => unreadable(self.file, &error),
@@ -44,7 +44,7 @@ impl<'a, R: BufRead> Rows<'a, R> {
         Ok(more)
     }
 
-    pub(super) fn place(&self) -> String {
+    pub(crate) fn place(&self) -> String {
         format!("{}, line {}", self.file, self.line)
     }
 }

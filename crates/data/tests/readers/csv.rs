@@ -313,3 +313,17 @@ fn prediction_without_schema_goes_by_the_number_of_features() {
     let message = directory.message(&table(Some(7), None).unwrap_err());
     assert_eq!(message, "t.csv, line 1: 3 columns are features, expected 7");
 }
+
+#[test]
+fn columns_that_are_not_described_are_ignored_if_the_schema_says_so() {
+    let directory = Directory::new();
+    let schema = "others = \"ignore\"\ntarget = \"b\"\n[[columns]]\nnames = [\"a\", \"c\"]\ntype = \"number\"\n\
+                  [[columns]]\nname = \"b\"\ntype = \"category\"\nvalues = [\"x\", \"y\"]\n";
+    let schema = Some(directory.write("s.toml", schema));
+    let table = directory.write("t.csv", "z,c,b,z,a\n,3,y,what,1\n7,4,x,,2\n");
+    let from = Source { schema, ..source(table) };
+    let sets = read(&from).unwrap();
+    assert_eq!(values(&sets.train), [1.0, 3.0, 2.0, 4.0]);
+    assert_eq!(classes(&sets.train), [1, 0]);
+    assert_eq!(values(&unlabelled(&from).unwrap()), [1.0, 3.0, 2.0, 4.0]);
+}

@@ -66,6 +66,14 @@ pub(crate) fn gzip(bytes: impl AsRef<[u8]>) -> Vec<u8> {
 pub(crate) fn values(dataset: &Dataset) -> &[f32] {
     match dataset.inputs() {
         Inputs::Dense(values) => values,
+        Inputs::Stored(store) => {
+            let mut values = vec![0.0; dataset.len() * dataset.shape().len()];
+            for (record, values) in values.chunks_exact_mut(dataset.shape().len()).enumerate() {
+                store.read_values(record, values).unwrap();
+            }
+            // The process of a test does not live long.
+            values.leak()
+        }
         _ => panic!("dense"),
     }
 }

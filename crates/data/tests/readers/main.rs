@@ -1,11 +1,16 @@
 //! Files of every format, and files that are refused.
 #![expect(clippy::unwrap_used, reason = "the functions that tests share may fail as the tests may")]
 
+mod cache;
+mod check;
 mod csv;
+mod draft;
 mod files;
 mod idx;
 mod never_panics;
 mod npy;
+mod npy_folder;
+mod overview;
 mod prediction;
 mod schema;
 mod source;

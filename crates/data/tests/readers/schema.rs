@@ -124,3 +124,38 @@ fn delimiters_are_single_ascii_characters() {
     }
     assert!(refused(&format!("delimiter = \"ab\"\n{COLUMN}")).starts_with("s.toml, line 1: "));
 }
+
+#[test]
+fn a_rule_for_several_columns_is_a_rule_for_each() {
+    let rule = "type = \"number\"\nscale = 2.0\n";
+    let several = Schema::parse("s.toml", &format!("[[columns]]\nnames = [\"a\", \"b\"]\n{rule}")).unwrap();
+    let each = format!("[[columns]]\nname = \"a\"\n{rule}[[columns]]\nname = \"b\"\n{rule}");
+    assert_eq!(several, Schema::parse("s.toml", &each).unwrap());
+    assert_eq!(toml::from_str::<Schema>(&toml::to_string(&several).unwrap()).unwrap(), several);
+    assert!(
+        refused(&format!("[[columns]]\nnames = []\n{rule}")).contains("rule 1 under [[columns]] has no name")
+    );
+    assert!(refused(&format!("[[columns]]\nnames = [\"a\", \"a\"]\n{rule}")).contains("used by two columns"));
+    assert!(refused(&format!("[[columns]]\nname = 1\n{rule}")).contains("a name, or a list of names"));
+}
+
+#[test]
+fn other_columns_are_ignored_only_with_a_header() {
+    let message = refused(&format!("header = false\nothers = \"ignore\"\n{COLUMN}"));
+    assert!(message.contains("others = \"ignore\" needs a table with a header"), "{message}");
+    let schema = Schema::parse("s.toml", &format!("others = \"ignore\"\n{COLUMN}")).unwrap();
+    assert_eq!(toml::from_str::<Schema>(&toml::to_string(&schema).unwrap()).unwrap(), schema);
+}
+
+#[test]
+fn a_gap_in_a_list_or_behind_a_sign_is_found_and_one_in_a_comment_is_not() {
+    let values = |line: &str| format!("{COLUMN}[[columns]]\nname = \"c\"\ntype = \"category\"\n{line}\n");
+    assert!(
+        refused(&values("values = [\"#1\", \"FILL IN: more\"]"))
+            .contains("line 7: `values` is not filled in")
+    );
+    assert!(
+        refused(&values("values = [\n  \"FILL IN: more\"]")).contains("line 8: a value is not filled in")
+    );
+    assert!(Schema::parse("s.toml", &format!("# \"FILL IN: x\"\n{COLUMN}")).is_ok());
+}

@@ -201,7 +201,10 @@ impl ModelConfig {
         let refuse = |problem: String| NetworkError::Description(problem);
         self.check_ranges().map_err(|problem| refuse(format!("{name}: {problem}")))?;
         if !self.reads().permits(input) {
-            return Err(refuse(format!("{name} reads {}, but the data has records of {input}", self.reads())));
+            return Err(refuse(format!(
+                "{name} reads {}, but the data has records of {input}",
+                self.reads()
+            )));
         }
         if outputs == 0 && !matches!(self, ModelConfig::Gpt(_)) {
             return Err(refuse(format!("{name} predicts a class or numbers; gpt predicts the next token")));

@@ -6,16 +6,23 @@ use sordino_train::{SettingInfo, Settings};
 use crate::problem::Problem;
 
 /// The settings that were given, as text.
-pub(crate) struct SettingsArguments(Vec<(&'static str, String)>);
+pub(crate) struct SettingsArguments(Given);
 
-impl SettingsArguments {
-    pub(crate) fn settings(&self) -> Result<Settings, Problem> {
-        let mut settings = Settings::default();
-        for (name, text) in &self.0 {
-            settings.set(name, text)?;
-        }
-        Ok(settings)
+/// The settings that say how records are read; the records and the test records themselves are not among them.
+pub(crate) struct ReadingArguments(Given);
+
+type Given = Vec<(&'static str, String)>;
+
+fn parsed(given: &Given) -> Result<Settings, Problem> {
+    let mut settings = Settings::default();
+    for (name, text) in given {
+        settings.set(name, text)?;
     }
+    Ok(settings)
+}
+
+fn is_reading(setting: &SettingInfo) -> bool {
+    setting.heading == "Data" && !["data", "test_data", "test_fraction", "split_seed"].contains(&setting.name)
 }
 
 fn argument(setting: &SettingInfo) -> Arg {
@@ -32,25 +39,40 @@ fn argument(setting: &SettingInfo) -> Arg {
         .allow_hyphen_values(setting.is_number)
 }
 
-impl Args for SettingsArguments {
-    fn augment_args(command: Command) -> Command {
-        command.args(Settings::ALL.iter().map(argument))
-    }
+/// The flags of the settings that a filter selects.
+macro_rules! settings_as_flags {
+    ($arguments:ident, $selected:expr) => {
+        impl $arguments {
+            pub(crate) fn settings(&self) -> Result<Settings, Problem> {
+                parsed(&self.0)
+            }
+        }
 
-    fn augment_args_for_update(command: Command) -> Command {
-        Self::augment_args(command)
-    }
+        impl Args for $arguments {
+            fn augment_args(command: Command) -> Command {
+                command.args(Settings::ALL.iter().filter($selected).map(argument))
+            }
+
+            fn augment_args_for_update(command: Command) -> Command {
+                Self::augment_args(command)
+            }
+        }
+
+        impl FromArgMatches for $arguments {
+            fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+                let given = |setting: &SettingInfo| {
+                    Some((setting.name, matches.get_one::<String>(setting.name)?.clone()))
+                };
+                Ok(Self(Settings::ALL.iter().filter($selected).filter_map(given).collect()))
+            }
+
+            fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+                *self = Self::from_arg_matches(matches)?;
+                Ok(())
+            }
+        }
+    };
 }
 
-impl FromArgMatches for SettingsArguments {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let given =
-            |setting: &SettingInfo| Some((setting.name, matches.get_one::<String>(setting.name)?.clone()));
-        Ok(Self(Settings::ALL.iter().filter_map(given).collect()))
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = Self::from_arg_matches(matches)?;
-        Ok(())
-    }
-}
+settings_as_flags!(SettingsArguments, |_: &&SettingInfo| true);
+settings_as_flags!(ReadingArguments, |setting: &&SettingInfo| is_reading(setting));

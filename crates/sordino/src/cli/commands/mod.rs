@@ -2,6 +2,7 @@
 
 pub(crate) mod algorithms;
 pub(crate) mod compare;
+pub(crate) mod data;
 pub(crate) mod epsilon;
 pub(crate) mod export;
 pub(crate) mod noise;

@@ -1,0 +1,282 @@
+//! Writes a file of records: in a stream, and under its name only when it is complete.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use sordino_nn::{Inputs, Shape, Targets};
+
+use super::EXTENSION;
+use super::header::{Facts, Header, Tensor, Type};
+use crate::dataset::Dataset;
+use crate::encoding::Encoding;
+use crate::error::DataError;
+use crate::input::unreadable;
+use crate::source::{Source, Splits, read};
+
+/// Reads labelled records and writes them to `path`, a file `.sordino` that is read where it lies. Returns the records of the source.
+///
+/// **The file is as private as the records.** On Unix, only its owner can read it. The public description (shape, encoding,
+/// classes, scales, schema) goes into its header.
+///
+/// The file appears under its name when it is complete.
+///
+/// # Errors
+///
+/// Those of [`read`](crate::read()); a name that does not end in `.sordino` or exists already; a file that cannot be written.
+pub fn convert(source: &Source, path: &Path) -> Result<Splits, DataError> {
+    check_name(path)?;
+    let sets = read(source)?;
+    write(path, &sets)?;
+    Ok(sets)
+}
+
+fn check_name(path: &Path) -> Result<(), DataError> {
+    let refuse = |problem: &str, hint: &str| Err(DataError::file(path.display().to_string(), problem, hint));
+    if path.extension().is_none_or(|extension| extension != EXTENSION) {
+        return refuse(
+            "the name of a file of records ends in .sordino",
+            "such a file is as private as the data; the ending shows what it is",
+        );
+    }
+    if path.exists() {
+        return refuse("exists already", "remove it first, or choose another name");
+    }
+    Ok(())
+}
+
+/// Writes all sets of records.
+pub(crate) fn write(path: &Path, sets: &Splits) -> Result<(), DataError> {
+    let facts = Facts::of(&sets.train, sets.schema.as_ref());
+    let mut writer = CacheWriter::create(path, &facts)?;
+    writer.set("", &sets.train)?;
+    if let Some(test) = &sets.test {
+        writer.set("test_", test)?;
+    }
+    writer.finish()
+}
+
+/// The bytes in the header for the places of the arrays: at most 8 arrays with at most 5 numbers each.
+const ROOM: usize = 2048;
+
+/// A file that is being written, under a temporary name.
+struct CacheWriter<'a> {
+    path: &'a Path,
+    facts: &'a Facts,
+    file: BufWriter<File>,
+    temporary: Temporary,
+    /// The length of the header.
+    header: usize,
+    tensors: BTreeMap<String, Tensor>,
+    /// The end of the last array, and the number of bytes that were written after the header.
+    end: u64,
+    written: u64,
+}
+
+/// A file that is removed unless it gets its final name.
+struct Temporary(PathBuf);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // After the rename there is no such file.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+impl<'a> CacheWriter<'a> {
+    fn create(path: &'a Path, facts: &'a Facts) -> Result<CacheWriter<'a>, DataError> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let temporary = path.with_file_name(format!(".{name}.{}.partial", std::process::id()));
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(&temporary).map_err(|error| unwritable(path, &error))?;
+        let temporary = Temporary(temporary);
+        // The arrays begin at a multiple of 8 bytes.
+        let header = (Header::text(facts, &BTreeMap::new(), 0).len() + ROOM).next_multiple_of(8);
+        let mut file = BufWriter::with_capacity(1 << 18, file);
+        let skipped = file.seek(SeekFrom::Start(8 + header as u64));
+        skipped.map_err(|error| unwritable(path, &error))?;
+        let tensors = BTreeMap::new();
+        Ok(CacheWriter { path, facts, file, temporary, header, tensors, end: 0, written: 0 })
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) -> Result<(), DataError> {
+        self.written += bytes.len() as u64;
+        self.file.write_all(bytes).map_err(|error| unwritable(self.path, &error))
+    }
+
+    /// Makes an array of everything that was written after the last one.
+    fn array(&mut self, prefix: &str, name: &str, dtype: Type, shape: Vec<u64>) {
+        let tensor = Tensor { dtype, shape, data_offsets: [self.end, self.written] };
+        self.tensors.insert(format!("{prefix}{name}"), tensor);
+        self.end = self.written;
+    }
+
+    /// Writes one set of records and its labels.
+    fn set(&mut self, prefix: &str, data: &Dataset) -> Result<(), DataError> {
+        let records = data.len() as u64;
+        match data.shape() {
+            Shape::Tokens { .. } => {
+                let mut starts = vec![0_i64];
+                each_tokens(data, &mut |tokens| {
+                    starts.push(starts[starts.len() - 1] + tokens.len() as i64);
+                    self.bytes(&tokens.iter().flat_map(|token| token.to_le_bytes()).collect::<Vec<_>>())
+                })?;
+                self.array(prefix, "tokens", Type::I32, vec![starts[starts.len() - 1] as u64]);
+                for starts in starts.chunks(1 << 12) {
+                    self.bytes(&starts.iter().flat_map(|start| start.to_le_bytes()).collect::<Vec<_>>())?;
+                }
+                self.array(prefix, "starts", Type::I64, vec![records + 1]);
+            }
+            shape => {
+                let dtype = self.values(data)?;
+                let sizes = match shape {
+                    Shape::Image { channels, height, width } => vec![channels, height, width],
+                    shape => vec![shape.len()],
+                };
+                let shape = std::iter::once(records).chain(sizes.into_iter().map(|size| size as u64));
+                self.array(prefix, "values", dtype, shape.collect());
+            }
+        }
+        self.labels(prefix, data)
+    }
+
+    /// Writes values: as bytes if all of them came from bytes, otherwise as floats.
+    fn values(&mut self, data: &Dataset) -> Result<Type, DataError> {
+        let mut are_bytes = data.encoding() == Encoding::Bytes;
+        if are_bytes {
+            each_values(data, &mut |values| {
+                are_bytes &= values.iter().all(|&value| byte_of(value).is_some());
+                Ok(())
+            })?;
+        }
+        let mut bytes = Vec::new();
+        each_values(data, &mut |values| {
+            bytes.clear();
+            match are_bytes {
+                true => bytes.extend(values.iter().filter_map(|&value| byte_of(value))),
+                false => bytes.extend(values.iter().flat_map(|value| value.to_le_bytes())),
+            }
+            self.bytes(&bytes)
+        })?;
+        Ok(if are_bytes { Type::U8 } else { Type::F32 })
+    }
+
+    fn labels(&mut self, prefix: &str, data: &Dataset) -> Result<(), DataError> {
+        let records = data.len() as u64;
+        match data.targets() {
+            Some(Targets::Classes(classes)) => {
+                for classes in classes.chunks(1 << 12) {
+                    self.bytes(&classes.iter().flat_map(|class| class.to_le_bytes()).collect::<Vec<_>>())?;
+                }
+                self.array(prefix, "labels", Type::I32, vec![records]);
+            }
+            Some(Targets::Values { values, width }) => {
+                for values in values.chunks(1 << 12) {
+                    self.bytes(&values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>())?;
+                }
+                self.array(prefix, "labels", Type::F32, vec![records, width as u64]);
+            }
+            Some(Targets::NextTokens { .. }) => {
+                let file = self.path.display().to_string();
+                let hint = "train on the source of the records; they are held in memory";
+                return Err(DataError::file(file, "records for language models cannot be converted", hint));
+            }
+            None => {
+                let file = self.path.display().to_string();
+                return Err(DataError::file(file, "the records have no labels", "give labelled records"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the header, and gives the file its name when everything is on the disk.
+    fn finish(self) -> Result<(), DataError> {
+        let CacheWriter { path, facts, mut file, temporary, header, tensors, .. } = self;
+        let text = Header::text(facts, &tensors, header);
+        let written = (|| {
+            file.seek(SeekFrom::Start(0))?;
+            file.write_all(&(text.len() as u64).to_le_bytes())?;
+            file.write_all(&text)?;
+            let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
+            file.sync_all()?;
+            fs::rename(&temporary.0, path)?;
+            #[cfg(unix)]
+            File::open(path.parent().filter(|parent| parent.as_os_str() != "").unwrap_or(Path::new(".")))?
+                .sync_all()?;
+            Ok(())
+        })();
+        written.map_err(|error| unwritable(path, &error))
+    }
+}
+
+/// Calls `take` with the values of each record.
+fn each_values(
+    data: &Dataset,
+    take: &mut dyn FnMut(&[f32]) -> Result<(), DataError>,
+) -> Result<(), DataError> {
+    let width = data.shape().len();
+    match data.inputs() {
+        Inputs::Dense(values) => values.chunks_exact(width).try_for_each(take),
+        Inputs::Stored(store) => {
+            let mut values = vec![0.0; width];
+            (0..store.records()).try_for_each(|record| {
+                store.read_values(record, &mut values).map_err(|error| unreadable("the records", &error))?;
+                take(&values)
+            })
+        }
+        Inputs::Sequences { .. } | Inputs::Tokens { .. } => unreachable!("these have another shape"),
+    }
+}
+
+/// Calls `take` with the tokens of each record.
+fn each_tokens(
+    data: &Dataset,
+    take: &mut dyn FnMut(&[u32]) -> Result<(), DataError>,
+) -> Result<(), DataError> {
+    match data.inputs() {
+        Inputs::Tokens { tokens, starts } => {
+            starts.windows(2).try_for_each(|record| take(&tokens[record[0]..record[1]]))
+        }
+        Inputs::Stored(store) => {
+            let mut tokens = Vec::new();
+            (0..store.records()).try_for_each(|record| {
+                tokens.resize(store.steps(record), 0);
+                store.read_tokens(record, &mut tokens).map_err(|error| unreadable("the records", &error))?;
+                take(&tokens)
+            })
+        }
+        Inputs::Dense(_) | Inputs::Sequences { .. } => unreachable!("these have another shape"),
+    }
+}
+
+/// The byte that became this value, divided by 255.
+fn byte_of(value: f32) -> Option<u8> {
+    let byte = (value * 255.0).round();
+    ((0.0..=255.0).contains(&byte) && (f64::from(byte) / 255.0) as f32 == value).then_some(byte as u8)
+}
+
+/// The error for a file that cannot be written.
+fn unwritable(path: &Path, error: &io::Error) -> DataError {
+    let hint =
+        "the folder must exist, be writable and have enough space; nothing was written under this name";
+    DataError::file(path.display().to_string(), format!("cannot be written: {error}"), hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_is_found_again() {
+        for byte in 0..=255_u8 {
+            assert_eq!(byte_of((f64::from(byte) / 255.0) as f32), Some(byte));
+        }
+        for value in [-0.1, 0.5, 1.1, f32::NAN, f32::INFINITY] {
+            assert_eq!(byte_of(value), None);
+        }
+    }
+}

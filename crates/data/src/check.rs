@@ -1,0 +1,53 @@
+//! Every problem of a file at once.
+
+use crate::csv;
+use crate::error::DataError;
+use crate::source::{Format, Source, read};
+
+/// The largest number of problems that are listed.
+const LISTED: usize = 100;
+
+/// The problems of a file. They quote private values, so they are for the owner of the data.
+#[derive(Debug, Default)]
+pub struct Problems {
+    /// The first 100 problems, in their order.
+    pub listed: Vec<DataError>,
+    /// The number of all problems.
+    pub total: u64,
+    /// The number of records that were read.
+    pub records: u64,
+}
+
+impl Problems {
+    pub(crate) fn add(&mut self, problem: DataError) {
+        self.total += 1;
+        if self.listed.len() < LISTED {
+            self.listed.push(problem);
+        }
+    }
+}
+
+/// Finds every problem of a table; of a source in another format, the first.
+///
+/// # Errors
+///
+/// A schema that cannot be used, settings that do not fit the source, or a source that cannot be read at all.
+pub fn check(source: &Source) -> Result<Problems, DataError> {
+    let format = Format::of(&source.path)?;
+    source.check(format)?;
+    let options = csv::Options { labelled: true, ..source.options(format)? };
+    if let Some(schema) = options.schema.clone().filter(|_| format.is_table()) {
+        let schema = schema.with_target(source.target.as_deref());
+        return csv::check(&source.file(), source.text(format)?, &schema, &options);
+    }
+    let mut problems = Problems::default();
+    match read(source) {
+        Ok(sets) => {
+            let sets = [Some(&sets.train), sets.test.as_ref()];
+            problems.records = sets.into_iter().flatten().map(|set| set.len() as u64).sum();
+        }
+        Err(error @ DataError::Setting { .. }) => return Err(error),
+        Err(error) => problems.add(error),
+    }
+    Ok(problems)
+}

@@ -1,0 +1,313 @@
+//! Records that stay in their file and are read when a pass needs them.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use sordino_nn::{RecordStore, Shape};
+
+use crate::encoding::Conversion;
+use crate::error::DataError;
+use crate::npy_header::{Dtype, NumberKind};
+use crate::positioned::PositionedFile;
+
+/// The largest number of records in a file.
+pub(crate) const MAX_RECORDS: usize = u32::MAX as usize;
+
+/// Records of a file, all or some of them.
+///
+/// Memory: 4 bytes for each record if some are chosen, and 8 bytes for each record of tokens in the file.
+#[derive(Clone)]
+pub(crate) struct StoredRecords {
+    file: Arc<RecordFile>,
+    /// The places in the file of the records, or `None` for all.
+    chosen: Option<Arc<[u32]>>,
+}
+
+/// A file of records, open for as long as they are used.
+pub(crate) struct RecordFile {
+    file: Arc<PositionedFile>,
+    /// The file and the array, for errors.
+    name: String,
+    shape: Shape,
+    records: usize,
+    /// The position of the first value.
+    start: u64,
+    content: Content,
+}
+
+/// How the records of a file are stored.
+pub(crate) enum Content {
+    /// As many numbers for each record as its shape has.
+    Numbers(Decoder),
+    /// Tokens as 32-bit integers, the least significant byte first; record `i` begins at token `starts[i]`.
+    Tokens { starts: Vec<u64> },
+}
+
+/// How stored numbers become the values of records.
+pub(crate) struct Decoder {
+    dtype: Dtype,
+    kind: DecoderKind,
+    /// The number of channels of an image whose channels come last.
+    channels_last: Option<usize>,
+}
+
+enum DecoderKind {
+    /// The value of each byte.
+    Bytes(Box<[f32; 256]>),
+    /// 32-bit floats, the least significant byte first, used as they are.
+    Floats,
+    Any(Conversion),
+}
+
+impl Decoder {
+    pub(crate) fn new(dtype: Dtype, conversion: Conversion, channels_last: Option<usize>) -> Decoder {
+        let kind = match (dtype.kind, dtype.size) {
+            (NumberKind::Unsigned, 1) => DecoderKind::Bytes(Box::new(std::array::from_fn(|byte| {
+                conversion.apply(byte as f64).unwrap_or_default()
+            }))),
+            _ if dtype == Dtype::F32 && !conversion.divides() => DecoderKind::Floats,
+            _ => DecoderKind::Any(conversion),
+        };
+        Decoder { dtype, kind, channels_last }
+    }
+
+    /// 32-bit floats that are used as they are.
+    pub(crate) fn floats() -> Decoder {
+        Decoder { dtype: Dtype::F32, kind: DecoderKind::Floats, channels_last: None }
+    }
+
+    /// Decodes numbers; a number that is not permitted is an error.
+    fn decode(&self, bytes: &[u8], values: &mut [f32]) -> io::Result<()> {
+        match &self.kind {
+            DecoderKind::Bytes(table) => {
+                values.iter_mut().zip(bytes).for_each(|(value, &byte)| *value = table[usize::from(byte)]);
+            }
+            DecoderKind::Floats => {
+                for (value, bytes) in values.iter_mut().zip(bytes.chunks_exact(4)) {
+                    *value = f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+                }
+            }
+            DecoderKind::Any(conversion) => {
+                for (value, bytes) in values.iter_mut().zip(bytes.chunks_exact(self.dtype.size)) {
+                    let decoded = conversion.apply(self.dtype.decode(bytes));
+                    *value = decoded.map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The numbers that are not permitted: their place among `bytes`, what is permitted, and the number.
+    fn refused(&self, bytes: &[u8]) -> Vec<(usize, &'static str, f64)> {
+        let numbers = bytes.chunks_exact(self.dtype.size).map(|bytes| self.dtype.decode(bytes)).enumerate();
+        match &self.kind {
+            DecoderKind::Bytes(_) => Vec::new(),
+            DecoderKind::Floats => {
+                let finite = |bytes: &[u8]| (u16::from_le_bytes([bytes[2], bytes[3]]) & 0x7f80) != 0x7f80;
+                if bytes.chunks_exact(4).all(finite) {
+                    return Vec::new();
+                }
+                let refused = numbers.filter(|(_, number)| !number.is_finite());
+                refused
+                    .map(|(place, number)| (place, "a finite number in single precision", number))
+                    .collect()
+            }
+            DecoderKind::Any(conversion) => {
+                let refused = |(place, number)| Some((place, conversion.apply(number).err()?, number));
+                numbers.filter_map(refused).collect()
+            }
+        }
+    }
+}
+
+impl RecordFile {
+    /// Records that lie one after another from `start` on.
+    pub(crate) fn new(
+        file: impl Into<Arc<PositionedFile>>,
+        name: String,
+        shape: Shape,
+        records: usize,
+        start: u64,
+        content: Content,
+    ) -> Result<RecordFile, DataError> {
+        if records > MAX_RECORDS {
+            let problem = format!("{records} records; at most {MAX_RECORDS} are permitted");
+            return Err(DataError::file(name, problem, "use fewer records"));
+        }
+        Ok(RecordFile { file: file.into(), name, shape, records, start, content })
+    }
+
+    pub(crate) fn records(&self) -> usize {
+        self.records
+    }
+
+    /// All records, after reading the file once; the first value that is not permitted is an error.
+    pub(crate) fn checked(self) -> Result<StoredRecords, DataError> {
+        match self.refused()?.into_iter().next() {
+            Some((_, error)) => Err(error),
+            None => Ok(StoredRecords::all(self)),
+        }
+    }
+
+    /// Reads the file once and lists the records, from 0, with a value that is not permitted, each with its first such value.
+    pub(crate) fn refused(&self) -> Result<Vec<(usize, DataError)>, DataError> {
+        let mut refused: Vec<(usize, DataError)> = Vec::new();
+        match &self.content {
+            // Every byte is permitted.
+            Content::Numbers(Decoder { kind: DecoderKind::Bytes(_), .. }) => {}
+            Content::Numbers(decoder) => {
+                let (width, size) = (self.shape.len(), decoder.dtype.size);
+                let end = self.start + self.records as u64 * width as u64 * size as u64;
+                self.file.pieces(&self.name, self.start, end, |position, bytes| {
+                    let first = (position - self.start) as usize / size;
+                    for (place, permitted, number) in decoder.refused(bytes) {
+                        let at = first + place;
+                        if refused.last().is_none_or(|(last, _)| *last != at / width) {
+                            refused
+                                .push((at / width, not_permitted(&self.name, at, width, permitted, number)));
+                        }
+                    }
+                    Ok(())
+                })?;
+            }
+            Content::Tokens { starts } => {
+                let Shape::Tokens { vocabulary, .. } = self.shape else { return Ok(refused) };
+                let end = self.start + 4 * starts.last().copied().unwrap_or(0);
+                self.file.pieces(&self.name, self.start, end, |position, bytes| {
+                    let first = (position - self.start) / 4;
+                    for (place, token) in (first..).zip(tokens_of(bytes)) {
+                        let record = starts.partition_point(|&start| start <= place) - 1;
+                        if token as usize >= vocabulary
+                            && refused.last().is_none_or(|(last, _)| *last != record)
+                        {
+                            refused.push((record, self.not_a_token(record, vocabulary, token)));
+                        }
+                    }
+                    Ok(())
+                })?;
+            }
+        }
+        Ok(refused)
+    }
+
+    fn not_a_token(&self, record: usize, vocabulary: usize, token: u32) -> DataError {
+        DataError::value(
+            format!("{}, record {}", self.name, record + 1),
+            format!("a token of 0 to {}", vocabulary - 1),
+            token.to_string(),
+            "the file is damaged; write it again",
+        )
+    }
+
+    fn values(&self, record: usize, values: &mut [f32]) -> io::Result<()> {
+        let Content::Numbers(decoder) = &self.content else { return Err(io::ErrorKind::Unsupported.into()) };
+        let size = decoder.dtype.size;
+        let mut position = self.start + record as u64 * (self.shape.len() * size) as u64;
+        let mut bytes = [0; PIECE];
+        for values in values.chunks_mut(PIECE / size) {
+            let bytes = &mut bytes[..values.len() * size];
+            self.file.read_at(bytes, position)?;
+            decoder.decode(bytes, values)?;
+            position += bytes.len() as u64;
+        }
+        if let Some(channels) = decoder.channels_last {
+            channels_first(values, channels);
+        }
+        Ok(())
+    }
+
+    fn tokens(&self, record: usize, tokens: &mut [u32]) -> io::Result<()> {
+        let Content::Tokens { starts } = &self.content else { return Err(io::ErrorKind::Unsupported.into()) };
+        let mut position = self.start + 4 * starts[record];
+        let mut bytes = [0; PIECE];
+        for tokens in tokens.chunks_mut(PIECE / 4) {
+            let bytes = &mut bytes[..tokens.len() * 4];
+            self.file.read_at(bytes, position)?;
+            tokens.iter_mut().zip(tokens_of(bytes)).for_each(|(token, stored)| *token = stored);
+            position += bytes.len() as u64;
+        }
+        Ok(())
+    }
+}
+
+/// The bytes that are read at once, on the stack of the reading thread.
+const PIECE: usize = 1 << 13;
+
+fn tokens_of(bytes: &[u8]) -> impl Iterator<Item = u32> {
+    bytes.chunks_exact(4).map(|bytes| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+}
+
+/// The error for a number of an array.
+pub(crate) fn not_permitted(file: &str, at: usize, width: usize, permitted: &str, number: f64) -> DataError {
+    DataError::value(
+        format!("{file}, record {}, value {}", at / width + 1, at % width + 1),
+        permitted,
+        number.to_string(),
+        "replace it by a public constant before saving; records and values are counted from 1",
+    )
+}
+
+/// Moves the last axis of an image to the front.
+pub(crate) fn channels_first(image: &mut [f32], channels: usize) {
+    let before = image.to_vec();
+    for (channel, plane) in image.chunks_exact_mut(before.len() / channels).enumerate() {
+        plane.iter_mut().zip(before[channel..].iter().step_by(channels)).for_each(|(to, from)| *to = *from);
+    }
+}
+
+impl StoredRecords {
+    /// All records of a file.
+    pub(crate) fn all(file: RecordFile) -> StoredRecords {
+        StoredRecords { file: Arc::new(file), chosen: None }
+    }
+
+    /// The records whose entry in `side` equals `wanted`.
+    pub(crate) fn part(&self, side: &[bool], wanted: bool) -> StoredRecords {
+        let places = side.iter().enumerate().filter(|&(_, &side)| side == wanted);
+        // A file has at most `MAX_RECORDS` records.
+        let chosen = places.map(|(place, _)| self.place(place) as u32).collect();
+        StoredRecords { file: self.file.clone(), chosen: Some(chosen) }
+    }
+
+    fn place(&self, record: usize) -> usize {
+        self.chosen.as_ref().map_or(record, |chosen| chosen[record] as usize)
+    }
+}
+
+impl RecordStore for StoredRecords {
+    fn shape(&self) -> Shape {
+        self.file.shape
+    }
+
+    fn records(&self) -> usize {
+        self.chosen.as_ref().map_or(self.file.records, |chosen| chosen.len())
+    }
+
+    fn steps(&self, record: usize) -> usize {
+        match &self.file.content {
+            Content::Numbers(_) => self.file.shape.steps(),
+            Content::Tokens { starts } => {
+                let place = self.place(record);
+                (starts[place + 1] - starts[place]) as usize
+            }
+        }
+    }
+
+    fn read_values(&self, record: usize, values: &mut [f32]) -> io::Result<()> {
+        self.file.values(self.place(record), values)
+    }
+
+    fn read_tokens(&self, record: usize, tokens: &mut [u32]) -> io::Result<()> {
+        self.file.tokens(self.place(record), tokens)
+    }
+}
+
+impl fmt::Debug for StoredRecords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoredRecords")
+            .field("records", &self.records())
+            .field("shape", &self.file.shape)
+            .finish_non_exhaustive()
+    }
+}
