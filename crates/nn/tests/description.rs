@@ -24,6 +24,14 @@ fn refusals_name_the_layer_the_value_and_the_cure() {
             "layer 0 (linear): needs a vector or a sequence, gets 3x8x8 from the input; put a flatten before it",
         ),
         (
+            r#"{type="flatten"}, {type="layer_norm", epsilon=0.0}"#,
+            "layer 1 (layer_norm): epsilon must be in (0, 1], got 0",
+        ),
+        (
+            r#"{type="image_to_sequence"}, {type="segments", separator=1}"#,
+            "layer 1 (segments): needs a network on tokens with a step for each token, gets 3x8x8",
+        ),
+        (
             r#"{type="group_norm", groups=2}"#,
             "layer 0 (group_norm): groups must divide the channels, got 2 groups of 3 channels",
         ),
@@ -110,6 +118,68 @@ fn freezing_a_block_freezes_what_is_in_it() {
     let network = Network::new(&description).unwrap();
     assert_eq!(network.layers().iter().map(|layer| layer.name.as_str()).collect::<Vec<_>>(), ["1"]);
     assert!(network.layout().get("0.body.0.weight").unwrap().frozen);
+}
+
+/// The number of layers before the cut, and the names of the parameters after it.
+fn split(text: &str) -> Option<(usize, Vec<String>)> {
+    let (frozen, rest) = toml::from_str::<Description>(text).unwrap().split_frozen()?;
+    let network = Network::new(&rest).unwrap();
+    Some((frozen.layers.len(), network.layout().slices().iter().map(|slice| slice.name.clone()).collect()))
+}
+
+#[test]
+fn frozen_layers_at_the_beginning_can_be_split_off() {
+    let mixed = r#"
+        input = { features = 3 }
+        layers = [{type="linear", outputs=3, frozen=true}, {type="relu"},
+            {type="residual", body=[{type="linear", outputs=3}, {type="linear", outputs=3, name="second"}]},
+            {type="linear", outputs=3, frozen=true}]
+    "#;
+    let names =
+        ["2.body.0.weight", "2.body.0.bias", "2.second.weight", "2.second.bias", "3.weight", "3.bias"];
+    assert_eq!(split(mixed), Some((2, names.map(str::to_owned).to_vec())));
+    let images = r#"
+        input = { image = [1, 5, 5] }
+        layers = [{type="conv2d", channels=2, kernel=3, frozen=true}, {type="flatten"}, {type="linear", outputs=2}]
+    "#;
+    assert_eq!(split(images).map(|(layers, _)| layers), Some(2));
+    let dropout = r#"
+        input = { features = 3 }
+        layers = [{type="linear", outputs=3, frozen=true}, {type="residual", body=[{type="dropout", rate=0.5}]},
+            {type="linear", outputs=3, frozen=true}, {type="linear", outputs=2}]
+    "#;
+    assert_eq!(split(dropout).map(|(layers, _)| layers), Some(1));
+    // The segments are read from the tokens, so a cut behind the embedding is not possible.
+    let tokens = r#"
+        input = { tokens = { steps = 4, vocabulary = 9 } }
+        layers = [{type="embedding", width=4, frozen=true}, {type="segments", separator=3}, {type="last_step"}]
+    "#;
+    assert_eq!(split(tokens), None);
+    for trained in [
+        r#"layers = [{type="linear", outputs=3}, {type="linear", outputs=2, frozen=true}]"#,
+        r#"layers = [{type="relu"}, {type="linear", outputs=2}]"#,
+        r#"layers = [{type="linear", outputs=2, frozen=true}]"#,
+    ] {
+        assert_eq!(split(&format!("input = {{ features = 3 }}\n{trained}")), None, "{trained}");
+    }
+}
+
+#[test]
+fn adapters_are_trained_and_the_weights_beside_them_are_not() {
+    let text = r#"
+        input = { sequence = [4, 6] }
+        layers = [{type="attention", heads=2, lora={rank=2, alpha=4.0}, name="a"}, {type="last_step"}]
+    "#;
+    let network = described(text).unwrap();
+    let trained: Vec<&str> =
+        network.layout().slices().iter().filter(|slice| !slice.frozen).map(|slice| &*slice.name).collect();
+    assert_eq!(trained, ["a.lora_A.query", "a.lora_A.value", "a.lora_B.query", "a.lora_B.value"]);
+    let layers: Vec<&str> = network.layers().iter().map(|layer| &*layer.name).collect();
+    assert_eq!(layers, ["a.lora_A", "a.lora_B"]);
+    let frozen = described(&text.replace(r#"name="a""#, r#"frozen=true"#)).unwrap();
+    assert!(frozen.layers().is_empty());
+    let description: Description = toml::from_str(text).unwrap();
+    assert_eq!(toml::from_str::<Description>(&toml::to_string(&description).unwrap()).unwrap(), description);
 }
 
 #[test]
