@@ -143,11 +143,12 @@ fn gelu_tanh_all_body<const FMA: bool>(y: &mut [f32], slope: &mut [f32]) {
         let near = if x > 10.0 { 10.0 } else { x };
         let near = if near < -10.0 { -10.0 } else { near };
         let square = near * near;
-        // (1 + tanh u) / 2 is the sigmoid of 2 u.
-        let share = sigmoid::<FMA>(2.0 * C * near * fma::<FMA>(0.044_715, square, 1.0));
+        // (1 + tanh u) / 2 is the sigmoid of 2 u, and `e share` is 1 - share without cancellation.
+        let e = exp::<FMA>(-2.0 * C * near * fma::<FMA>(0.044_715, square, 1.0));
+        let share = 1.0 / (1.0 + e);
         let inner = C * fma::<FMA>(3.0 * 0.044_715, square, 1.0);
         *y = x * share;
-        *slope = fma::<FMA>(2.0 * near * inner, share * (1.0 - share), share);
+        *slope = fma::<FMA>(2.0 * near * inner, share * (e * share), share);
     }
 }
 
