@@ -19,51 +19,67 @@ pub struct Model {
 }
 
 impl Model {
-    /// Any model by its name, with options: `vit-tiny,patch=4`. `docs/models.md` lists them.
-    pub fn named(name_and_options: &str) -> Self {
-        Self { name: Some(name_and_options.to_owned()), hidden: None, network: None }
+    fn known(name: &str) -> Self {
+        Self { name: Some(name.to_owned()), hidden: None, network: None }
+    }
+
+    /// A model by its name with options, as on the command line; `docs/models.md` lists them.
+    ///
+    /// ```
+    /// use sordino::Model;
+    ///
+    /// let model = Model::named("vit-tiny,patch=4,depth=6")?;
+    /// assert!(Model::named("vit-tiny,colour=blue").is_err());
+    /// # Ok::<(), sordino::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A name that does not exist, or options that the model does not have or that are out of range.
+    pub fn named(text: &str) -> Result<Self, crate::Error> {
+        sordino_train::parse_model(text)?;
+        Ok(Self::known(text))
     }
 
     /// A public pre-trained model in a folder with `config.json` and `model.safetensors`, as Hugging Face stores it: `bert`, `roberta`,
     /// `distilbert`, `gpt2` or `vit`. [`Trainer::trained_part`](crate::Trainer::trained_part) selects the part that is trained.
     pub fn pretrained(folder: impl AsRef<std::path::Path>) -> Self {
-        Self::named(&folder.as_ref().display().to_string())
+        Self::known(&folder.as_ref().display().to_string())
     }
 
     /// The default model for the shape of the data: logistic or linear regression for features; for images, `resnet20` if they are 3x32x32,
-    /// `mnist_cnn` if they are at least 14x14, else `mlp`.
+    /// `mnist_cnn` if they are at least 14x14, else `mlp`; for tokens, `embedding-mlp`.
     pub fn for_data() -> Self {
         Self { name: None, hidden: None, network: None }
     }
 
     /// Logistic regression, or softmax regression for more than two classes.
     pub fn logistic() -> Self {
-        Self::named("logistic")
+        Self::known("logistic")
     }
 
     /// Linear regression, for targets that are numbers.
     pub fn linear() -> Self {
-        Self::named("linear")
+        Self::known("linear")
     }
 
     /// A multilayer perceptron with hidden layers of these widths.
     pub fn mlp(hidden: &[usize]) -> Self {
-        Self { hidden: Some(hidden.to_vec()), ..Self::named("mlp") }
+        Self { hidden: Some(hidden.to_vec()), ..Self::known("mlp") }
     }
 
     /// The network with two convolutions that DP papers use for MNIST, for images of at least 14x14.
     pub fn mnist_cnn() -> Self {
-        Self::named("mnist-cnn")
+        Self::known("mnist-cnn")
     }
 
     /// LeNet-5, for images of at least 12x12.
     pub fn lenet5() -> Self {
-        Self::named("lenet5")
+        Self::known("lenet5")
     }
 
     /// ResNet-20 with group normalisation, for images of at least 12x12.
     pub fn resnet20() -> Self {
-        Self::named("resnet20")
+        Self::known("resnet20")
     }
 
     /// A network that is described layer by layer.

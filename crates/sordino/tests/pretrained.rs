@@ -154,7 +154,7 @@ fn settings_that_do_not_fit_a_public_model_are_refused() {
     for (trainer, part) in [
         (trainer_on(&folder.model(), "tail"), "the trained part must be head"),
         (trainer_on(&folder.model(), "last,layers=9"), "1 to 2"),
-        (trainer(Model::named("embedding-mlp")).trained_part("head"), "not a pre-trained one"),
+        (trainer(Model::named("embedding-mlp").unwrap()).trained_part("head"), "not a pre-trained one"),
         (trainer(Model::pretrained(folder.model())).encoder(folder.model()), "not for a pre-trained model"),
         (trainer(Model::mlp(&[4])).encoder(folder.0.join("absent")), "config.json"),
     ] {

@@ -99,7 +99,7 @@ pub use hint::{Hint, HintPart};
 pub use inspection::{Inspection, inspect, model_notes};
 pub use learner::Learning;
 pub use metrics::Measurement;
-pub use model::ResolvedModel;
+pub use model::{ResolvedModel, parse_model};
 pub use price::{PricedRun, Provable, price};
 pub use public_model::PublicModel;
 pub use resolve::{Custom, ResolvedSettings, check, resolve, resolve_with, without_unused};

@@ -277,7 +277,7 @@ impl RunReport<'_> {
                 let name = Path::new(folder).file_name().unwrap_or_default().display();
                 format!("This {unfinished}model on top of {name}")
             }
-            model => format!("This {unfinished}{model} model"),
+            model => format!("This {unfinished}{} model", model.split(',').next().unwrap_or(model)),
         }
     }
 

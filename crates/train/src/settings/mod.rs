@@ -40,9 +40,10 @@ settings! {
         split_seed: u64 = "N";
     }
     "Model" {
-        /// logistic, linear, mlp, mnist-cnn, lenet5, resnet20, a TOML file that describes a network, or a folder with a public
-        /// pre-trained model [default: depends on the shape of the data]
-        model: String = "NAME";
+        /// Model with its options, such as vit-tiny,patch=4, a TOML file that describes a network, or a folder with a public pre-trained model
+        /// (bert, roberta, distilbert, gpt2, vit). Names: logistic, linear, mlp, mnist-cnn, lenet5, resnet20, resnet18, resnet34, vgg11,
+        /// vit-tiny, vit-small, embedding-mlp, lstm, gru, transformer, gpt [default: depends on the shape of the data]
+        model: String = "NAME[,K=V]";
         /// Widths of the hidden layers of an mlp [default: 128]
         hidden: Vec<usize> = "N,..";
         /// Part of a pre-trained model that is trained: head, `last,layers=2`, `lora,rank=8` or all [default: head]
