@@ -63,15 +63,21 @@ def forget(path):
 
 
 def run(*flags):
-    """Runs a command; returns its output, its peak memory in MB and its seconds."""
+    """Runs a command; returns its peak memory in MB, its seconds and the seconds of all processors."""
     begun = time.monotonic()
     child = subprocess.Popen([ROOT / "target/release/sordino", *map(str, flags)], stdout=subprocess.PIPE, text=True)
-    output = child.stdout.read()
-    _, status, usage = os.wait4(child.pid, 0)
+    # The peak in the resource usage of a child includes its parent's memory before the exec; this one does not.
+    peak, done = 0, 0
+    while not done:
+        for line in Path(f"/proc/{child.pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                peak = max(peak, int(line.split()[1]))
+        time.sleep(0.005)
+        done, status, usage = os.wait4(child.pid, os.WNOHANG)
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode != 0:
         raise SystemExit(f"{flags} failed")
-    return output, usage.ru_maxrss / 1e3, time.monotonic() - begun
+    return peak / 1e3, time.monotonic() - begun, usage.ru_utime + usage.ru_stime
 
 
 def train(data, steps, model, folder):
@@ -79,14 +85,20 @@ def train(data, steps, model, folder):
     flags = ["train", "--data", data, "--model", model, "--noise-multiplier", 1, "--batch-size", 512, "--json"]
     if not str(data).endswith(".sordino"):
         flags += ["--classes", CLASSES]
-    seconds = []
+    seconds, processors = [], []
     for number in [steps // 10, steps]:
         out = folder / "run"
         shutil.rmtree(out, ignore_errors=True)
-        _, memory, taken = run(*flags, "--steps", number, "--test-fraction", 0, "--out", out)
+        memory, taken, used = run(*flags, "--steps", number, "--test-fraction", 0, "--out", out)
         seconds.append(taken)
-    step = (seconds[1] - seconds[0]) / (steps - steps // 10)
-    return {"peak_mb": round(memory), "step_ms": round(1e3 * step, 2), "seconds": round(seconds[1], 1)}
+        processors.append(used)
+    step = lambda times: round(1e3 * (times[1] - times[0]) / (steps - steps // 10), 2)
+    return {
+        "peak_mb": round(memory),
+        "step_ms": step(seconds),
+        "step_processor_ms": step(processors),
+        "seconds": round(seconds[1], 1),
+    }
 
 
 def main():
@@ -114,7 +126,7 @@ def main():
         archive(small, folder / "small.npz")
         measure("small_in_memory", folder / "small.npz")
         measure("small_in_file", small)
-        _, memory, seconds = run("data", "convert", small, "--classes", CLASSES, "--out", folder / "small.sordino")
+        memory, seconds, _ = run("data", "convert", small, "--classes", CLASSES, "--out", folder / "small.sordino")
         results["convert"] = {"peak_mb": round(memory), "seconds": round(seconds, 1)}
         print(f"convert: {results['convert']}", flush=True)
         measure("small_converted", folder / "small.sordino")

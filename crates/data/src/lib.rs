@@ -42,7 +42,7 @@ mod svmlight;
 mod unlabelled;
 mod values;
 
-pub use cache::convert;
+pub use cache::{Converted, convert};
 pub use check::{Problems, check};
 pub use dataset::{Dataset, held_out};
 pub use draft::draft;
