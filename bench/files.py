@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Records that stay in their file: peak memory at two sizes, and the time of a step against the same records in memory.
 
-    bench/files.py [--gigabytes G] [--steps N] [--model NAME] [--folder DIR] [--json FILE]
+    bench/files.py [--gigabytes G] [--steps N] [--model NAME] [--rounds R] [--small-only] [--folder DIR] [--json FILE]
 
 Builds the sordino binary. Generates float32 records of 3072 values with 10 classes, chunk by chunk, as x.npy and y.npy of G / 10 and
 of G gigabytes (10 by default), and trains on both. The smaller one is also trained on from an NPZ archive, which is read into
-memory, and converted to a .sordino file. The larger one is also trained on after the page cache has dropped it. Needs 1.3 G of disk space.
+memory, and as a .sordino file; the three take turns R times, and medians are printed. The larger one is also trained on after the page
+cache has dropped it. Needs 1.3 G of disk space.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import json
 import os
 import random
 import shutil
+import statistics
 import subprocess
 import tempfile
 import time
@@ -80,8 +82,8 @@ def run(*flags):
     return peak / 1e3, time.monotonic() - begun, usage.ru_utime + usage.ru_stime
 
 
-def train(data, steps, model, folder):
-    """Trains for two numbers of steps, so that the time of a step does not include the reading."""
+def train(data, steps, model, folder, before=lambda: None):
+    """Trains for two numbers of steps, so that the time of a step does not include the opening of the file."""
     flags = ["train", "--data", data, "--model", model, "--noise-multiplier", 1, "--batch-size", 512, "--json"]
     if not str(data).endswith(".sordino"):
         flags += ["--classes", CLASSES]
@@ -89,16 +91,16 @@ def train(data, steps, model, folder):
     for number in [steps // 10, steps]:
         out = folder / "run"
         shutil.rmtree(out, ignore_errors=True)
+        before()
         memory, taken, used = run(*flags, "--steps", number, "--test-fraction", 0, "--out", out)
         seconds.append(taken)
         processors.append(used)
-    step = lambda times: round(1e3 * (times[1] - times[0]) / (steps - steps // 10), 2)
-    return {
-        "peak_mb": round(memory),
-        "step_ms": step(seconds),
-        "step_processor_ms": step(processors),
-        "seconds": round(seconds[1], 1),
-    }
+    step = lambda times: 1e3 * (times[1] - times[0]) / (steps - steps // 10)
+    return {"peak_mb": memory, "step_ms": step(seconds), "step_processor_ms": step(processors), "seconds": seconds[1]}
+
+
+def median(rounds):
+    return {key: round(statistics.median(one[key] for one in rounds), 1) for key in rounds[0]}
 
 
 def main():
@@ -106,6 +108,8 @@ def main():
     parser.add_argument("--gigabytes", type=float, default=10)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--model", default="mlp")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--small-only", action="store_true", help="only the smaller size")
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
@@ -116,24 +120,30 @@ def main():
         if free < 1.5 * arguments.gigabytes:
             raise SystemExit(f"{folder} has {free:.0f} GB free; {1.5 * arguments.gigabytes:.0f} are needed")
         small, large = folder / "small", folder / "large"
-        results = {"steps": arguments.steps, "model": arguments.model}
+        results = {name: getattr(arguments, name) for name in ["steps", "model", "rounds"]}
 
-        def measure(name, data):
-            results[name] = train(data, arguments.steps, arguments.model, folder)
-            print(f"{name}: {results[name]}", flush=True)
+        def measure(sources, rounds, before=lambda: None):
+            # The sources take turns.
+            taken = {name: [] for name in sources}
+            for _ in range(rounds):
+                for name, data in sources.items():
+                    taken[name].append(train(data, arguments.steps, arguments.model, folder, before))
+            for name in sources:
+                results[name] = median(taken[name])
+                print(f"{name}: {results[name]}", flush=True)
 
         results["small_records"] = generate(small, arguments.gigabytes / 10)
         archive(small, folder / "small.npz")
-        measure("small_in_memory", folder / "small.npz")
-        measure("small_in_file", small)
         memory, seconds, _ = run("data", "convert", small, "--classes", CLASSES, "--out", folder / "small.sordino")
-        results["convert"] = {"peak_mb": round(memory), "seconds": round(seconds, 1)}
+        results["convert"] = {"peak_mb": round(memory, 1), "seconds": round(seconds, 1)}
         print(f"convert: {results['convert']}", flush=True)
-        measure("small_converted", folder / "small.sordino")
-        results["large_records"] = generate(large, arguments.gigabytes)
-        measure("large_in_file", large)
-        forget(large / "x.npy")
-        measure("large_in_file_not_cached", large)
+        converted = folder / "small.sordino"
+        sources = {"small_in_memory": folder / "small.npz", "small_in_file": small, "small_converted": converted}
+        measure(sources, arguments.rounds)
+        if not arguments.small_only:
+            results["large_records"] = generate(large, arguments.gigabytes)
+            measure({"large_in_file": large}, 1)
+            measure({"large_in_file_not_cached": large}, 1, lambda: forget(large / "x.npy"))
         print(json.dumps(results, indent=2))
         if arguments.json:
             arguments.json.write_text(json.dumps(results, indent=2) + "\n")
