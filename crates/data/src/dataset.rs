@@ -11,7 +11,7 @@ use crate::error::DataError;
 use crate::labels::{LabelValues, Scale};
 use crate::values::{RecordValues, keep};
 
-/// The largest number of values in a data set: 8 GiB.
+/// The largest number of values in memory, 8 GiB, and in a record.
 pub(crate) const MAX_VALUES: usize = 1 << 31;
 
 /// Records of equal shape, either all labelled or all unlabelled.
@@ -236,10 +236,11 @@ fn below(bound: u64, random: &mut ChaCha20Rng) -> u64 {
 /// Returns an error if a data set of this many values would be too large.
 pub(crate) fn check_size(place: impl FnOnce() -> String, values: usize) -> Result<(), DataError> {
     if values > MAX_VALUES {
-        let hint = "use fewer records or fewer columns; a data set is held in memory";
+        let hint = "records in memory are limited; records of x.npy in a folder, and of a file that sordino data convert writes from \
+                    a table, stay in their file";
         return Err(DataError::file(
             place(),
-            format!("more than {MAX_VALUES} values, the maximum for a data set"),
+            format!("more than {MAX_VALUES} values, the maximum for a data set in memory"),
             hint,
         ));
     }

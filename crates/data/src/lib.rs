@@ -3,6 +3,9 @@
 //! [`Dataset::from_rows`] makes a data set from arrays in memory. [`read`] reads a file or a directory of IDX files. Every
 //! format except NPZ may be compressed with gzip; NPZ has its own compression.
 //!
+//! Records that are larger than memory stay in their file: in a folder of NPY arrays, or in a file `.sordino` that [`convert`] writes. They
+//! are read when a pass needs them. [`draft`](draft()), [`check`](check()) and [`overview`](overview()) help to prepare data.
+//!
 //! # Guarantees
 //!
 //! The description of a data set is public: the shape of a record, the scale of its numbers, its vocabulary and its classes.
@@ -42,7 +45,7 @@ mod svmlight;
 mod unlabelled;
 mod values;
 
-pub use cache::convert;
+pub use cache::{Converted, convert};
 pub use check::{Problems, check};
 pub use dataset::{Dataset, held_out};
 pub use draft::draft;

@@ -1,5 +1,6 @@
 //! Records that stay in their file and are read when a pass needs them.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -203,14 +204,8 @@ impl RecordFile {
     fn values(&self, record: usize, values: &mut [f32]) -> io::Result<()> {
         let Content::Numbers(decoder) = &self.content else { return Err(io::ErrorKind::Unsupported.into()) };
         let size = decoder.dtype.size;
-        let mut position = self.start + record as u64 * (self.shape.len() * size) as u64;
-        let mut bytes = [0; PIECE];
-        for values in values.chunks_mut(PIECE / size) {
-            let bytes = &mut bytes[..values.len() * size];
-            self.file.read_at(bytes, position)?;
-            decoder.decode(bytes, values)?;
-            position += bytes.len() as u64;
-        }
+        let position = self.start + record as u64 * (self.shape.len() * size) as u64;
+        self.read(position, values.len() * size, |bytes| decoder.decode(bytes, values))?;
         if let Some(channels) = decoder.channels_last {
             channels_first(values, channels);
         }
@@ -219,20 +214,26 @@ impl RecordFile {
 
     fn tokens(&self, record: usize, tokens: &mut [u32]) -> io::Result<()> {
         let Content::Tokens { starts } = &self.content else { return Err(io::ErrorKind::Unsupported.into()) };
-        let mut position = self.start + 4 * starts[record];
-        let mut bytes = [0; PIECE];
-        for tokens in tokens.chunks_mut(PIECE / 4) {
-            let bytes = &mut bytes[..tokens.len() * 4];
-            self.file.read_at(bytes, position)?;
+        self.read(self.start + 4 * starts[record], 4 * tokens.len(), |bytes| {
             tokens.iter_mut().zip(tokens_of(bytes)).for_each(|(token, stored)| *token = stored);
-            position += bytes.len() as u64;
+            Ok(())
+        })
+    }
+
+    /// Reads the bytes of a record into the buffer of this thread, and calls `take` with them.
+    fn read(&self, position: u64, size: usize, take: impl FnOnce(&[u8]) -> io::Result<()>) -> io::Result<()> {
+        thread_local! {
+            static BYTES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
         }
-        Ok(())
+        BYTES.with_borrow_mut(|bytes| {
+            if bytes.len() < size {
+                bytes.resize(size, 0);
+            }
+            self.file.read_at(&mut bytes[..size], position)?;
+            take(&bytes[..size])
+        })
     }
 }
-
-/// The bytes that are read at once, on the stack of the reading thread.
-const PIECE: usize = 1 << 13;
 
 fn tokens_of(bytes: &[u8]) -> impl Iterator<Item = u32> {
     bytes.chunks_exact(4).map(|bytes| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))

@@ -10,9 +10,10 @@ mod header;
 mod reader;
 mod writer;
 
-pub(crate) use self::header::Header;
+pub(crate) use self::header::{Facts, Header, Type};
 pub(crate) use self::reader::{read, read_test, read_unlabelled};
-pub use self::writer::convert;
+pub(crate) use self::writer::CacheWriter;
+pub use self::writer::{Converted, convert};
 
 /// The end of the names of these files.
 pub(crate) const EXTENSION: &str = "sordino";

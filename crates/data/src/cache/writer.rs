@@ -9,27 +9,47 @@ use sordino_nn::{Inputs, Shape, Targets};
 
 use super::EXTENSION;
 use super::header::{Facts, Header, Tensor, Type};
+use crate::csv;
 use crate::dataset::Dataset;
 use crate::encoding::Encoding;
 use crate::error::DataError;
 use crate::input::unreadable;
-use crate::source::{Source, Splits, read};
+use crate::source::{Format, Source, Splits, read};
 
-/// Reads labelled records and writes them to `path`, a file `.sordino` that is read where it lies. Returns the records of the source.
+/// What a file of records has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Converted {
+    /// The number of training records.
+    pub records: u64,
+    /// The number of test records.
+    pub test_records: u64,
+    /// The shape of a record.
+    pub shape: Shape,
+}
+
+/// Reads labelled records and writes them to `path`, a file `.sordino` that is read where it lies.
 ///
 /// **The file is as private as the records.** On Unix, only its owner can read it. The public description (shape, encoding,
 /// classes, scales, schema) goes into its header.
 ///
-/// The file appears under its name when it is complete.
+/// The file appears under its name when it is complete. The values of a table, of a folder of NPY arrays and of another file `.sordino`
+/// are not held in memory; those of other formats are.
 ///
 /// # Errors
 ///
 /// Those of [`read`](crate::read()); a name that does not end in `.sordino` or exists already; a file that cannot be written.
-pub fn convert(source: &Source, path: &Path) -> Result<Splits, DataError> {
+pub fn convert(source: &Source, path: &Path) -> Result<Converted, DataError> {
     check_name(path)?;
+    let format = Format::of(&source.path)?;
+    source.check(format)?;
+    if format.is_table() {
+        let options = csv::Options { labelled: true, ..source.options(format)? };
+        return csv::convert(&source.file(), source.text(format)?, options, path);
+    }
     let sets = read(source)?;
     write(path, &sets)?;
-    Ok(sets)
+    let test_records = sets.test.as_ref().map_or(0, |test| test.len() as u64);
+    Ok(Converted { records: sets.train.len() as u64, test_records, shape: sets.train.shape() })
 }
 
 fn check_name(path: &Path) -> Result<(), DataError> {
@@ -61,7 +81,7 @@ pub(crate) fn write(path: &Path, sets: &Splits) -> Result<(), DataError> {
 const ROOM: usize = 2048;
 
 /// A file that is being written, under a temporary name.
-struct CacheWriter<'a> {
+pub(crate) struct CacheWriter<'a> {
     path: &'a Path,
     facts: &'a Facts,
     file: BufWriter<File>,
@@ -85,7 +105,7 @@ impl Drop for Temporary {
 }
 
 impl<'a> CacheWriter<'a> {
-    fn create(path: &'a Path, facts: &'a Facts) -> Result<CacheWriter<'a>, DataError> {
+    pub(crate) fn create(path: &'a Path, facts: &'a Facts) -> Result<CacheWriter<'a>, DataError> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let temporary = path.with_file_name(format!(".{name}.{}.partial", std::process::id()));
         let mut options = OpenOptions::new();
@@ -103,13 +123,13 @@ impl<'a> CacheWriter<'a> {
         Ok(CacheWriter { path, facts, file, temporary, header, tensors, end: 0, written: 0 })
     }
 
-    fn bytes(&mut self, bytes: &[u8]) -> Result<(), DataError> {
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Result<(), DataError> {
         self.written += bytes.len() as u64;
         self.file.write_all(bytes).map_err(|error| unwritable(self.path, &error))
     }
 
     /// Makes an array of everything that was written after the last one.
-    fn array(&mut self, prefix: &str, name: &str, dtype: Type, shape: Vec<u64>) {
+    pub(crate) fn array(&mut self, prefix: &str, name: &str, dtype: Type, shape: Vec<u64>) {
         let tensor = Tensor { dtype, shape, data_offsets: [self.end, self.written] };
         self.tensors.insert(format!("{prefix}{name}"), tensor);
         self.end = self.written;
@@ -141,7 +161,13 @@ impl<'a> CacheWriter<'a> {
                 self.array(prefix, "values", dtype, shape.collect());
             }
         }
-        self.labels(prefix, data)
+        match data.targets() {
+            Some(targets) => self.labels(prefix, records, targets),
+            None => {
+                let file = self.path.display().to_string();
+                Err(DataError::file(file, "the records have no labels", "give labelled records"))
+            }
+        }
     }
 
     /// Writes values: as bytes if all of them came from bytes, otherwise as floats.
@@ -165,36 +191,37 @@ impl<'a> CacheWriter<'a> {
         Ok(if are_bytes { Type::U8 } else { Type::F32 })
     }
 
-    fn labels(&mut self, prefix: &str, data: &Dataset) -> Result<(), DataError> {
-        let records = data.len() as u64;
-        match data.targets() {
-            Some(Targets::Classes(classes)) => {
+    /// Writes the labels of a set.
+    pub(crate) fn labels(
+        &mut self,
+        prefix: &str,
+        records: u64,
+        targets: Targets<'_>,
+    ) -> Result<(), DataError> {
+        match targets {
+            Targets::Classes(classes) => {
                 for classes in classes.chunks(1 << 12) {
                     self.bytes(&classes.iter().flat_map(|class| class.to_le_bytes()).collect::<Vec<_>>())?;
                 }
                 self.array(prefix, "labels", Type::I32, vec![records]);
             }
-            Some(Targets::Values { values, width }) => {
+            Targets::Values { values, width } => {
                 for values in values.chunks(1 << 12) {
                     self.bytes(&values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>())?;
                 }
                 self.array(prefix, "labels", Type::F32, vec![records, width as u64]);
             }
-            Some(Targets::NextTokens { .. }) => {
+            Targets::NextTokens { .. } => {
                 let file = self.path.display().to_string();
                 let hint = "train on the source of the records; they are held in memory";
                 return Err(DataError::file(file, "records for language models cannot be converted", hint));
-            }
-            None => {
-                let file = self.path.display().to_string();
-                return Err(DataError::file(file, "the records have no labels", "give labelled records"));
             }
         }
         Ok(())
     }
 
     /// Writes the header, and gives the file its name when everything is on the disk.
-    fn finish(self) -> Result<(), DataError> {
+    pub(crate) fn finish(self) -> Result<(), DataError> {
         let CacheWriter { path, facts, mut file, temporary, header, tensors, .. } = self;
         let text = Header::text(facts, &tensors, header);
         let written = (|| {

@@ -4,6 +4,7 @@ mod check;
 mod default_schema;
 mod layout;
 mod rows;
+mod stream;
 
 use std::io::BufRead;
 
@@ -13,6 +14,7 @@ pub(crate) use self::check::check;
 use self::default_schema::default_schema;
 use self::layout::{Labelling, Layout};
 pub(crate) use self::rows::Rows;
+pub(crate) use self::stream::convert;
 use crate::dataset::{Dataset, check_size, no_records};
 use crate::encoding::Encoding;
 use crate::error::DataError;
@@ -116,18 +118,23 @@ impl Table {
                 break;
             }
         }
-        let labels = match layout.labelling() {
-            Labelling::Class(names) => LabelValues::Classes { classes, names: names.to_vec() },
-            Labelling::Number(number) => {
-                let scale = Scale { center: number.center, scale: number.scale };
-                LabelValues::Numbers { values: numbers, scales: vec![scale] }
-            }
-            Labelling::Absent => LabelValues::Absent,
-        };
+        let labels = labels_of(&layout, classes, numbers);
         let unknown = layout.named(&unknown);
         let shape = Shape::Features(layout.width);
         let records = Dataset::new(file, shape, Encoding::Text, values, labels)?;
         Ok(Table { records, refused, ids, unknown, schema: schema.with_target(options.target) })
+    }
+}
+
+/// The labels of a table, with their public classes or scales.
+fn labels_of(layout: &Layout<'_>, classes: Vec<u32>, numbers: Vec<f32>) -> LabelValues {
+    match layout.labelling() {
+        Labelling::Class(names) => LabelValues::Classes { classes, names: names.to_vec() },
+        Labelling::Number(number) => {
+            let scale = Scale { center: number.center, scale: number.scale };
+            LabelValues::Numbers { values: numbers, scales: vec![scale] }
+        }
+        Labelling::Absent => LabelValues::Absent,
     }
 }
 

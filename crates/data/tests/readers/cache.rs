@@ -31,13 +31,23 @@ fn sources(directory: &Directory) -> Vec<Source> {
     directory.write("npy/x.npy", npy("<i2", "(2, 1)", &[1, 2, 3, 4]));
     directory.write("npy/y.npy", npy("|u1", "(2,)", &[1, 0]));
     let arrays = Source { classes: Some(2), ..source(directory.path().join("npy")) };
-    vec![table, archive, source(directory.path().join("idx")), arrays]
+    let plain = Source { classes: Some(3), ..source(directory.write("plain.csv", "a,b\n1,2\n0.5,0\n")) };
+    let text = "target = 1\nheader = false\ndelimiter = \";\"\n[[columns]]\nnames = [\"p\", \"q\"]\ntype = \"number\"\n\
+                center = 2.0\nscale = 0.3\n";
+    let schema = Some(directory.write("numbers.toml", text));
+    let number = Source { schema, ..source(directory.write("n.csv", "1;2\n0.5;0\n")) };
+    vec![table, archive, source(directory.path().join("idx")), arrays, plain, number]
 }
 
 fn converted(directory: &Directory, source: &Source) -> (Splits, PathBuf) {
     let path = directory.path().join("t.sordino");
     fs::remove_file(&path).ok();
-    (convert(source, &path).unwrap(), path)
+    let converted = convert(source, &path).unwrap();
+    let sets = read(source).unwrap();
+    let tests = sets.test.as_ref().map_or(0, Dataset::len);
+    assert_eq!((converted.records, converted.test_records), (sets.train.len() as u64, tests as u64));
+    assert_eq!(converted.shape, sets.train.shape());
+    (sets, path)
 }
 
 fn same(stored: &Dataset, memory: &Dataset) {
@@ -115,7 +125,7 @@ fn every_truncation_and_every_addition_is_refused() {
     }
 }
 
-/// Every byte of the file is damaged in turn: the file is refused, or it is read and the rest of it is as before.
+/// Bytes of the header, and every byte of the data, are damaged in turn: the file is refused, or it is read and the rest of it is as before.
 #[test]
 fn every_damaged_byte_gives_an_error_or_other_values() {
     let directory = Directory::new();
@@ -124,7 +134,7 @@ fn every_damaged_byte_gives_an_error_or_other_values() {
         let good = fs::read(&path).unwrap();
         let data = 8 + u64::from_le_bytes(good[..8].try_into().unwrap()) as usize;
         let text = String::from_utf8_lossy(&good[8..data]).trim_end().len();
-        for place in (0..8 + text + 8).chain(data..good.len()) {
+        for place in (0..16).chain((16..16 + text).step_by(5)).chain(data..good.len()) {
             for byte in [0xff, good[place] ^ 1] {
                 let mut bytes = good.clone();
                 bytes[place] = byte;

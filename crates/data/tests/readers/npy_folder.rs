@@ -39,7 +39,7 @@ fn arrays() -> Vec<(Vec<u8>, usize)> {
         (npy("|u1", "(5, 8, 8, 3)", &some), 5),
         (npy("<i2", "(240, 2)", &some), 240),
         (npy("|b1", "(2, 2)", &[0, 1, 1, 0]), 2),
-        // A record is read in several pieces.
+        // Long records.
         (npy("<f4", "(2, 5000)", &floats(&many)), 2),
     ]
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, io, io::Write as _, path::PathBuf, process}
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use sordino::report::json;
-use sordino_data::{Dataset, Problems, Source};
+use sordino_data::{Converted, Problems, Source};
 use sordino_train::{Hint, data_source, format::grouped};
 
 use crate::{
@@ -137,27 +137,26 @@ fn refused(problems: &Problems) -> Problem {
 
 /// A file of records, as it appears in JSON.
 #[derive(Serialize)]
-struct Converted<'a> {
+struct ConvertResult<'a> {
     file: &'a PathBuf,
-    records: usize,
-    test_records: usize,
+    records: u64,
+    test_records: u64,
 }
 
 fn convert(arguments: &ConvertArguments) -> Result<String, Problem> {
-    let sets = sordino_data::convert(&arguments.source.source()?, &arguments.out)?;
-    let test_records = sets.test.as_ref().map_or(0, Dataset::len);
+    let Converted { records, test_records, shape } =
+        sordino_data::convert(&arguments.source.source()?, &arguments.out)?;
     if arguments.source.json {
-        return Ok(json(&Converted { file: &arguments.out, records: sets.train.len(), test_records }));
+        return Ok(json(&ConvertResult { file: &arguments.out, records, test_records }));
     }
     let tests = match test_records {
         0 => String::new(),
-        count => format!(" and {} test records", grouped(count as u64)),
+        count => format!(" and {} test records", grouped(count)),
     };
     Ok(format!(
-        "{}: {} records{tests} of shape {}\nThis file is as private as the data. Delete it with the data.\n",
+        "{}: {} records{tests} of shape {shape}\nThis file is as private as the data. Delete it with the data.\n",
         arguments.out.display(),
-        grouped(sets.train.len() as u64),
-        sets.train.shape(),
+        grouped(records),
     ))
 }
 
