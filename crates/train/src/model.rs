@@ -259,8 +259,8 @@ mod tests {
         };
         assert!(parameters("vit-tiny, patch=8, depth=2", &image) < parameters("vit-tiny,patch=8", &image));
         assert_eq!(
-            ResolvedModel::choose("mlp,hidden=64x32", None, &image),
-            ResolvedModel::choose("mlp", Some(&[64, 32]), &image)
+            ResolvedModel::choose("mlp,hidden=64x32", None, &image).unwrap(),
+            ResolvedModel::choose("mlp", Some(&[64, 32]), &image).unwrap()
         );
         for (name, hidden, facts, problem, hint) in [
             ("vit-tiny,patch=5", None, &image, "patch must divide", "model = mlp"),
