@@ -10,7 +10,7 @@ use basics::{in_order, numbers, total};
 use networks::networks;
 use sordino_nn::layers::{
     Attention, AveragePool, Conv2d, Dropout, Embedding, Flatten, Gelu, GlobalAveragePool, Gru, LastStep,
-    LayerNorm, Linear, Lora, Lstm, MeanOverSteps, Positions, Residual, Tanh, TemperedSigmoid,
+    LayerNorm, Linear, Lora, Lstm, MeanOverSteps, Positions, Residual, Tanh, TemperedSigmoid, TiedOutput,
 };
 use sordino_nn::{
     Description, Engine, Inputs, Layer, Loss, Network, Params, Pass, Records, Shape, Targets, WeightRule,
@@ -162,6 +162,36 @@ fn what_a_record_of_tokens_adds_does_not_depend_on_others() {
         let classes: Vec<u32> = (0..30).map(|i| i % 3).collect();
         let inputs = Inputs::Tokens { tokens: &tokens, starts: &starts };
         let records = engine.records(inputs, Targets::Classes(&classes)).unwrap();
+        for anchor in [None, Some(&there)] {
+            alone_and_together(&mut engine, &records, &here, anchor);
+        }
+    }
+}
+
+/// Language models whose output layer is the embedding: with a gradient that is written out, and with a norm from Gram matrices.
+#[test]
+fn what_a_record_adds_to_a_shared_matrix_does_not_depend_on_others() {
+    for (vocabulary, width, layer) in [
+        (9, 4, Layer::from(Attention::causal(2))),
+        (300, 24, Attention::causal(2).into()),
+        (300, 24, Gru { hidden: 24 }.into()),
+    ] {
+        let description = Description::new(Shape::Tokens { steps: 20, vocabulary })
+            .then(Embedding { width })
+            .then(Positions)
+            .then(Dropout { rate: 0.2 })
+            .then(layer)
+            .then(TiedOutput);
+        let mut engine =
+            Engine::with_workers(Network::new(&description).unwrap(), Loss::NextToken, 2).unwrap();
+        let (here, there) = (engine.network().init(1), engine.network().init(2));
+        let starts: Vec<usize> =
+            (0..=30).scan(0, |end, i| Some(std::mem::replace(end, *end + 1 + i * 17 % 20))).collect();
+        let tokens: Vec<u32> = (0..starts[30] as u32).map(|i| i * i % vocabulary as u32 / 2).collect();
+        // Some records have nothing to predict.
+        let from: Vec<usize> = (0..30).map(|i| 1 + i % 4).collect();
+        let inputs = Inputs::Tokens { tokens: &tokens, starts: &starts };
+        let records = engine.records(inputs, Targets::NextTokens { from: &from }).unwrap();
         for anchor in [None, Some(&there)] {
             alone_and_together(&mut engine, &records, &here, anchor);
         }

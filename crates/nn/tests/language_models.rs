@@ -1,5 +1,4 @@
 //! Networks that end in a sequence, and the loss of the next token.
-#![expect(clippy::unwrap_used, reason = "a test stops at the first error")]
 
 use sordino_nn::layers::{Attention, Embedding, Linear};
 use sordino_nn::{Description, Engine, Inputs, Loss, Network, Pass, Shape, Targets};

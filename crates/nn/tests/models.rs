@@ -166,7 +166,11 @@ fn options_out_of_range_are_refused_with_their_range() {
     let tokens = Shape::Tokens { steps: 9, vocabulary: 9 };
     for (json, input, problem) in [
         (r#"{"type":"vit-tiny","patch":0}"#, image, "vit-tiny: patch must be 1 to 1024, got 0"),
-        (r#"{"type":"vit-tiny","patch":5}"#, image, "patch must divide the sides of the image, got 5 for 3x32x32"),
+        (
+            r#"{"type":"vit-tiny","patch":5}"#,
+            image,
+            "patch must divide the sides of the image, got 5 for 3x32x32",
+        ),
         (r#"{"type":"vit-small","heads":5}"#, image, "heads must divide the width 384, got 5"),
         (r#"{"type":"resnet18","width":20}"#, image, "groups"),
         (r#"{"type":"mlp","hidden":"8x0"}"#, image, "hidden must be 1 to 1048576, got 0"),
@@ -205,7 +209,8 @@ fn models_have_the_sizes_of_their_papers() {
 #[test]
 fn earlier_models_are_as_they_were() {
     let text = |network: Network| serde_json::to_string(network.description()).unwrap();
-    let known = |text: &str| serde_json::to_string(&serde_json::from_str::<Description>(text).unwrap()).unwrap();
+    let known =
+        |text: &str| serde_json::to_string(&serde_json::from_str::<Description>(text).unwrap()).unwrap();
     let lstm = r#"{"input":{"tokens":{"steps":5,"vocabulary":9}},"layers":[{"type":"embedding","width":64,"name":"embedding"},
         {"type":"lstm","hidden":128,"name":"lstm"},{"type":"last_step"},{"type":"linear","outputs":3,"name":"fc"}]}"#;
     assert_eq!(text(models::lstm_classifier(9, 5, 3).unwrap()), known(lstm));
@@ -226,6 +231,23 @@ fn earlier_models_are_as_they_were() {
         let slices = network.layout().slices();
         assert_eq!(network.layout().len(), parameters);
         assert_eq!([&slices[0].name, &slices[slices.len() - 1].name], names);
+    }
+    // Products of the initial values with the cosines of 1, 2, 3, ..., computed before the models were a list.
+    for (network, product) in [
+        (models::mnist_cnn(), 4.422_219_664_959_948),
+        (models::lenet5(10), 7.813_933_833_748_004),
+        (models::resnet20(10), 12.011_323_897_671_17),
+        (models::mlp(30, &[20, 10], 4), -0.462_084_526_153_698_16),
+        (models::softmax_regression(20, 3), -0.442_896_300_559_885_1),
+        (models::linear(5), 0.145_482_561_010_740_14),
+        (models::lstm_classifier(9, 5, 3), -44.002_716_373_566_01),
+        (models::gru_classifier(9, 5, 3), -38.345_288_407_116_82),
+        (models::embedding_mlp(9, 5, 3), -33.438_486_471_784_08),
+        (models::transformer(100, 8, 3), -80.165_500_233_158_1),
+    ] {
+        let init = network.unwrap().init(7);
+        let found: f64 = init.values().iter().zip(1..).map(|(v, i)| f64::from(*v) * f64::from(i).cos()).sum();
+        assert!((found - product).abs() < 1e-9, "{found} {product}");
     }
 }
 

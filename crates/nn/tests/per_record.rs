@@ -64,7 +64,8 @@ impl Dice {
     fn vectors(&mut self) -> Description {
         let mut description = Description::new(Shape::Features(self.one_to(20)));
         for _ in 0..self.below(3) {
-            description = description.then(Linear::new(self.one_to(20)));
+            // The norm of two values is nearly a sign function.
+            description = description.then(Linear::new(2 + self.one_to(18)));
             description = match self.below(3) {
                 0 => description.then(LayerNorm::default()),
                 1 => description.then(self.activation()).then(self.activation()),
@@ -219,7 +220,8 @@ impl Case {
             let frozen = dice.below(description.layers.len() - 1);
             description.layers[frozen].frozen = true;
         }
-        let records = dice.one_to(6);
+        // Finite differences of images take long.
+        let records = dice.one_to(if kind == 1 { 2 } else { 6 });
         let shape = description.input;
         let lengths: Vec<usize> = (0..records).map(|_| dice.one_to(shape.steps())).collect();
         let starts: Vec<usize> = std::iter::once(0)
@@ -383,8 +385,14 @@ fn compare(
 
 /// Runs a check on random cases with fixed seeds; it must apply to most of them.
 fn on_random_cases(cases: u32, check: impl Fn(&Case, u64) -> bool) {
-    let config =
-        Config { cases, failure_persistence: None, rng_seed: RngSeed::Fixed(7), ..Config::default() };
+    // A smaller seed is not a smaller case.
+    let config = Config {
+        cases,
+        failure_persistence: None,
+        max_shrink_iters: 0,
+        rng_seed: RngSeed::Fixed(7),
+        ..Config::default()
+    };
     let applied = std::cell::Cell::new(0);
     let run = |seed: u64| {
         applied.set(applied.get() + u32::from(check(&Case::roll(seed), seed)));

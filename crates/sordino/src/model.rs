@@ -13,50 +13,67 @@ use sordino_nn::Description;
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
-    pub(crate) name: Option<&'static str>,
+    pub(crate) name: Option<String>,
     pub(crate) hidden: Option<Vec<usize>>,
     pub(crate) network: Option<Description>,
 }
 
 impl Model {
-    fn named(name: &'static str) -> Self {
-        Self { name: Some(name), hidden: None, network: None }
+    fn known(name: &str) -> Self {
+        Self { name: Some(name.to_owned()), hidden: None, network: None }
+    }
+
+    /// A model by its name with options, as on the command line; `docs/models.md` lists them.
+    ///
+    /// ```
+    /// use sordino::Model;
+    ///
+    /// let model = Model::named("vit-tiny,patch=4,depth=6")?;
+    /// assert!(Model::named("vit-tiny,colour=blue").is_err());
+    /// # Ok::<(), sordino::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A name that does not exist, or options that the model does not have or that are out of range.
+    pub fn named(text: &str) -> Result<Self, crate::Error> {
+        sordino_train::parse_model(text)?;
+        Ok(Self::known(text))
     }
 
     /// The default model for the shape of the data: logistic or linear regression for features; for images, `resnet20` if they are 3x32x32,
-    /// `mnist_cnn` if they are at least 14x14, else `mlp`.
+    /// `mnist_cnn` if they are at least 14x14, else `mlp`; for tokens, `embedding-mlp`.
     pub fn for_data() -> Self {
         Self { name: None, hidden: None, network: None }
     }
 
     /// Logistic regression, or softmax regression for more than two classes.
     pub fn logistic() -> Self {
-        Self::named("logistic")
+        Self::known("logistic")
     }
 
     /// Linear regression, for targets that are numbers.
     pub fn linear() -> Self {
-        Self::named("linear")
+        Self::known("linear")
     }
 
     /// A multilayer perceptron with hidden layers of these widths.
     pub fn mlp(hidden: &[usize]) -> Self {
-        Self { hidden: Some(hidden.to_vec()), ..Self::named("mlp") }
+        Self { hidden: Some(hidden.to_vec()), ..Self::known("mlp") }
     }
 
     /// The network with two convolutions that DP papers use for MNIST, for images of at least 14x14.
     pub fn mnist_cnn() -> Self {
-        Self::named("mnist-cnn")
+        Self::known("mnist-cnn")
     }
 
     /// LeNet-5, for images of at least 12x12.
     pub fn lenet5() -> Self {
-        Self::named("lenet5")
+        Self::known("lenet5")
     }
 
     /// ResNet-20 with group normalisation, for images of at least 12x12.
     pub fn resnet20() -> Self {
-        Self::named("resnet20")
+        Self::known("resnet20")
     }
 
     /// A network that is described layer by layer.

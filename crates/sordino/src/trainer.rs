@@ -91,7 +91,7 @@ impl<'a> Trainer<'a> {
     pub fn new(model: Model) -> Self {
         let Model { name, hidden, network } = model;
         Self {
-            settings: Settings { model: name.map(str::to_owned), hidden, ..Settings::default() },
+            settings: Settings { model: name, hidden, ..Settings::default() },
             custom: Custom { network, ..Custom::default() },
             target: Target::Memory,
             test: None,

@@ -96,7 +96,7 @@ pub use hint::{Hint, HintPart};
 pub use inspection::{Inspection, inspect, model_notes};
 pub use learner::Learning;
 pub use metrics::Measurement;
-pub use model::ResolvedModel;
+pub use model::{ResolvedModel, parse_model};
 pub use price::{PricedRun, Provable, price};
 pub use resolve::{Custom, ResolvedSettings, check, resolve, resolve_with, without_unused};
 pub use run::{Ending, Observer, Run, steps_per_charge};

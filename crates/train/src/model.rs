@@ -36,10 +36,8 @@ impl Architecture {
             ));
         }
         match hidden {
-            None => parse(text).map(Self::Named),
-            Some(hidden) if text == "mlp" => {
-                Ok(Self::Named(Mlp { hidden: Widths(hidden.to_vec()) }.into()))
-            }
+            None => parse_model(text).map(Self::Named),
+            Some(hidden) if text == "mlp" => Ok(Self::Named(Mlp { hidden: Widths(hidden.to_vec()) }.into())),
             Some(_) => Err(TrainError::refused(
                 format!("hidden is given twice, alone and in {text}"),
                 "leave out {hidden}",
@@ -53,9 +51,12 @@ impl Architecture {
     }
 }
 
-/// Parses a model with its options, such as `vit-tiny,patch=4`.
-fn parse(text: &str) -> Result<ModelConfig, TrainError> {
-    named(text).map_err(|problem| {
+/// Parses a model with its options, such as `vit-tiny,patch=4`, and checks them.
+///
+/// # Errors
+/// A name that does not exist, or options that the model does not have or that are out of range.
+pub fn parse_model(text: &str) -> Result<ModelConfig, TrainError> {
+    let model: ModelConfig = named(text).map_err(|problem| {
         let name = text.split(',').next().unwrap_or_default().trim();
         match ModelConfig::all().iter().find(|model| model.name() == name) {
             None => TrainError::refused(
@@ -76,7 +77,9 @@ fn parse(text: &str) -> Result<ModelConfig, TrainError> {
                 )
             }
         }
-    })
+    })?;
+    model.check()?;
+    Ok(model)
 }
 
 impl ResolvedModel {
@@ -244,6 +247,59 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_model_is_a_name_with_options() {
+        let image = facts(Shape::Image { channels: 3, height: 32, width: 32 }, 10);
+        let text = facts(Shape::Tokens { steps: 20, vocabulary: 300 }, 2);
+        let parameters = |name, facts: &DataFacts| {
+            ResolvedModel::choose(name, None, facts).unwrap().network().unwrap().layout().len()
+        };
+        assert!(parameters("vit-tiny, patch=8, depth=2", &image) < parameters("vit-tiny,patch=8", &image));
+        assert_eq!(
+            ResolvedModel::choose("mlp,hidden=64x32", None, &image).unwrap(),
+            ResolvedModel::choose("mlp", Some(&[64, 32]), &image).unwrap()
+        );
+        for (name, hidden, facts, problem, hint) in [
+            ("vit-tiny,patch=5", None, &image, "patch must divide", "model = mlp"),
+            ("vit-tiny,patch=0", None, &image, "1 to 1024, got 0", ""),
+            ("vit-tiny,colour=2", None, &image, "colour", "patch, depth, width, heads, hidden"),
+            ("lenet5,width=2", None, &image, "width", "has no options"),
+            ("resnet81", None, &image, "one of logistic, linear, mlp", "model = mlp"),
+            ("mlp,hidden=3", Some(&[2][..]), &image, "twice", "hidden"),
+            ("lstm", Some(&[2][..]), &text, "belongs to the model mlp", "hidden"),
+            ("lstm", None, &image, "lstm reads tokens", "model = mlp"),
+            ("mlp", None, &text, "mlp reads numbers or images", "model = embedding-mlp"),
+            ("resnet18", None, &text, "resnet18 reads images", "model = embedding-mlp"),
+        ] {
+            let error = ResolvedModel::choose(name, hidden, facts).unwrap_err();
+            assert!(error.to_string().contains(problem), "{name}: {error}");
+            assert!(error.hint().to_string().contains(hint), "{name}: {}", error.hint());
+        }
+    }
+
+    #[test]
+    fn tokens_have_a_default_model_and_are_their_own_targets() {
+        let tokens = Shape::Tokens { steps: 20, vocabulary: 300 };
+        let text = facts(tokens, 3);
+        assert_eq!(ResolvedModel::default_name(&text), "embedding-mlp");
+        assert_eq!(ResolvedModel::choose("embedding-mlp", None, &text).unwrap().loss, Loss::cross_entropy());
+        let alone = DataFacts { classes: Vec::new(), numbers: Vec::new(), ..text };
+        assert_eq!(ResolvedModel::default_name(&alone), "gpt");
+        let model = ResolvedModel::choose("gpt,depth=1", None, &alone).unwrap();
+        assert_eq!(model.loss, Loss::NextToken);
+        assert_eq!(model.network().unwrap().output(), Shape::Sequence { steps: 20, width: 300 });
+        let error = ResolvedModel::choose("lstm", None, &alone).unwrap_err();
+        assert!(error.to_string().contains("gpt predicts the next token"), "{error}");
+    }
+
+    #[test]
+    fn the_help_names_every_model() {
+        let help = crate::Settings::ALL.iter().find(|setting| setting.name == "model").unwrap().help;
+        for name in sordino_nn::models::ModelConfig::names() {
+            assert!(help.contains(name), "{name}: {help}");
         }
     }
 

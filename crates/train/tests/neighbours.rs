@@ -13,8 +13,8 @@ use sordino_accounting::{
     Accountant, ClipNorm, Delta, Entry, NoiseMultiplier, Plan, Sampling, SamplingRate, Steps,
 };
 use sordino_nn::layers::{
-    Attention, Conv2d, Dropout, Flatten, GroupNorm, LastStep, LayerNorm, Linear, Lstm, MeanOverSteps, Relu,
-    Tanh,
+    Attention, ClassToken, Conv2d, Dropout, Embedding, Flatten, GroupNorm, ImageToSequence, LastStep,
+    LayerNorm, Linear, Lstm, MeanOverSteps, Positions, Relu, Residual, Tanh, TiedOutput,
 };
 use sordino_nn::{Description, Engine, Inputs, Loss, Network, Params, Records, Shape, Targets};
 use sordino_privacy::{ClipRule, PrivacyError, PrivacyStatus, Randomness, Terms, Vault};
@@ -51,7 +51,7 @@ impl Roll {
 
     fn network(&mut self) -> Description {
         let image = Shape::Image { channels: 1 + self.below(2), height: 8, width: 8 };
-        let description = match self.below(5) {
+        let description = match self.below(7) {
             0 => Description::new(Shape::Features(1 + self.below(40))),
             1 => Description::new(Shape::Features(12)).then(Linear::new(1 + self.below(30))).then(Tanh),
             2 => Description::new(image)
@@ -62,6 +62,22 @@ impl Roll {
             3 => Description::new(Shape::Sequence { steps: 30, width: 5 })
                 .then(Lstm { hidden: 7 })
                 .then(LastStep),
+            4 => Description::new(image)
+                .then(Conv2d { standardised: true, ..Conv2d::new(4, 3, 2, 1) })
+                .then(ImageToSequence)
+                .then(ClassToken)
+                .then(Positions)
+                .then(Attention::causal(2))
+                .then(LastStep),
+            // A language model whose output layer is its embedding.
+            5 => {
+                let (vocabulary, width) = [(9, 4), (100, 16)][self.below(2)];
+                return Description::new(Shape::Tokens { steps: 12, vocabulary })
+                    .then(Embedding { width })
+                    .then(Residual::new(vec![Attention::causal(2).into()]))
+                    .then(LayerNorm::default())
+                    .then(TiedOutput);
+            }
             _ => Description::new(Shape::Sequence { steps: 30, width: 4 })
                 .then(Attention::new(2))
                 .then(LayerNorm::default())
@@ -166,6 +182,7 @@ fn check(seed: u64, ledger: &Path) -> bool {
     // Sequences have different lengths.
     let (steps, width) = match network.input() {
         Shape::Sequence { steps, width } => (steps, width),
+        Shape::Tokens { steps, .. } => (steps, 1),
         other => (1, other.len()),
     };
     let mut starts = vec![0];
@@ -175,11 +192,22 @@ fn check(seed: u64, ledger: &Path) -> bool {
     let mut values: Vec<f32> = (0..width * starts[count]).map(|_| roll.value(wild)).collect();
     let scale = 10_f64.powf(roll.between(-3.0, 4.0)) as f32;
     values[width * starts[absent]..width * starts[absent + 1]].iter_mut().for_each(|value| *value *= scale);
-    let inputs = match steps > 1 {
-        true => Inputs::Sequences { values: &values, starts: &starts },
-        false => Inputs::Dense(&values),
-    };
     let classes: Vec<u32> = (0..count).map(|_| roll.below(3) as u32).collect();
+    let from: Vec<usize> = (0..count).map(|_| 1 + roll.below(3)).collect();
+    let tokens: Vec<u32> = (0..starts[count]).map(|_| roll.below(9) as u32).collect();
+    let (inputs, targets, loss) = match network.input() {
+        Shape::Tokens { .. } => (
+            Inputs::Tokens { tokens: &tokens, starts: &starts },
+            Targets::NextTokens { from: &from },
+            Loss::NextToken,
+        ),
+        Shape::Sequence { .. } => (
+            Inputs::Sequences { values: &values, starts: &starts },
+            Targets::Classes(&classes),
+            Loss::cross_entropy(),
+        ),
+        _ => (Inputs::Dense(&values), Targets::Classes(&classes), Loss::cross_entropy()),
+    };
     let mut params = network.init(seed);
     let blow_up = roll.between(0.1, 4.0) as f32;
     params.values_mut().iter_mut().for_each(|value| *value *= blow_up);
@@ -193,8 +221,8 @@ fn check(seed: u64, ledger: &Path) -> bool {
     let points = (&params, (roll.below(2) == 0).then_some(&there));
     let sums = |absent: Option<Absent>| {
         let network = Network::new(&description).unwrap();
-        let engine = Engine::with_workers(network, Loss::cross_entropy(), workers).unwrap();
-        let records = engine.records(inputs, Targets::Classes(&classes)).unwrap();
+        let engine = Engine::with_workers(network, loss, workers).unwrap();
+        let records = engine.records(inputs, targets).unwrap();
         released(engine, records, (Sampling::FullBatch, absent), points, rules, ledger)
     };
     let (with, without) = (sums(None), sums(Some(Absent::Slot(absent))));

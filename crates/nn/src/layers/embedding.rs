@@ -78,8 +78,7 @@ impl Operation for EmbeddingOperation {
     }
 
     fn work(&self, _: usize) -> [usize; 3] {
-        let gradient =
-            self.tied.as_ref().map_or(0, |tied| tied.most_steps * tied.vocabulary * tied.width);
+        let gradient = self.tied.as_ref().map_or(0, |tied| tied.most_steps * tied.vocabulary * tied.width);
         [0, 0, gradient]
     }
 

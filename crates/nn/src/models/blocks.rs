@@ -1,7 +1,8 @@
 //! Blocks that several models use.
 
 use crate::layers::{
-    Attention, Conv2d, Flatten, Gelu, GlobalAveragePool, GroupNorm, LayerNorm, Linear, MaxPool, Relu, Residual,
+    Attention, Conv2d, Flatten, Gelu, GlobalAveragePool, GroupNorm, LayerNorm, Linear, MaxPool, Relu,
+    Residual,
 };
 use crate::{Description, LayerDescription, Shape};
 

@@ -27,9 +27,8 @@ impl ModelType for Gpt {
     fn describe(&self, input: Shape, outputs: usize) -> Result<Description, String> {
         let (width, heads) = (self.width, self.heads);
         check_heads(heads, width)?;
-        let description = Description::new(input)
-            .named("embedding", Embedding { width })
-            .named("positions", Positions);
+        let description =
+            Description::new(input).named("embedding", Embedding { width }).named("positions", Positions);
         let hidden = self.hidden.unwrap_or(4 * width);
         let layers = Layers { depth: self.depth, width, attention: Attention::causal(heads), hidden };
         let description = layers.add_to(description);

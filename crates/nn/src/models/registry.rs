@@ -192,6 +192,15 @@ impl ModelConfig {
         ModelConfig::all().iter().map(ModelConfig::name).collect()
     }
 
+    /// Checks the ranges of the options.
+    ///
+    /// # Errors
+    /// An option that is out of range.
+    pub fn check(&self) -> Result<(), NetworkError> {
+        self.check_ranges()
+            .map_err(|problem| NetworkError::Description(format!("{}: {problem}", self.name())))
+    }
+
     /// The layers of the model for records of this shape and this many outputs. With 0 outputs it predicts the next token.
     ///
     /// # Errors
@@ -199,9 +208,12 @@ impl ModelConfig {
     pub fn describe(&self, input: Shape, outputs: usize) -> Result<Description, NetworkError> {
         let name = self.name();
         let refuse = |problem: String| NetworkError::Description(problem);
-        self.check_ranges().map_err(|problem| refuse(format!("{name}: {problem}")))?;
+        self.check()?;
         if !self.reads().permits(input) {
-            return Err(refuse(format!("{name} reads {}, but the data has records of {input}", self.reads())));
+            return Err(refuse(format!(
+                "{name} reads {}, but the data has records of {input}",
+                self.reads()
+            )));
         }
         if outputs == 0 && !matches!(self, ModelConfig::Gpt(_)) {
             return Err(refuse(format!("{name} predicts a class or numbers; gpt predicts the next token")));

@@ -27,9 +27,8 @@ impl ModelType for Transformer {
     fn describe(&self, input: Shape, outputs: usize) -> Result<Description, String> {
         let (width, heads) = (self.width, self.heads);
         check_heads(heads, width)?;
-        let mut description = Description::new(input)
-            .named("embedding", Embedding { width })
-            .named("positions", Positions);
+        let mut description =
+            Description::new(input).named("embedding", Embedding { width }).named("positions", Positions);
         for layer in 0..self.depth {
             let attention = vec![LayerDescription::named("self_attn", Attention::new(heads))];
             let feed_forward = vec![

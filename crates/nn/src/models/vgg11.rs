@@ -24,7 +24,9 @@ impl ModelType for Vgg11 {
     const READS: Reads = Reads::Images;
 
     fn describe(&self, input: Shape, outputs: usize) -> Result<Description, String> {
-        let Shape::Image { height, width: columns, .. } = input else { return Err("needs images".to_owned()) };
+        let Shape::Image { height, width: columns, .. } = input else {
+            return Err("needs images".to_owned());
+        };
         let mut side = height.min(columns);
         let mut description = Description::new(input);
         let stages: [&[usize]; 5] = [&[1], &[2], &[4, 4], &[8, 8], &[8, 8]];

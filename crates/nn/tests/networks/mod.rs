@@ -1,8 +1,8 @@
 //! Networks of every kind.
 
 use sordino_nn::layers::{
-    Attention, Conv2d, Gelu, GlobalAveragePool, GroupNorm, Gru, LayerNorm, Linear, Lstm, MaxPool,
-    MeanOverSteps, Relu,
+    Attention, ClassToken, Conv2d, FirstStep, Gelu, GlobalAveragePool, GroupNorm, Gru, ImageToSequence,
+    LayerNorm, Linear, Lstm, MaxPool, MeanOverSteps, Positions, Relu, Residual,
 };
 use sordino_nn::{Description, Layer, Network, Shape, models};
 
@@ -17,6 +17,17 @@ pub(crate) fn networks() -> Vec<Network> {
         .then(Conv2d::new(24, 5, 1, 0))
         .then(GlobalAveragePool)
         .then(Linear::new(3));
+    let patches = Description::new(Shape::Image { channels: 3, height: 9, width: 9 })
+        .then(Conv2d { standardised: true, ..Conv2d::new(6, 3, 1, 1) })
+        .then(GroupNorm { groups: 2 })
+        .then(Relu)
+        .then(Conv2d::new(8, 3, 3, 0))
+        .then(ImageToSequence)
+        .then(ClassToken)
+        .then(Positions)
+        .then(Residual::new(vec![LayerNorm::default().into(), Attention::new(2).into()]))
+        .then(FirstStep)
+        .then(Linear::new(3));
     let sequence = |layer: Layer| {
         Description::new(Shape::Sequence { steps: 40, width: 3 })
             .then(Linear::new(4))
@@ -25,7 +36,8 @@ pub(crate) fn networks() -> Vec<Network> {
             .then(MeanOverSteps)
             .then(Linear::new(3))
     };
-    let mut all = vec![models::mlp(20, &[30, 10], 3).unwrap(), Network::new(&convolutions).unwrap()];
+    let mut all = vec![models::mlp(20, &[30, 10], 3).unwrap()];
+    all.extend([convolutions, patches].map(|description| Network::new(&description).unwrap()));
     let layers: [Layer; 4] =
         [Lstm { hidden: 5 }.into(), Gru { hidden: 5 }.into(), Attention::new(2).into(), Gelu.into()];
     for layer in layers {

@@ -264,7 +264,7 @@ impl RunReport<'_> {
         let unfinished = if self.account.is_closed() { "" } else { "unfinished " };
         match self.settings.model.as_deref().unwrap_or("model") {
             described if described.ends_with(".toml") => format!("This {unfinished}network"),
-            model => format!("This {unfinished}{model} model"),
+            model => format!("This {unfinished}{} model", model.split(',').next().unwrap_or(model)),
         }
     }
 

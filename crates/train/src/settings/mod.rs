@@ -40,9 +40,10 @@ settings! {
         split_seed: u64 = "N";
     }
     "Model" {
-        /// logistic, linear, mlp, mnist-cnn, lenet5, resnet20, or a TOML file that describes a network [default: depends on the shape of
-        /// the data]
-        model: String = "NAME";
+        /// Model with its options, such as vit-tiny,patch=4, or a TOML file that describes a network. Names: logistic, linear, mlp,
+        /// mnist-cnn, lenet5, resnet20, resnet18, resnet34, vgg11, vit-tiny, vit-small, embedding-mlp, lstm, gru, transformer, gpt
+        /// [default: depends on the shape of the data]
+        model: String = "NAME[,K=V]";
         /// Widths of the hidden layers of an mlp [default: 128]
         hidden: Vec<usize> = "N,..";
     }

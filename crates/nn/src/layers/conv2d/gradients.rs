@@ -12,7 +12,9 @@ impl Conv2dOperation {
     fn by_gram(&self) -> bool {
         // Patches overlap, and copying them costs more than the rule for matrices assumes, so twice the rows are counted.
         // The gradient of a standardised filter is a map of the written-out one.
-        self.groups == 1 && !self.standardised && gram_is_cheaper(2 * self.output.pixels(), self.taps(), self.output.channels)
+        self.groups == 1
+            && !self.standardised
+            && gram_is_cheaper(2 * self.output.pixels(), self.taps(), self.output.channels)
     }
 
     /// Floats of each record's gradient, if it is written out.

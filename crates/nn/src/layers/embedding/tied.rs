@@ -138,8 +138,7 @@ impl Tied {
         let (outputs, inputs) = self.strides();
         let operands: Vec<_> = uses.output.iter().map(|term| (term.dy, term.x)).collect();
         let len = records * uses.output[0].context.steps;
-        let runs =
-            Runs { starts: &[(0, 0)], len, left_step: outputs, right_step: inputs, unit: GROUP };
+        let runs = Runs { starts: &[(0, 0)], len, left_step: outputs, right_step: inputs, unit: GROUP };
         outer_sum((self.vocabulary, self.width), &operands, runs, sum, self.width, true);
         for record in 0..records {
             let (tokens, rows) = uses.embedded(record, self.width);
