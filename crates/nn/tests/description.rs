@@ -122,8 +122,9 @@ fn freezing_a_block_freezes_what_is_in_it() {
 
 /// The number of layers before the cut, and the names of the parameters after it.
 fn split(text: &str) -> Option<(usize, Vec<String>)> {
-    let (frozen, rest) = toml::from_str::<Description>(text).unwrap().split_frozen()?;
-    let network = Network::new(&rest).unwrap();
+    let description: Description = toml::from_str(text).expect("a description");
+    let (frozen, rest) = description.split_frozen()?;
+    let network = Network::new(&rest).expect("a network");
     Some((frozen.layers.len(), network.layout().slices().iter().map(|slice| slice.name.clone()).collect()))
 }
 

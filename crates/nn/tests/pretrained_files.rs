@@ -220,7 +220,11 @@ fn a_model_for_sentences_has_a_head_on_the_mean() {
         read(&folder.join("head.safetensors")).into_keys().collect::<Vec<_>>(),
         ["head.bias", "head.weight"]
     );
-    assert!(read(&folder.join("model.safetensors")).keys().all(|name| !name.starts_with("bert.")));
+    let weights = read(&folder.join("model.safetensors"));
+    assert!(
+        weights.keys().all(|name| !name.starts_with("bert.")) && weights.contains_key("pooler.dense.bias")
+    );
+    assert!(pretrained.files().iter().any(|file| file.path.ends_with("1_Pooling/config.json")));
     let config: Value = serde_json::from_slice(&fs::read(folder.join("config.json")).unwrap()).unwrap();
     assert_eq!(config["architectures"], json!(["BertModel"]));
     assert!(folder.join("tokenizer.json").exists() && !folder.with_extension("partial").exists());
@@ -390,5 +394,9 @@ fn lengths_parts_and_foreign_networks_are_refused() {
     refuse(pretrained.export(&network, &params, &folder, Export::Adapter), "has no adapters");
     refuse(pretrained.export(&network, &foreign.init(1), &folder, Export::Merged), "another network");
     refuse(pretrained.export(&network, &params, &model.0, Export::Merged), "exists already");
+    refuse(
+        pretrained.export(&foreign, &foreign.init(1), &folder, Export::Merged),
+        "fc1.weight is not a parameter",
+    );
     assert!(!folder.exists());
 }

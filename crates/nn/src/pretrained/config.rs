@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
+use super::checkpoint::{ModelFile, sha256};
 use super::in_file;
 use crate::error::NetworkError;
 use crate::layers::{Gelu, GeluTanh, Layer, Relu};
@@ -19,6 +20,7 @@ const GREATEST: usize = 1 << 24;
 #[derive(Debug, Clone)]
 pub(super) struct Config {
     pub(super) path: PathBuf,
+    pub(super) sha256: String,
     pub(super) keys: Map<String, Value>,
 }
 
@@ -27,7 +29,11 @@ impl Config {
         let text = fs::read(path).map_err(|error| in_file(path, &error))?;
         let keys = serde_json::from_slice(&text)
             .map_err(|error| in_file(path, &format!("not a configuration of a model: {error}")))?;
-        Ok(Config { path: path.to_owned(), keys })
+        Ok(Config { path: path.to_owned(), sha256: sha256(&text), keys })
+    }
+
+    pub(super) fn file(&self) -> ModelFile {
+        ModelFile { path: self.path.clone(), sha256: self.sha256.clone() }
     }
 
     pub(super) fn error(&self, problem: &str) -> NetworkError {

@@ -98,6 +98,9 @@ impl Pretrained {
             }
             self.write_parameter(slice, &values, form, &mut tensors)?;
         }
+        if form == Form::Base {
+            self.keep_pooler(&mut tensors)?;
+        }
         let mut files = vec![
             ("config.json".to_owned(), self.config_of(network.outputs(), form)?),
             ("model.safetensors".to_owned(), serialize(&tensors)?),
@@ -125,6 +128,10 @@ impl Pretrained {
         let origin = self.architecture.names.origin(slice);
         let part = values.len() / origin.names.len();
         for (name, values) in origin.names.iter().zip(values.chunks(part)) {
+            if !self.is_head(&slice.name) {
+                self.checkpoint.get(name).ok_or_else(|| self.foreign(slice))?;
+                self.checkpoint.expect(name, &origin.shape)?;
+            }
             let mut stored = vec![0.0; origin.shape.iter().product()];
             match origin.transposed {
                 true => transpose(values, origin.shape[0], &mut stored),
@@ -133,10 +140,25 @@ impl Pretrained {
                         stored = self.checkpoint.values(name, &origin.shape)?;
                     }
                     let first = origin.first_row * (stored.len() / origin.shape[0]);
-                    stored[first..first + values.len()].copy_from_slice(values);
+                    let rows = stored.get_mut(first..first + values.len());
+                    rows.ok_or_else(|| self.foreign(slice))?.copy_from_slice(values);
                 }
             }
             tensors.insert(self.full_name(name, form), (origin.shape.clone(), stored));
+        }
+        Ok(())
+    }
+
+    /// Adds the pooler of the checkpoint, which the network does not use but the class of `transformers` has.
+    fn keep_pooler(&self, tensors: &mut Tensors) -> Result<(), NetworkError> {
+        for layer in self.architecture.pooler.iter().filter_map(|layer| layer.name.as_ref()) {
+            for name in ["weight", "bias"].map(|part| format!("{layer}.{part}")) {
+                if let Some(stored) = self.checkpoint.get(&name) {
+                    let shape = stored.shape.clone();
+                    let values = self.checkpoint.values(&name, &shape)?;
+                    tensors.insert(name, (shape, values));
+                }
+            }
         }
         Ok(())
     }
@@ -321,5 +343,9 @@ fn write_folder(folder: &Path, files: &[(String, Vec<u8>)]) -> Result<(), Networ
         files.iter().try_for_each(|(name, bytes)| fs::write(partial.join(name), bytes))?;
         fs::rename(&partial, folder)
     };
-    write().map_err(|error| in_file(folder, &error))
+    write().map_err(|error: std::io::Error| {
+        // Nothing half written is left; if even this fails, the first error is the one to report.
+        let _ = fs::remove_dir_all(&partial);
+        in_file(folder, &error)
+    })
 }

@@ -20,7 +20,7 @@ pub use export::Export;
 pub use part::TrainedPart;
 
 use architecture::{Architecture, Input};
-use checkpoint::{Checkpoint, sha256};
+use checkpoint::Checkpoint;
 use config::Config;
 
 use crate::description::{Description, LayerDescription};
@@ -121,10 +121,12 @@ impl Pretrained {
                 },
             }
         })?;
-        let text = std::fs::read(&config.path).map_err(|error| in_file(&config.path, &error))?;
-        let mut files = vec![ModelFile { path: config.path.clone(), sha256: sha256(&text) }];
+        let mut files = vec![config.file()];
         files.extend(checkpoint.files.iter().cloned());
-        let pooling = sentence_pooling(folder)?;
+        let pooling = sentence_pooling(folder)?.map(|(pooling, file)| {
+            files.push(file);
+            pooling
+        });
         let folder = folder.to_owned();
         let pretrained = Pretrained { folder, kind, config, architecture, checkpoint, files, pooling };
         pretrained.check()?;
@@ -136,7 +138,7 @@ impl Pretrained {
         self.kind
     }
 
-    /// The files that determine the model, with their hashes: `config.json` and the weights.
+    /// The files that determine the model, with their hashes: `config.json`, the weights, and the pooling if there is a file for it.
     pub fn files(&self) -> &[ModelFile] {
         &self.files
     }
@@ -211,6 +213,10 @@ impl Pretrained {
         Ok(())
     }
 
+    fn foreign(&self, slice: &Slice) -> NetworkError {
+        NetworkError::Parameters(format!("{} is not a parameter of this {}", slice.name, self.kind))
+    }
+
     /// Whether the model reads texts.
     fn is_text(&self) -> bool {
         matches!(self.architecture.input, Input::Tokens { .. })
@@ -278,8 +284,8 @@ fn transpose(stored: &[f32], width: usize, values: &mut [f32]) {
     }
 }
 
-/// The pooling of a model for sentence embeddings.
-fn sentence_pooling(folder: &Path) -> Result<Option<Pooling>, NetworkError> {
+/// The pooling of a model for sentence embeddings, and its file.
+fn sentence_pooling(folder: &Path) -> Result<Option<(Pooling, ModelFile)>, NetworkError> {
     let path = folder.join("1_Pooling").join("config.json");
     if !path.exists() {
         return Ok(None);
@@ -288,9 +294,9 @@ fn sentence_pooling(folder: &Path) -> Result<Option<Pooling>, NetworkError> {
     let modes = config.keys.iter().filter(|(key, value)| key.starts_with("pooling_mode_") && **value == true);
     let modes: Vec<&str> = modes.map(|(key, _)| key.as_str()).collect();
     match modes[..] {
-        ["pooling_mode_mean_tokens"] => Ok(Some(Pooling::Mean)),
-        ["pooling_mode_cls_token"] => Ok(Some(Pooling::First)),
-        ["pooling_mode_lasttoken"] => Ok(Some(Pooling::Last)),
+        ["pooling_mode_mean_tokens"] => Ok(Some((Pooling::Mean, config.file()))),
+        ["pooling_mode_cls_token"] => Ok(Some((Pooling::First, config.file()))),
+        ["pooling_mode_lasttoken"] => Ok(Some((Pooling::Last, config.file()))),
         _ => Err(config.error(
             "one of pooling_mode_mean_tokens, pooling_mode_cls_token and pooling_mode_lasttoken must be true, and no other",
         )),
