@@ -1,6 +1,6 @@
 //! Networks that end in a sequence, and the loss of the next token.
 
-use sordino_nn::layers::{Attention, Embedding, Linear};
+use sordino_nn::layers::{Attention, Embedding, LayerNorm, Linear, Residual, TiedOutput};
 use sordino_nn::{Description, Engine, Inputs, Loss, Network, Pass, Shape, Targets};
 
 /// The outputs of sequences come at their true lengths, and padding has no influence on them.
@@ -77,5 +77,58 @@ fn the_loss_of_next_tokens_needs_an_output_for_each_token() {
     for (description, problem) in [(tokens, "5 steps of 3"), (vectors, "records of tokens")] {
         let error = Engine::new(Network::new(&description).unwrap(), Loss::NextToken).err().unwrap();
         assert!(error.to_string().contains(problem), "{error}");
+    }
+}
+
+/// The shared matrix is one layer: a record clipped by the reported norm adds a vector of at most the bound, at ordinary and at extreme
+/// points, with a gradient that is written out and with a norm from Gram matrices.
+#[test]
+fn a_clipped_gradient_of_a_shared_matrix_stays_within_its_bound() {
+    for (vocabulary, width, scale) in
+        [(9, 4, 1.0), (9, 4, 300.0), (300, 24, 1.0), (300, 24, 300.0), (300, 24, 1e-3)]
+    {
+        let description = Description::new(Shape::Tokens { steps: 12, vocabulary })
+            .named("embedding", Embedding { width })
+            .then(Residual::new(vec![LayerNorm::default().into(), Attention::causal(2).into()]))
+            .then(TiedOutput);
+        let mut engine =
+            Engine::with_workers(Network::new(&description).unwrap(), Loss::NextToken, 1).unwrap();
+        assert_eq!(engine.network().layers()[0].name, "embedding");
+        assert!(
+            engine.network().layers().iter().all(|layer| layer.range.end <= engine.network().layout().len())
+        );
+        let mut params = engine.network().init(3);
+        params.slice_mut("embedding.weight").unwrap().iter_mut().for_each(|value| *value *= scale);
+        let tokens: Vec<u32> = (0..12 * 8).map(|i| i * i / 5 % 9).collect();
+        let starts: Vec<usize> = (0..=8).map(|record| 12 * record).collect();
+        let inputs = Inputs::Tokens { tokens: &tokens, starts: &starts };
+        let records = engine.records(inputs, Targets::NextTokens { from: &[1; 8] }).unwrap();
+        let clip = |norms: &[f64], weights: &mut [f32]| {
+            weights.fill((0.5 / norms.iter().map(|norm| norm * norm).sum::<f64>().sqrt()) as f32);
+        };
+        for record in 0..8 {
+            let mut sums = [vec![0.0; params.values().len()]];
+            let pass = Pass::new(&params, &records, std::slice::from_ref(&record)).weighed_by(&clip);
+            engine.pass(&pass, &mut sums).unwrap();
+            let norm = sums[0].iter().map(|g| g * g).sum::<f64>().sqrt();
+            assert!((0.499..=0.5 * (1.0 + 1e-6)).contains(&norm), "{vocabulary} {scale} {record}: {norm}");
+        }
+    }
+}
+
+#[test]
+fn a_tied_output_needs_an_embedding_of_its_width() {
+    let tokens = || Description::new(Shape::Tokens { steps: 5, vocabulary: 3 }).then(Embedding { width: 4 });
+    let vectors = Description::new(Shape::Sequence { steps: 5, width: 3 }).then(TiedOutput);
+    let mut frozen = tokens().then(TiedOutput);
+    frozen.layers[1].frozen = true;
+    for (description, problem) in [
+        (vectors, "needs an embedding before it"),
+        (tokens().then(Linear::new(5)).then(TiedOutput), "needs steps of 4, the width of the embedding"),
+        (tokens().then(TiedOutput).then(Linear::new(4)).then(TiedOutput), "only one layer"),
+        (frozen, "freeze that layer as well or neither"),
+    ] {
+        let error = Network::new(&description).err().unwrap().to_string();
+        assert!(error.contains(problem), "{error}");
     }
 }

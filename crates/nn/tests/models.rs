@@ -173,7 +173,7 @@ fn options_out_of_range_are_refused_with_their_range() {
         ),
         (r#"{"type":"vit-small","heads":5}"#, image, "heads must divide the width 384, got 5"),
         (r#"{"type":"resnet18","width":20}"#, image, "groups"),
-        (r#"{"type":"mlp","hidden":"8x0"}"#, image, "hidden must be 1 to 1048576, got 0"),
+        (r#"{"type":"mlp","hidden":"8x0"}"#, image, "hidden must be 1 to 16777216, got 0"),
         (r#"{"type":"lstm","depth":17}"#, tokens, "depth must be 1 to 16, got 17"),
         (r#"{"type":"gpt","heads":3}"#, tokens, "heads must divide the width 256, got 3"),
     ] {

@@ -11,7 +11,7 @@ model! {
         /// Length of a token's vector.
         width: usize = 64, in 1..=1 << 14;
         /// Widths of the hidden layers, such as 64x32.
-        hidden: Widths = Widths(vec![128]), in 1..=1 << 20;
+        hidden: Widths = Widths(vec![128]), in 1..=1 << 24;
     }
 }
 

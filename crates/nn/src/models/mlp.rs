@@ -8,7 +8,7 @@ model! {
     /// A multi-layer perceptron with ReLU.
     pub struct Mlp {
         /// Widths of the hidden layers, such as 64x32.
-        hidden: Widths = Widths(vec![128]), in 1..=1 << 20;
+        hidden: Widths = Widths(vec![128]), in 1..=1 << 24;
     }
 }
 
