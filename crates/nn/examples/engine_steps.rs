@@ -3,7 +3,11 @@
 
 use std::time::{Duration, Instant};
 
-use sordino_nn::{Engine, Inputs, Loss, Network, Pass, Shape, Targets, models};
+use sordino_nn::{
+    Description, Engine, Inputs, LayerDescription, Loss, Network, NetworkError, Pass, Shape, Targets,
+    layers::{Attention, Embedding, Gelu, LayerNorm, Linear, Lora, MeanOverSteps, Positions, Residual},
+    models::{self, ModelConfig, ResNet18, Transformer},
+};
 
 fn model(name: &str) -> (Network, Loss, usize) {
     let (network, batch) = match name {
@@ -16,11 +20,66 @@ fn model(name: &str) -> (Network, Loss, usize) {
         "logistic" => (models::linear(117), 256),
         "lenet5" => (models::lenet5(10), 256),
         "embedding_mlp" => (models::embedding_mlp(1000, 64, 2), 256),
+        "resnet18" => (named(ResNet18::default(), Shape::Image { channels: 3, height: 32, width: 32 }), 64),
+        "bert" => (named(Transformer { width: 768, heads: 12, ..Transformer::default() }, TOKENS), 8),
+        "gpt2" => (gpt2_blocks(), 8),
+        "lora" => (adapters_on_minilm(), 16),
         _ => panic!("no model is called {name}"),
     };
     let network = network.unwrap();
     let loss = if network.outputs() == 1 { Loss::Logistic } else { Loss::cross_entropy() };
     (network, loss, batch)
+}
+
+const TOKENS: Shape = Shape::Tokens { steps: 128, vocabulary: 1000 };
+
+fn named(model: impl Into<ModelConfig>, input: Shape) -> Result<Network, NetworkError> {
+    model.into().network(input, 10)
+}
+
+/// Two layers in the shape of GPT-2, the mean over the steps, and ten classes.
+fn gpt2_blocks() -> Result<Network, NetworkError> {
+    let mut description =
+        Description::new(TOKENS).named("embedding", Embedding { width: 768 }).named("positions", Positions);
+    for layer in 0..2 {
+        let attention =
+            vec![LayerNorm::default().into(), LayerDescription::named("attention", Attention::causal(12))];
+        let feed_forward =
+            vec![LayerNorm::default().into(), Linear::new(3072).into(), Gelu.into(), Linear::new(768).into()];
+        description = description
+            .named(&format!("{layer}.attention"), Residual::new(attention))
+            .named(&format!("{layer}.feed_forward"), Residual::new(feed_forward));
+    }
+    Network::new(&description.then(LayerNorm::default()).then(MeanOverSteps).named("head", Linear::new(10)))
+}
+
+/// Six frozen layers in the shape of MiniLM with adapters of rank 8 on queries and values, the mean over the steps, and ten classes.
+fn adapters_on_minilm() -> Result<Network, NetworkError> {
+    let frozen = |layer: LayerDescription| LayerDescription { frozen: true, ..layer };
+    let lora = Lora { rank: 8, alpha: 16.0, joint: false };
+    let mut description = Description::new(TOKENS);
+    description.layers.push(frozen(LayerDescription::named("embedding", Embedding { width: 384 })));
+    description.layers.push(frozen(LayerDescription::named("positions", Positions)));
+    for layer in 0..6 {
+        let attention = Attention { lora: Some(lora), ..Attention::new(12) };
+        let feed_forward = vec![
+            frozen(LayerDescription::named("up", Linear::new(1536))),
+            Gelu.into(),
+            frozen(LayerDescription::named("down", Linear::new(384))),
+        ];
+        description = description.named(
+            &format!("{layer}.attention"),
+            Residual::new(vec![LayerDescription::named("attention", attention)]),
+        );
+        description
+            .layers
+            .push(frozen(LayerDescription::named(&format!("{layer}.norm1"), LayerNorm::default())));
+        description = description.named(&format!("{layer}.feed_forward"), Residual::new(feed_forward));
+        description
+            .layers
+            .push(frozen(LayerDescription::named(&format!("{layer}.norm2"), LayerNorm::default())));
+    }
+    Network::new(&description.then(MeanOverSteps).named("head", Linear::new(10)))
 }
 
 /// Reproducible numbers in (-1, 1).
