@@ -177,11 +177,10 @@ impl RecordFile {
                 let end = self.start + 4 * starts.last().copied().unwrap_or(0);
                 self.file.pieces(&self.name, self.start, end, |position, bytes| {
                     let first = (position - self.start) / 4;
-                    for (place, token) in (first..).zip(tokens_of(bytes)) {
+                    let bad = |(_, token): &(u64, u32)| *token as usize >= vocabulary;
+                    for (place, token) in (first..).zip(tokens_of(bytes)).filter(bad) {
                         let record = starts.partition_point(|&start| start <= place) - 1;
-                        if token as usize >= vocabulary
-                            && refused.last().is_none_or(|(last, _)| *last != record)
-                        {
+                        if refused.last().is_none_or(|(last, _)| *last != record) {
                             refused.push((record, self.not_a_token(record, vocabulary, token)));
                         }
                     }
