@@ -255,48 +255,13 @@ impl Engine {
         Ok((outputs, starts))
     }
 
-    /// The losses of the chosen records, without dropout. The outputs of no more than a chunk for each worker are in memory.
-    ///
-    /// # Errors
-    /// If parameters or records belong to another network or a chosen record does not exist.
-    pub fn losses(
-        &mut self,
-        at: &Params,
-        records: &Records<'_>,
-        chosen: &[usize],
-    ) -> Result<Vec<f64>, NetworkError> {
-        let loss = self.loss()?;
-        self.check_inputs(at, &records.inputs, chosen)?;
-        self.check_loss(records, loss)?;
-        let network = &self.network;
-        let packs = &mut self.packs[0];
-        pack(network, at, packs);
-        let here = Point { params: at.values(), packs };
-        let mut losses = vec![0.0; chosen.len()];
-        let share = chosen.len().div_ceil(self.workers.len()).max(1);
-        let (shares, chunk) = (chosen.chunks(share).zip(losses.chunks_mut(share)), self.chunk);
-        let shares: Vec<(&[usize], &mut [f64])> = shares.collect();
-        self.workers.par_iter_mut().zip(shares).for_each(|(worker, (chosen, losses))| {
-            worker.chunk.dropout = None;
-            for (chosen, losses) in chosen.chunks(chunk).zip(losses.chunks_mut(chunk)) {
-                worker.losses((network, loss), here, records, chosen, losses);
-            }
-        });
-        Ok(losses)
-    }
-
-    fn check_loss(&self, records: &Records<'_>, loss: Loss) -> Result<(), NetworkError> {
-        match records.fits(self.network.outputs(), &loss) {
-            true => Ok(()),
-            false => Err(NetworkError::Records(
-                "these records were checked for another network or loss".to_owned(),
-            )),
-        }
-    }
-
     fn check(&self, pass: &Pass<'_>, loss: Loss, sums: &[Vec<f64>]) -> Result<(), NetworkError> {
         self.check_inputs(pass.at, &pass.records.inputs, pass.chosen)?;
-        self.check_loss(pass.records, loss)?;
+        if !pass.records.fits(self.network.outputs(), &loss) {
+            return Err(NetworkError::Records(
+                "these records were checked for another network or loss".to_owned(),
+            ));
+        }
         if let Some(anchor) = pass.anchor {
             self.check_inputs(anchor, &pass.records.inputs, &[])?;
         }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::batch::{Records, Unlabelled};
+use crate::batch::Unlabelled;
 use crate::kernels::{Aligned, vector};
 use crate::layers::{Scratch, Term, Workspace};
 use crate::loss::Loss;
@@ -116,24 +116,6 @@ impl Worker {
             let (own, rest) = outputs.split_at_mut((pair[1] - pair[0]) * network.outputs());
             self.tape.outputs(network, &self.chunk, record, own);
             outputs = rest;
-        }
-    }
-
-    /// Computes the losses of a chunk.
-    pub(crate) fn losses(
-        &mut self,
-        (network, loss): (&Network, Loss),
-        point: Point<'_>,
-        records: &Records<'_>,
-        chosen: &[usize],
-        losses: &mut [f64],
-    ) {
-        self.chunk.load(network, &records.inputs, chosen);
-        self.tape.load(network, &self.chunk, &records.inputs, chosen);
-        self.tape.forward(network, point, &self.chunk);
-        for (index, (&record, value)) in chosen.iter().zip(losses).enumerate() {
-            let (outputs, gradient) = self.tape.loss_gradient(network, &self.chunk, index);
-            *value = loss.gradient(network.outputs(), outputs, records.target(record), gradient);
         }
     }
 

@@ -62,7 +62,6 @@ fn the_loss_of_next_tokens_is_a_mean_within_the_record() {
         let outcome =
             engine.pass(&Pass::new(&params, &records, &[record]).weighed_by(&look), &mut sums).unwrap();
         assert!((outcome.losses[0] - loss).abs() < 1e-6 && outcome.non_finite.is_empty());
-        assert_eq!(engine.losses(&params, &records, &[record]).unwrap(), outcome.losses);
         let norm = gradient.iter().map(|g| g * g).sum::<f64>().sqrt();
         assert!((outcome.norms[0] - norm).abs() < 1e-6);
         assert!(sums[0].iter().zip(gradient).all(|(a, b)| (a - b).abs() < 1e-6), "{record}");

@@ -20,13 +20,6 @@ pub struct Score {
     /// The mean squared error; for regression.
     #[serde(rename = "test_mean_squared_error", default, skip_serializing_if = "Option::is_none")]
     pub mean_squared_error: Option<f64>,
-    /// The mean over the records of the loss of the next token; for language models.
-    #[serde(rename = "test_next_token_loss", default, skip_serializing_if = "Option::is_none")]
-    pub next_token_loss: Option<f64>,
-}
-
-impl Score {
-    const NONE: Self = Self { accuracy: None, mean_squared_error: None, next_token_loss: None };
 }
 
 impl<'d> Evaluator<'d> {
@@ -47,13 +40,6 @@ impl<'d> Evaluator<'d> {
     /// # Errors
     /// Parameters of another network.
     pub fn score(&mut self, params: &Params) -> Result<Score, NetworkError> {
-        if let Some(targets @ Targets::NextTokens { .. }) = self.data.targets() {
-            // The outputs of all records together would take too much memory.
-            let records = self.engine.records(self.data.inputs(), targets)?;
-            let losses = self.engine.losses(params, &records, &self.all)?;
-            let mean = losses.iter().sum::<f64>() / losses.len() as f64;
-            return Ok(Score { next_token_loss: Some(mean), ..Score::NONE });
-        }
         let inputs = self.engine.unlabelled(self.data.inputs())?;
         let outputs = self.engine.outputs(params, &inputs, &self.all)?;
         let width = self.engine.network().outputs();
@@ -65,13 +51,13 @@ impl<'d> Evaluator<'d> {
                     outputs.chunks_exact(width).zip(classes).filter(|(o, class)| class_of(o) == **class);
 
                 let accuracy = correct.count() as f64 / count;
-                Score { accuracy: Some(accuracy), ..Score::NONE }
+                Score { accuracy: Some(accuracy), mean_squared_error: None }
             }
             Some(Targets::Values { values, .. }) => {
                 let error: f64 = outputs.iter().zip(values).map(|(z, y)| f64::from(z - y).powi(2)).sum();
-                Score { mean_squared_error: Some(error / count), ..Score::NONE }
+                Score { accuracy: None, mean_squared_error: Some(error / count) }
             }
-            Some(Targets::NextTokens { .. }) | None => Score::NONE,
+            Some(Targets::NextTokens { .. }) | None => Score { accuracy: None, mean_squared_error: None },
         })
     }
 }
