@@ -1,4 +1,4 @@
-//! Data sets for training with differential privacy: from arrays, and from CSV, IDX, NPY, NPZ and SVMLight files.
+//! Data sets for training with differential privacy: from arrays, and from CSV, IDX, NPY, NPZ, Parquet, SVMLight and image files.
 //!
 //! [`Dataset::from_rows`] makes a data set from arrays in memory. [`read`] reads a file or a directory of IDX files. Every
 //! format except NPZ may be compressed with gzip; NPZ has its own compression.
@@ -15,18 +15,26 @@
 #![forbid(unsafe_code)]
 
 mod arrays;
+mod class_folders;
 mod csv;
 mod dataset;
 pub mod embedded;
 mod encoding;
 mod error;
 mod field;
+mod format;
 mod idx;
+mod images;
 mod input;
 mod labels;
 mod line_numbers;
 mod npy;
 mod npy_header;
+#[cfg(feature = "parquet")]
+mod parquet;
+#[cfg(not(feature = "parquet"))]
+#[path = "parquet/absent.rs"]
+mod parquet;
 mod schema;
 mod source;
 mod svmlight;
@@ -36,6 +44,8 @@ mod values;
 pub use dataset::{Dataset, held_out};
 pub use encoding::Encoding;
 pub use error::DataError;
+pub use format::files;
+pub use images::{ImageOptions, ImageSize};
 pub use labels::{Labels, Scale};
 pub use schema::Schema;
 pub use source::{Source, Splits, read, read_test, read_unlabelled};
