@@ -1,11 +1,15 @@
 //! Files of every format, and files that are refused.
 #![expect(clippy::unwrap_used, reason = "the functions that tests share may fail as the tests may")]
 
+mod cifar;
 mod csv;
 mod files;
 mod idx;
+mod images;
 mod never_panics;
 mod npy;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod prediction;
 mod schema;
 mod source;
