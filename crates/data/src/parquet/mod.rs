@@ -1,5 +1,6 @@
 //! Parquet: tables, and images as Hugging Face stores them, in one file or in the files of a folder.
 
+mod guard;
 mod images;
 mod rows;
 
@@ -8,10 +9,12 @@ use std::path::{Path, PathBuf};
 
 use ::parquet::basic::Type as PhysicalType;
 use ::parquet::errors::ParquetError;
+use ::parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use ::parquet::file::reader::{FileReader, SerializedFileReader};
 use ::parquet::schema::types::Type;
 
 pub(crate) use self::images::{read_images, read_test_images, read_unlabelled_images};
+use self::guard::guarded;
 use self::rows::TableRows;
 use crate::class_folders::{entries, has_extension, name_of};
 use crate::error::DataError;
@@ -108,8 +111,33 @@ fn is_image(field: &Type) -> bool {
 fn open(path: &Path) -> Result<SerializedFileReader<File>, DataError> {
     let file = path.display().to_string();
     let opened = File::open(path).map_err(|error| unreadable(&file, &error))?;
-    SerializedFileReader::new(opened).map_err(|error| damaged(&file, &error))
+    let length = opened.metadata().map_err(|error| unreadable(&file, &error))?.len();
+    let reader = guarded(&file, || SerializedFileReader::new(opened))?;
+    match reader.metadata().row_groups().iter().all(|group| is_within(group, length)) {
+        true => Ok(reader),
+        false => Err(DataError::file(
+            file,
+            "cannot be read: the end of the file describes columns that are not in it",
+            DAMAGED,
+        )),
+    }
 }
+
+/// Whether the columns of a group of rows lie within a file of this length.
+fn is_within(group: &RowGroupMetaData, length: u64) -> bool {
+    let within = |column: &ColumnChunkMetaData| {
+        let start = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
+        let end = u64::try_from(start).ok().zip(u64::try_from(column.compressed_size()).ok());
+        end.and_then(|(start, size)| start.checked_add(size)).is_some_and(|end| end <= length)
+            && column.num_values() >= 0
+    };
+    group.num_rows() >= 0
+        && group.num_columns() == group.schema_descr().num_columns()
+        && group.columns().iter().all(within)
+}
+
+const DAMAGED: &str =
+    "the file is truncated or damaged, or is not a Parquet file; copy or download it again";
 
 fn damaged(place: &str, error: &ParquetError) -> DataError {
     let text = error.to_string();

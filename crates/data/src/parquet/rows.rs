@@ -8,7 +8,8 @@ use ::parquet::file::reader::{FileReader, SerializedFileReader};
 use ::parquet::record::reader::{ReaderIter, TreeBuilder};
 use ::parquet::record::{Field, Row};
 
-use super::{damaged, open};
+use super::guard::guarded;
+use super::open;
 use crate::csv::Rows;
 use crate::error::DataError;
 
@@ -59,9 +60,12 @@ impl FileRows {
     /// The next row; none at the end of the last file.
     pub(super) fn next(&mut self) -> Result<Option<Row>, DataError> {
         loop {
-            if let Some(row) = self.group.as_mut().and_then(Iterator::next) {
-                self.rows += 1;
-                return row.map(Some).map_err(|error| damaged(&self.place(), &error));
+            if let Some(group) = &mut self.group {
+                let place = format!("{}, row {}", self.file, self.rows + 1);
+                if let Some(row) = guarded(&place, || group.next().transpose())? {
+                    self.rows += 1;
+                    return Ok(Some(row));
+                }
             }
             if self.groups < self.reader.num_row_groups() {
                 self.begin_group()?;
@@ -74,10 +78,11 @@ impl FileRows {
     }
 
     fn begin_group(&mut self) -> Result<(), DataError> {
-        let refuse = |error| damaged(&self.file, &error);
-        let group = self.reader.get_row_group(self.groups).map_err(refuse)?;
-        let columns = self.reader.metadata().file_metadata().schema_descr_ptr();
-        let rows = TreeBuilder::new().with_batch_size(BATCH).as_iter(columns, &*group).map_err(refuse)?;
+        let rows = guarded(&self.file, || {
+            let group = self.reader.get_row_group(self.groups)?;
+            let columns = self.reader.metadata().file_metadata().schema_descr_ptr();
+            TreeBuilder::new().with_batch_size(BATCH).as_iter(columns, &*group)
+        })?;
         self.group = Some(rows);
         self.groups += 1;
         Ok(())
