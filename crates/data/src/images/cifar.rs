@@ -170,6 +170,8 @@ impl Cifar {
         for path in files {
             let file = path.display().to_string();
             let mut source = open(path)?;
+            // The number of pixels, unless the file is compressed; at most the size of the file.
+            values.reserve(fs::metadata(path).map_or(0, |found| found.len() as usize));
             for number in 1.. {
                 let got = fill(&mut source, &mut record).map_err(|error| unreadable(&file, &error))?;
                 if got == 0 {

@@ -13,8 +13,8 @@ use ::parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use ::parquet::file::reader::{FileReader, SerializedFileReader};
 use ::parquet::schema::types::Type;
 
-pub(crate) use self::images::{read_images, read_test_images, read_unlabelled_images};
 use self::guard::guarded;
+pub(crate) use self::images::{read_images, read_test_images, read_unlabelled_images};
 use self::rows::TableRows;
 use crate::class_folders::{entries, has_extension, name_of};
 use crate::error::DataError;
@@ -136,8 +136,7 @@ fn is_within(group: &RowGroupMetaData, length: u64) -> bool {
         && group.columns().iter().all(within)
 }
 
-const DAMAGED: &str =
-    "the file is truncated or damaged, or is not a Parquet file; copy or download it again";
+const DAMAGED: &str = "the file is truncated or damaged, or is not a Parquet file; copy or download it again";
 
 fn damaged(place: &str, error: &ParquetError) -> DataError {
     let text = error.to_string();

@@ -168,7 +168,11 @@ fn push(fields: &mut ByteRecord, value: &Field) {
         // The shortest text that is read back as the same number, without a decimal point for whole numbers.
         Field::Float(value) => fields.push_field(value.to_string().as_bytes()),
         Field::Double(value) => fields.push_field(value.to_string().as_bytes()),
-        // Integers, decimal numbers, dates and times. Lists and groups are not numbers or categories, but may be ignored.
+        // Neither a number nor a category; the schema may ignore the column.
+        Field::ListInternal(_) | Field::MapInternal(_) | Field::Group(_) => {
+            fields.push_field(b"(several values)");
+        }
+        // Integers, decimal numbers, dates and times.
         other => fields.push_field(other.to_string().as_bytes()),
     }
 }

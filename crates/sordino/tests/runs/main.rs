@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue should stop")]
 
 mod algorithms;
+mod images;
 mod place;
 mod predict;
 mod train;
