@@ -47,14 +47,14 @@ fn a_run_on_folders_of_images_learns_and_predicts_other_images() {
     for line in ["image_size = \"8x8\"", "channels = 1", "mean = [0.5]", "std = [0.25]"] {
         assert!(settings.contains(line), "{settings}");
     }
-    let predicted = place.text("predict --run run --data new");
+    let predicted = place.text_with_notes("predict --run run --data new");
     assert!(predicted.starts_with("id,prediction,probability_left,probability_right\n"), "{predicted}");
     for (number, line) in predicted.lines().skip(1).enumerate() {
         let class = ["left", "right"][number % 2];
         assert!(line.starts_with(&format!("{number}.png,{class},")), "{line}");
     }
     // One file gives the same line.
-    let one = place.text("predict --run run --data new/3.png");
+    let one = place.text_with_notes("predict --run run --data new/3.png");
     assert_eq!(one.lines().nth(1), predicted.lines().nth(4));
     // A run can be repeated from its settings.
     place.text("train --config run/config.toml --out again");
@@ -64,14 +64,14 @@ fn a_run_on_folders_of_images_learns_and_predicts_other_images() {
 fn normalisation_is_part_of_the_model() {
     let place = shapes("normalised");
     place.text(&format!("train {IMAGES} {FLAGS} --out run"));
-    let with = place.text("predict --run run --data new/0.png");
+    let with = place.text_with_notes("predict --run run --data new/0.png");
     // Without the constants the same weights give something else, and the ledger notices the change.
     let settings = place.read("run/config.toml").replace("mean = [0.5]\n", "");
     place.write("run/config.toml", &settings);
     let message = place.refusal("predict --run run --data new/0.png");
     assert!(message.contains("differ from those in the ledger"), "{message}");
     place.text(&format!("train {} {FLAGS} --out plain", IMAGES.replace("--mean 0.5 --std 0.25", "")));
-    assert_ne!(place.text("predict --run plain --data new/0.png"), with);
+    assert_ne!(place.text_with_notes("predict --run plain --data new/0.png"), with);
 }
 
 #[test]
