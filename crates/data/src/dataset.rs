@@ -8,6 +8,7 @@ use sordino_nn::{Inputs, Shape, Targets};
 
 use crate::encoding::Encoding;
 use crate::error::DataError;
+use crate::images::ImageOptions;
 use crate::labels::{LabelValues, Scale};
 use crate::values::{RecordValues, keep};
 
@@ -122,6 +123,14 @@ impl Dataset {
     /// Whether every record has a class.
     pub fn is_classification(&self) -> bool {
         matches!(self.labels, LabelValues::Classes { .. })
+    }
+
+    /// Applies the normalisation of images, if one is given.
+    pub(crate) fn normalised(mut self, file: &str, options: &ImageOptions) -> Result<Dataset, DataError> {
+        if let Some(normalisation) = options.normalisation(file, self.shape)? {
+            self.values.normalise(file, self.shape, &normalisation)?;
+        }
+        Ok(self)
     }
 
     /// Splits into a training set and, unless `test_fraction` is 0, a test set of the records that [`held_out`] lists. The

@@ -1,8 +1,6 @@
 //! Data that is part of the crate, for examples and tests.
 
-use std::io::BufRead;
-
-use crate::csv::{self, Options};
+use crate::csv::{self, CsvRows, Options};
 use crate::dataset::Dataset;
 use crate::error::DataError;
 use crate::input::{decompressed, unreadable};
@@ -31,12 +29,13 @@ const SCHEMA: &str = include_str!("../embedded/mushroom.toml");
 /// ```
 pub fn mushroom() -> Result<Dataset, DataError> {
     let options = Options { schema: Some(schema()?), labelled: true, ..Options::default() };
-    csv::read(NAME, records()?, options).map(|(records, _)| records)
+    csv::read(&mut rows()?, options).map(|(records, _)| records)
 }
 
-/// The table.
-pub(crate) fn records() -> Result<Box<dyn BufRead>, DataError> {
-    decompressed(RECORDS).map_err(|error| unreadable(NAME, &error))
+/// The rows of the table.
+pub(crate) fn rows() -> Result<CsvRows<'static>, DataError> {
+    let text = decompressed(RECORDS).map_err(|error| unreadable(NAME, &error))?;
+    Ok(CsvRows::new(NAME, text, schema()?.delimiter()))
 }
 
 /// Its schema.

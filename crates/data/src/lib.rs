@@ -1,4 +1,4 @@
-//! Data sets for training with differential privacy: from arrays, and from CSV, IDX, NPY, NPZ and SVMLight files.
+//! Data sets for training with differential privacy: from arrays, and from CSV, IDX, NPY, NPZ, Parquet, SVMLight and image files.
 //!
 //! [`Dataset::from_rows`] makes a data set from arrays in memory. [`read`] reads a file or a directory of IDX files. Every
 //! format except NPZ may be compressed with gzip; NPZ has its own compression.
@@ -20,6 +20,7 @@
 mod arrays;
 mod cache;
 mod check;
+mod class_folders;
 mod column_names;
 mod csv;
 mod dataset;
@@ -28,8 +29,10 @@ pub mod embedded;
 mod encoding;
 mod error;
 mod field;
+mod format;
 mod gaps;
 mod idx;
+mod images;
 mod input;
 mod labels;
 mod line_numbers;
@@ -37,6 +40,11 @@ mod npy;
 mod npy_folder;
 mod npy_header;
 mod overview;
+#[cfg(feature = "parquet")]
+mod parquet;
+#[cfg(not(feature = "parquet"))]
+#[path = "parquet/absent.rs"]
+mod parquet;
 mod positioned;
 mod schema;
 mod source;
@@ -51,6 +59,8 @@ pub use dataset::{Dataset, held_out};
 pub use draft::draft;
 pub use encoding::Encoding;
 pub use error::DataError;
+pub use format::files;
+pub use images::{ImageOptions, ImageSize};
 pub use labels::{Labels, Scale};
 pub use overview::{Overview, OverviewPart, overview};
 pub use schema::Schema;

@@ -1,43 +1,49 @@
 //! Files and directories of records, and the reader for each format.
 
-use std::io::BufRead;
 use std::path::{Path, PathBuf};
 
+use crate::csv::{CsvRows, Rows};
 use crate::dataset::Dataset;
 use crate::encoding::{Conversion, Encoding};
 use crate::error::DataError;
+use crate::format::Format;
+use crate::images::{self, ImageOptions};
 use crate::input::open;
 use crate::schema::Schema;
 use crate::unlabelled::{PredictionOptions, UnlabelledRows};
-use crate::{cache, csv, embedded, idx, npy, npy_folder, svmlight};
+use crate::{csv, embedded, idx, npy, parquet, svmlight};
 
 /// The location of records, and what is publicly known about them.
 ///
 /// | path | format | needs |
 /// | --- | --- | --- |
 /// | a directory | IDX, as MNIST | `classes` unless there are 10 |
-/// | a directory with `x.npy` and `y.npy` | arrays whose records stay in their file, optionally `x_test.npy` and `y_test.npy` | `classes` if `y` has integers |
+/// | a directory | CIFAR-10 or CIFAR-100, binary | |
+/// | a directory | a folder of PNG and JPEG files for each class, optionally under `train` and `test` | `images.size` and `images.channels` |
 /// | `.csv` `.tsv` `.txt` `.data` | CSV | `schema`; or `classes`, if every column is a number and the target (the last column, or `target`) is a class |
-/// | `.npz` | arrays `x` and `y`, optionally `x_test` and `y_test` | `classes` if `y` has integers |
+/// | `.npz` | arrays `x` and `y`, optionally `x_test` and `y_test`; or the names of MedMNIST | `classes` if `y` has integers |
 /// | `.npy` | `x`, for prediction | |
-/// | `.sordino` | what [`convert`](crate::convert) wrote; the records stay in their file | |
+/// | `.parquet`, or a directory of such files | a table, as CSV | as CSV |
+/// | `.parquet`, or a directory of such files | a column of images, as Hugging Face stores them | `images.size` and `images.channels`; `classes` unless the file names them |
 /// | `.svm` `.svmlight` `.libsvm` | SVMLight, LIBSVM | `features`; `classes` unless there are 2 |
 /// | `mushroom`, if there is no such file | [`embedded::mushroom`] | |
 ///
-/// All names except `.npz` may also end in `.gz`. Bytes (IDX files and arrays of `uint8`) are divided by 255. Other numbers are not
+/// All names except `.npz`, `.parquet` and those of images may also end in `.gz`. Bytes (IDX files and arrays of `uint8`) are divided by 255. Other numbers are not
 /// scaled, except by a schema.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Source {
     /// The file, or the directory.
     pub path: PathBuf,
-    /// The schema of a CSV file.
+    /// The schema of a table.
     pub schema: Option<PathBuf>,
-    /// The column of a CSV file that is to be predicted: its name, or its number from 1. It overrides the target of the schema.
+    /// The column of a table that is to be predicted: its name, or its number from 1. It overrides the target of the schema.
     pub target: Option<String>,
     /// The number of classes.
     pub classes: Option<usize>,
     /// The number of features.
     pub features: Option<usize>,
+    /// How images are converted.
+    pub images: ImageOptions,
 }
 
 /// The records of a source: a training set and, if the format separates them, a test set.
@@ -51,81 +57,26 @@ pub struct Splits {
     pub schema: Option<Schema>,
 }
 
-/// The format of a source.
-#[derive(Clone, Copy)]
-pub(crate) enum Format {
-    Idx,
-    Csv { delimiter: u8 },
-    Npz,
-    Npy,
-    NpyFolder,
-    Cache,
-    SvmLight,
-    Mushroom,
-}
-
-impl Format {
-    pub(crate) fn of(path: &Path) -> Result<Format, DataError> {
-        if path.is_dir() {
-            return Ok(if npy_folder::is_npy_folder(path) { Format::NpyFolder } else { Format::Idx });
-        }
-        if path == Path::new(embedded::NAME) && !path.exists() {
-            return Ok(Format::Mushroom);
-        }
-        let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
-        let name = name.strip_suffix(".gz").unwrap_or(&name);
-        match name.rsplit_once('.').map(|(_, extension)| extension) {
-            Some("csv" | "txt" | "data") => Ok(Format::Csv { delimiter: b',' }),
-            Some("tsv") => Ok(Format::Csv { delimiter: b'\t' }),
-            Some("npz") => Ok(Format::Npz),
-            Some("npy") => Ok(Format::Npy),
-            Some(cache::EXTENSION) => Ok(Format::Cache),
-            Some("svm" | "svmlight" | "libsvm") => Ok(Format::SvmLight),
-            _ if !path.exists() => Err(DataError::file(
-                path.display().to_string(),
-                "no such file or directory",
-                "give a file, a directory of IDX files, or mushroom for the data that is part of Sordino",
-            )),
-            _ => Err(DataError::file(
-                path.display().to_string(),
-                "the format is not clear from the name",
-                "give a file .csv, .tsv, .txt, .data (CSV), .npz, .npy, .svm, .svmlight or .libsvm (all except .npz also \
-                 with .gz) or .sordino, a directory of IDX files or of x.npy and y.npy, or the name mushroom",
-            )),
-        }
-    }
-
-    pub(crate) fn is_table(self) -> bool {
-        matches!(self, Format::Csv { .. } | Format::Mushroom)
-    }
-}
-
 impl Source {
-    pub(crate) fn file(&self) -> String {
+    fn file(&self) -> String {
         self.path.display().to_string()
     }
 
     /// Returns an error for settings that the format does not use.
-    pub(crate) fn check(&self, format: Format) -> Result<(), DataError> {
-        let table = format.is_table();
+    fn check(&self, format: Format) -> Result<(), DataError> {
+        let (table, stored) = (format.is_table(), format.has_stored_images());
         let unused = [
-            (
-                "schema",
-                self.schema.as_ref().map(|path| path.display().to_string()),
-                table || matches!(format, Format::Cache),
-            ),
-            ("target", self.target.clone(), table),
-            (
-                "number of features",
-                self.features.map(|n| n.to_string()),
-                table || matches!(format, Format::SvmLight),
-            ),
+            ("schema", self.schema.as_ref().map(|path| path.display().to_string()), table),
+            ("target", self.target.clone(), table || format == Format::ParquetImages),
+            ("number of features", self.features.map(|n| n.to_string()), table || format == Format::SvmLight),
+            ("image size", self.images.size.map(|size| size.to_string()), stored),
+            ("number of channels", self.images.channels.map(|n| n.to_string()), stored),
         ];
         for (what, given, used) in unused {
             if let Some(got) = given.filter(|_| !used) {
-                let hint =
-                    "{schema} and {target} are for CSV files, {features} is for CSV and SVMLight files"
-                        .to_owned();
+                let hint = "{schema} and {target} are for tables, {features} is for tables and SVMLight files, {image_size} and \
+                            {channels} are for PNG and JPEG images"
+                    .to_owned();
                 let permitted = format!("left out for {}", self.file());
                 return Err(DataError::Setting { what, permitted, got, hint });
             }
@@ -133,13 +84,8 @@ impl Source {
         Ok(())
     }
 
-    /// The text of a table.
-    pub(crate) fn text(&self, format: Format) -> Result<Box<dyn BufRead>, DataError> {
-        if matches!(format, Format::Mushroom) { embedded::records() } else { open(&self.path) }
-    }
-
     /// The options for reading a table that are the same for training and prediction.
-    pub(crate) fn options(&self, format: Format) -> Result<csv::Options<'_>, DataError> {
+    fn options(&self, format: Format) -> Result<csv::Options<'_>, DataError> {
         let schema = match (&self.schema, format) {
             (Some(path), _) => Some(Schema::read(path)?),
             (None, Format::Mushroom) => Some(embedded::schema()?),
@@ -168,29 +114,60 @@ impl Source {
 pub fn read(source: &Source) -> Result<Splits, DataError> {
     let format = Format::of(&source.path)?;
     source.check(format)?;
-    match format {
-        Format::Idx => idx::read(&source.path, source.classes),
-        Format::Csv { .. } | Format::Mushroom => {
-            let options = csv::Options { labelled: true, ..source.options(format)? };
-            let (train, schema) = csv::read(&source.file(), source.text(format)?, options)?;
-            Ok(Splits { train, test: None, schema: Some(schema) })
-        }
-        Format::Npz => npy::read_npz(&source.path, source.classes),
-        Format::Npy => Err(without_labels(&source.path)),
-        Format::NpyFolder => npy_folder::read(&source.path, source.classes),
-        Format::Cache => cache::read(source),
+    let (path, file) = (&source.path, source.file());
+    let sets = match format {
+        Format::Idx => idx::read(path, source.classes),
+        Format::Cifar(cifar) => cifar.read(path, source.classes),
+        Format::ClassImages => images::files::read(path, source.classes, &source.images),
+        Format::ClassTexts | Format::TextPerClass => Err(texts(path)),
+        Format::Csv { .. } | Format::ParquetTable | Format::Mushroom => read_table(source, format),
+        Format::ParquetImages => parquet::read_images(source),
+        Format::Npz => npy::read_npz(path, source.classes),
+        Format::Npy | Format::Images => Err(without_labels(path, format)),
         Format::SvmLight => {
-            let text = open(&source.path)?;
-            let train = svmlight::read(&source.file(), text, source.features, source.classes)?;
+            let train = svmlight::read(&file, open(path)?, source.features, source.classes)?;
             Ok(Splits { train, test: None, schema: None })
         }
+    }?;
+    let normalised = |set: Dataset| set.normalised(&file, &source.images);
+    Ok(Splits { train: normalised(sets.train)?, test: sets.test.map(normalised).transpose()?, ..sets })
+}
+
+/// Reads a table. The test set of Parquet files is read by the schema of the training set.
+fn read_table(source: &Source, format: Format) -> Result<Splits, DataError> {
+    let options = csv::Options { labelled: true, ..source.options(format)? };
+    if format != Format::ParquetTable {
+        let mut rows = rows(&source.path, format, options.delimiter())?;
+        let (train, schema) = csv::read(&mut *rows, options)?;
+        return Ok(Splits { train, test: None, schema: Some(schema) });
     }
+    let parts = parquet::Parts::of(&source.path)?;
+    let (train, schema) = csv::read(&mut parquet::rows(&parts.train)?, options)?;
+    let test = match parts.test.is_empty() {
+        true => None,
+        false => Some(csv::read(&mut parquet::rows(&parts.test)?, by_schema(&schema))?.0),
+    };
+    Ok(Splits { train, test, schema: Some(schema) })
+}
+
+/// The options for reading labelled records by a schema.
+fn by_schema(schema: &Schema) -> csv::Options<'static> {
+    csv::Options { schema: Some(schema.clone()), labelled: true, ..csv::Options::default() }
+}
+
+/// The rows of a table; if it has a test set, those of the test set.
+fn rows(path: &Path, format: Format, delimiter: u8) -> Result<Box<dyn Rows>, DataError> {
+    Ok(match format {
+        Format::Mushroom => Box::new(embedded::rows()?),
+        Format::ParquetTable => Box::new(parquet::rows(&parquet::Parts::of(path)?.one())?),
+        _ => Box::new(CsvRows::new(&path.display().to_string(), open(path)?, delimiter)),
+    })
 }
 
 /// Reads labelled records from another file, to test a model trained on `sets`, which were read from `source`.
 ///
-/// A table is read by the schema of `sets`. From a directory, an NPZ file or a file `.sordino` the test set is read, or the training set
-/// if there is no test set.
+/// A table is read by the schema of `sets`. From a directory of IDX files or an NPZ file the test set is read, or the training
+/// set if there is no test set.
 ///
 /// # Errors
 ///
@@ -199,23 +176,22 @@ pub fn read_test(path: &Path, source: &Source, sets: &Splits) -> Result<Dataset,
     let format = Format::of(path)?;
     let (file, train) = (path.display().to_string(), &sets.train);
     let test = match (format, &sets.schema) {
-        (Format::Npy, _) => return Err(without_labels(path)),
-        (Format::Cache, _) => cache::read_test(path, sets)?,
+        (Format::Npy | Format::Images, _) => return Err(without_labels(path, format)),
         (_, Some(schema)) => {
-            let source = Source { path: path.to_owned(), ..Source::default() };
-            let schema = Some(schema.clone());
-            let options = csv::Options { schema, labelled: true, ..csv::Options::default() };
             check_table(format, &file)?;
-            csv::read(&file, source.text(format)?, options)?.0
+            csv::read(&mut *rows(path, format, schema.delimiter())?, by_schema(schema))?.0
         }
         (Format::Idx, None) => idx::read_test(path, source.classes, train.encoding())?,
+        (Format::Cifar(cifar), None) => cifar.read_test(path, train.encoding())?,
+        (Format::ClassImages, None) => images::files::read_test(path, train, &source.images)?,
+        (Format::ParquetImages, None) => parquet::read_test_images(path, source, train)?,
+        (Format::ClassTexts | Format::TextPerClass, None) => return Err(texts(path)),
         (Format::Npz, None) => npy::read_npz_test(path, source.classes, train.encoding())?,
-        (Format::NpyFolder, None) => npy_folder::read_test(path, source.classes, train.encoding())?,
         (Format::SvmLight, None) => {
             Conversion::new(&file, Encoding::Text, Some(train.encoding()))?;
             svmlight::read(&file, open(path)?, source.features, source.classes)?
         }
-        (Format::Csv { .. } | Format::Mushroom, None) => {
+        (Format::Csv { .. } | Format::ParquetTable | Format::Mushroom, None) => {
             return Err(DataError::file(
                 file,
                 format!("is a table, but {} is not", source.file()),
@@ -234,7 +210,7 @@ pub fn read_test(path: &Path, source: &Source, sets: &Splits) -> Result<Dataset,
             "test records must have the shape and the labels of the training records",
         ));
     }
-    Ok(test)
+    test.normalised(&file, &source.images)
 }
 
 fn described(records: &Dataset) -> String {
@@ -245,11 +221,28 @@ fn described(records: &Dataset) -> String {
     format!("of shape {} with {labels}", records.shape())
 }
 
-fn without_labels(path: &Path) -> DataError {
+fn without_labels(path: &Path, format: Format) -> DataError {
+    let file = path.display().to_string();
+    match format {
+        Format::Images => DataError::file(
+            file,
+            "the images have no classes",
+            "make a folder of images for each class; a folder without classes is for prediction",
+        ),
+        _ => DataError::file(
+            file,
+            "an NPY file has no labels",
+            "put both into an NPZ file: numpy.savez(path, x=..., y=...)",
+        ),
+    }
+}
+
+/// The error for folders of texts.
+fn texts(path: &Path) -> DataError {
     DataError::file(
         path.display().to_string(),
-        "an NPY file has no labels",
-        "put both into an NPZ file: numpy.savez(path, x=..., y=...); or into a folder: x.npy and y.npy",
+        "is a folder of texts, which this version does not read",
+        "put the texts into a table",
     )
 }
 
@@ -261,7 +254,7 @@ fn check_table(format: Format, file: &str) -> Result<(), DataError> {
     Err(DataError::file(
         file,
         "is not a table, but the training records are",
-        "give a CSV file (.csv, .tsv, .txt, .data) with the columns of the training records",
+        "give a CSV file (.csv, .tsv, .txt, .data) or a Parquet file with the columns of the training records",
     ))
 }
 
@@ -269,8 +262,9 @@ fn check_table(format: Format, file: &str) -> Result<(), DataError> {
 ///
 /// Labels are optional and are not read: a CSV file may lack the target column, an NPZ file `y`, and lines of SVMLight their
 /// label. A CSV file without a schema has no target unless [`Source::target`] names it, or [`Source::features`] is one less
-/// than the number of columns. From a directory of IDX files the test images are read, or the training images if there are no
-/// others; `x_test` of an NPZ file is not read. [`UnlabelledRows::part`] states what was read.
+/// than the number of columns. From a source with a training set and a test set, the test set is read; but from an NPZ file
+/// with `x`, this array is read. [`UnlabelledRows::part`] states what was read. PNG and JPEG images have their names as ids; their
+/// shape is [`PredictionOptions::shape`], or is declared as for training.
 ///
 /// # Errors
 ///
@@ -278,26 +272,34 @@ fn check_table(format: Format, file: &str) -> Result<(), DataError> {
 /// the reason.
 pub fn read_unlabelled(source: &Source, reading: &PredictionOptions) -> Result<UnlabelledRows, DataError> {
     let (format, file) = (Format::of(&source.path)?, source.file());
-    if source.schema.is_some() && !matches!(format, Format::Cache) {
+    if source.schema.is_some() {
         check_table(format, &file)?;
     }
-    if matches!(format, Format::Csv { .. } | Format::Mushroom | Format::SvmLight) {
+    if format.is_table() || format == Format::SvmLight {
         Conversion::new(&file, Encoding::Text, reading.encoding)?;
     }
     let options = source.options(format)?;
-    if options.schema.is_none() || matches!(format, Format::Cache) {
+    if options.schema.is_none() {
         reading.check_plain(&file)?;
     }
-    match format {
-        Format::Idx => idx::read_unlabelled(&source.path, reading.encoding),
-        Format::Csv { .. } | Format::Mushroom => {
-            let (id, ignore_unknown) = (reading.id.as_deref(), reading.ignore_unknown);
-            csv::read_unlabelled(&file, source.text(format)?, csv::Options { id, ignore_unknown, ..options })
+    let (path, wanted) = (&source.path, reading.encoding);
+    let rows = match format {
+        Format::Idx => idx::read_unlabelled(path, wanted),
+        Format::Cifar(cifar) => cifar.read_unlabelled(path, wanted),
+        Format::ClassImages | Format::Images => {
+            images::files::read_unlabelled(path, &source.images, wanted, reading.shape)
         }
-        Format::Npz => npy::read_npz_unlabelled(&source.path, reading.encoding),
-        Format::Npy => npy_folder::read_array(&source.path, reading.encoding),
-        Format::NpyFolder => npy_folder::read_unlabelled(&source.path, reading.encoding),
-        Format::Cache => cache::read_unlabelled(&source.path, options.schema.as_ref(), reading.encoding),
-        Format::SvmLight => svmlight::read_unlabelled(&file, open(&source.path)?, source.features),
-    }
+        Format::ClassTexts | Format::TextPerClass => Err(texts(path)),
+        Format::Csv { .. } | Format::Mushroom | Format::ParquetTable => {
+            let mut rows = rows(path, format, options.delimiter())?;
+            let (id, ignore_unknown) = (reading.id.as_deref(), reading.ignore_unknown);
+            csv::read_unlabelled(&mut *rows, csv::Options { id, ignore_unknown, ..options })
+        }
+        Format::ParquetImages => parquet::read_unlabelled_images(source, wanted, reading.shape),
+        Format::Npz => npy::read_npz_unlabelled(path, wanted),
+        Format::Npy => npy::read_npy(path, wanted),
+        Format::SvmLight => svmlight::read_unlabelled(&file, open(path)?, source.features),
+    }?;
+    let records = rows.records.map(|records| records.normalised(&file, &source.images)).transpose()?;
+    Ok(UnlabelledRows { records, ..rows })
 }

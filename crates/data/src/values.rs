@@ -1,7 +1,9 @@
 //! The values of records, in memory or in a file.
 
+use rayon::prelude::*;
 use sordino_nn::{Inputs, RecordStore, Shape};
 
+use crate::error::DataError;
 use crate::stored::StoredRecords;
 
 /// The inputs of all records of a data set, one record after another.
@@ -33,6 +35,32 @@ impl RecordValues {
             Self::Sequences { values, starts } => Inputs::Sequences { values, starts },
             Self::Tokens { tokens, starts } => Inputs::Tokens { tokens, starts },
             Self::Stored(records) => Inputs::Stored(records),
+        }
+    }
+
+    /// Replaces a value `x` of channel `c` by `(x - mean) / std`, where `channels[c]` is `(mean, std)`.
+    pub(crate) fn normalise(
+        &mut self,
+        file: &str,
+        shape: Shape,
+        channels: &[(f64, f64)],
+    ) -> Result<(), DataError> {
+        // Images are never tokens.
+        let Self::Floats(values) = self else { return Ok(()) };
+        let plane = shape.len() / channels.len();
+        values.par_chunks_exact_mut(shape.len()).for_each(|image| {
+            for (plane, (mean, std)) in image.chunks_exact_mut(plane).zip(channels) {
+                plane.iter_mut().for_each(|value| *value = ((f64::from(*value) - mean) / std) as f32);
+            }
+        });
+        match values.par_iter().position_first(|value| !value.is_finite()) {
+            None => Ok(()),
+            Some(at) => Err(DataError::value(
+                format!("{file}, record {}, value {}", at / shape.len() + 1, at % shape.len() + 1),
+                "finite after normalisation",
+                values[at].to_string(),
+                "give a larger {std}",
+            )),
         }
     }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use sordino_data::{Dataset, Encoding, Scale, Source, Splits};
+use sordino_data::{Dataset, Encoding, ImageOptions, Scale, Source, Splits};
 use sordino_nn::Shape;
 
 use crate::{
@@ -111,8 +111,19 @@ impl DataDescription {
         train: &Dataset,
         test: Option<&Dataset>,
     ) -> Result<Self, TrainError> {
-        const FOR_FILES: [&str; 7] =
-            ["schema", "target", "classes", "features", "test_data", "test_fraction", "split_seed"];
+        const FOR_FILES: [&str; 11] = [
+            "schema",
+            "target",
+            "classes",
+            "features",
+            "image_size",
+            "channels",
+            "mean",
+            "std",
+            "test_data",
+            "test_fraction",
+            "split_seed",
+        ];
         if let Some(name) = settings.names().into_iter().find(|name| FOR_FILES.contains(name)) {
             return Err(TrainError::refused(
                 format!("{name} describes a file, but the records are given in memory"),
@@ -187,6 +198,10 @@ impl RunData {
                 Origin::Default,
             )),
             test_data: given(test_data),
+            image_size: given(settings.image_size),
+            channels: given(settings.channels),
+            mean: given(settings.mean.clone()),
+            std: given(settings.std.clone()),
             ..SettingValues::default()
         };
         if schema.is_some() {
@@ -239,6 +254,12 @@ pub fn data_source(settings: &Settings) -> Source {
         target: settings.target.clone(),
         classes: settings.classes,
         features: settings.features,
+        images: ImageOptions {
+            size: settings.image_size,
+            channels: settings.channels,
+            mean: settings.mean.clone(),
+            std: settings.std.clone(),
+        },
     }
 }
 
@@ -292,14 +313,7 @@ fn reject_split(settings: &Settings) -> Result<(), TrainError> {
 /// because nothing that is computed from the records may be stored.
 pub(crate) fn last_changed(path: Option<&PathBuf>) -> String {
     let Some(path) = path else { return String::new() };
-    let is_data = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        name.contains("-idx") || name.ends_with(".npy")
-    };
-    let mut files = vec![path.clone()];
-    if let Ok(entries) = fs::read_dir(path) {
-        files = entries.flatten().map(|entry| entry.path()).filter(is_data).collect();
-    }
+    let files = sordino_data::files(path);
     let changed = |path: &PathBuf| fs::metadata(path).and_then(|found| found.modified()).ok();
     let last = files.iter().filter_map(changed).max().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     last.map_or(String::new(), |time| {

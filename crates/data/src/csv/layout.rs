@@ -1,7 +1,6 @@
 //! The meaning of each field of a row.
 
 use std::collections::HashMap;
-use std::io::BufRead;
 
 use super::rows::Rows;
 use super::{Options, name_of, no_such_target};
@@ -52,14 +51,14 @@ pub(super) enum Labelling<'a> {
 
 impl<'a> Layout<'a> {
     /// `rows` is positioned at the header, or at the first record if there is none.
-    pub(super) fn new<R: BufRead>(
-        rows: &Rows<'_, R>,
+    pub(super) fn new(
+        rows: &dyn Rows,
         schema: &'a Schema,
         options: &Options<'_>,
     ) -> Result<Layout<'a>, DataError> {
         let target = schema.target_place(options.target);
         if options.labelled {
-            check_target(rows.file, schema, target, options)?;
+            check_target(rows.file(), schema, target, options)?;
         }
         let id = options.id.map(|name| id_place(rows, schema, name)).transpose()?;
         let order = match schema.header {
@@ -72,7 +71,7 @@ impl<'a> Layout<'a> {
             }
             false => order_without_header(rows, schema, target, options.labelled, id)?,
         };
-        let starts = starts(rows.file, schema, target, options.features)?;
+        let starts = starts(rows.file(), schema, target, options.features)?;
         let cell = |&place: &Option<usize>| match place.map(|place| (place, &schema.columns[place])) {
             None => Cell::Skip,
             Some((place, _)) if Some(place) == target && !options.labelled => Cell::Skip,
@@ -110,14 +109,14 @@ impl<'a> Layout<'a> {
     }
 
     /// The id of the row; empty if the row ends before it.
-    pub(super) fn id<R: BufRead>(&self, rows: &Rows<'_, R>) -> String {
-        name_of(self.id.and_then(|field| rows.record.get(field)).unwrap_or_default())
+    pub(super) fn id(&self, rows: &dyn Rows) -> String {
+        name_of(self.id.and_then(|field| rows.record().get(field)).unwrap_or_default())
     }
 
     /// Reads the row into `features`, which are 0 before the call; the first problem is an error.
-    pub(super) fn read<R: BufRead>(
+    pub(super) fn read(
         &self,
-        rows: &Rows<'_, R>,
+        rows: &dyn Rows,
         features: &mut [f32],
     ) -> Result<ParsedRow, DataError> {
         let mut problem = None;
@@ -128,9 +127,9 @@ impl<'a> Layout<'a> {
     }
 
     /// Reads the row into `features`, and reports every problem.
-    pub(super) fn read_all<R: BufRead>(
+    pub(super) fn read_all(
         &self,
-        rows: &Rows<'_, R>,
+        rows: &dyn Rows,
         features: &mut [f32],
         mut report: impl FnMut(DataError),
     ) -> ParsedRow {
@@ -140,7 +139,7 @@ impl<'a> Layout<'a> {
             return row;
         }
         for (field, cell) in self.cells.iter().enumerate() {
-            let text = rows.record[field].trim_ascii();
+            let text = rows.record()[field].trim_ascii();
             let read = match cell {
                 Cell::Skip => Ok(()),
                 Cell::Number(number, at) => {
@@ -184,8 +183,8 @@ impl<'a> Layout<'a> {
         counts.map(|(name, &count)| (name.clone(), count)).collect()
     }
 
-    fn check_length<R: BufRead>(&self, rows: &Rows<'_, R>) -> Result<(), DataError> {
-        let (found, expected) = (rows.record.len(), self.cells.len());
+    fn check_length(&self, rows: &dyn Rows) -> Result<(), DataError> {
+        let (found, expected) = (rows.record().len(), self.cells.len());
         if found == expected {
             return Ok(());
         }
@@ -200,7 +199,7 @@ impl<'a> Layout<'a> {
         ))
     }
 
-    fn error<R: BufRead>(&self, rows: &Rows<'_, R>, field: usize, refused: Refused) -> DataError {
+    fn error(&self, rows: &dyn Rows, field: usize, refused: Refused) -> DataError {
         let place = format!("{}, column {} ({})", rows.place(), field + 1, self.names[field]);
         let hint = match (&self.cells[field], self.predicting) {
             (_, false) => refused.hint,
@@ -209,7 +208,7 @@ impl<'a> Layout<'a> {
             }
             (_, true) => "the model was trained with this column as a number: write a number here",
         };
-        DataError::value(place, refused.permitted, quoted(&rows.record[field]), hint)
+        DataError::value(place, refused.permitted, quoted(&rows.record()[field]), hint)
     }
 }
 
@@ -242,33 +241,33 @@ fn starts(
 }
 
 /// The field of the id, by its name in the header or by its number from 1.
-fn id_place<R: BufRead>(rows: &Rows<'_, R>, schema: &Schema, name: &str) -> Result<usize, DataError> {
+fn id_place(rows: &dyn Rows, schema: &Schema, name: &str) -> Result<usize, DataError> {
     let named =
-        schema.header.then(|| rows.record.iter().position(|field| field.trim_ascii() == name.as_bytes()));
-    let fields = rows.record.len();
+        schema.header.then(|| rows.record().iter().position(|field| field.trim_ascii() == name.as_bytes()));
+    let fields = rows.record().len();
     let numbered =
         || name.parse::<usize>().ok().filter(|number| (1..=fields).contains(number)).map(|n| n - 1);
     named.flatten().or_else(numbered).ok_or_else(|| {
         let hint = match schema.header {
             true => {
-                let names: Vec<String> = rows.record.iter().map(name_of).collect();
+                let names: Vec<String> = rows.record().iter().map(name_of).collect();
                 format!("the columns are {}; a number from 1 is also permitted", listed(&names))
             }
             false => format!("the table has no header; give a number from 1 to {fields}"),
         };
-        DataError::file(rows.file, format!("the id `{name}` is not one of the {fields} columns"), hint)
+        DataError::file(rows.file(), format!("the id `{name}` is not one of the {fields} columns"), hint)
     })
 }
 
 /// The schema's column of each field of a table without header; none for an id that the schema does not describe.
-fn order_without_header<R: BufRead>(
-    rows: &Rows<'_, R>,
+fn order_without_header(
+    rows: &dyn Rows,
     schema: &Schema,
     target: Option<usize>,
     labelled: bool,
     id: Option<usize>,
 ) -> Result<Vec<Option<usize>>, DataError> {
-    let (fields, columns) = (rows.record.len(), schema.columns.len());
+    let (fields, columns) = (rows.record().len(), schema.columns.len());
     let mut order: Vec<Option<usize>> = (0..columns).map(Some).collect();
     match id {
         // There is one field more than the schema describes: the id.
@@ -334,7 +333,7 @@ fn check_target(
 }
 
 /// Reports every problem of a header.
-pub(super) fn check_header<R: BufRead>(rows: &Rows<'_, R>, schema: &Schema, report: impl FnMut(DataError)) {
+pub(super) fn check_header(rows: &dyn Rows, schema: &Schema, report: impl FnMut(DataError)) {
     if schema.header {
         order_by_header(rows, schema, schema.target_place(None), true, None, report);
     }
@@ -342,8 +341,8 @@ pub(super) fn check_header<R: BufRead>(rows: &Rows<'_, R>, schema: &Schema, repo
 
 /// The schema's column of each field, by the header's names; none for an id that the schema does not describe, and for a column
 /// that is not described if the others are ignored. Without labels, the target and ignored columns may be absent.
-fn order_by_header<R: BufRead>(
-    rows: &Rows<'_, R>,
+fn order_by_header(
+    rows: &dyn Rows,
     schema: &Schema,
     target: Option<usize>,
     labelled: bool,
@@ -357,7 +356,7 @@ fn order_by_header<R: BufRead>(
     }
     let mut found = vec![false; schema.columns.len()];
     let mut order = Vec::new();
-    for (field, name) in rows.record.iter().enumerate() {
+    for (field, name) in rows.record().iter().enumerate() {
         let name = name.trim_ascii();
         let place = places.get(name).copied();
         order.push(place);

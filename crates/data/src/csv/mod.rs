@@ -1,12 +1,10 @@
-//! CSV: a table, read by its schema.
+//! Tables: CSV, or rows of another format, read by a schema.
 
 mod check;
 mod default_schema;
 mod layout;
 mod rows;
 mod stream;
-
-use std::io::BufRead;
 
 use sordino_nn::Shape;
 
@@ -15,6 +13,7 @@ use self::default_schema::default_schema;
 use self::layout::{Labelling, Layout};
 pub(crate) use self::rows::Rows;
 pub(crate) use self::stream::convert;
+pub(crate) use self::rows::{CsvRows, Rows};
 use crate::dataset::{Dataset, check_size, no_records};
 use crate::encoding::Encoding;
 use crate::error::DataError;
@@ -40,12 +39,8 @@ pub(crate) struct Options<'a> {
 }
 
 /// Reads a table with labels; the first value that does not fit is an error.
-pub(crate) fn read(
-    file: &str,
-    source: impl BufRead,
-    options: Options<'_>,
-) -> Result<(Dataset, Schema), DataError> {
-    let table = Table::read(file, source, options)?;
+pub(crate) fn read(rows: &mut dyn Rows, options: Options<'_>) -> Result<(Dataset, Schema), DataError> {
+    let table = Table::read(rows, options)?;
     match table.refused.into_iter().next() {
         Some((_, error)) => Err(error),
         None => Ok((table.records, table.schema)),
@@ -54,12 +49,18 @@ pub(crate) fn read(
 
 /// Reads a table without labels; a row that does not fit is kept apart.
 pub(crate) fn read_unlabelled(
-    file: &str,
-    source: impl BufRead,
+    rows: &mut dyn Rows,
     options: Options<'_>,
 ) -> Result<UnlabelledRows, DataError> {
-    let Table { records, refused, ids, unknown, .. } = Table::read(file, source, options)?;
+    let Table { records, refused, ids, unknown, .. } = Table::read(rows, options)?;
     Ok(UnlabelledRows { unknown, ..UnlabelledRows::new(records, refused, ids) })
+}
+
+impl Options<'_> {
+    /// The delimiter of the schema, or the one that follows from the name of the file.
+    pub(crate) fn delimiter(&self) -> u8 {
+        self.schema.as_ref().map_or(self.delimiter, Schema::delimiter)
+    }
 }
 
 /// The content of a table.
@@ -74,24 +75,30 @@ struct Table {
 }
 
 impl Table {
-    fn read(file: &str, source: impl BufRead, mut options: Options<'_>) -> Result<Table, DataError> {
-        let delimiter = options.schema.as_ref().map_or(options.delimiter, Schema::delimiter);
-        let mut rows = Rows::new(file, source, delimiter);
+    fn read(rows: &mut dyn Rows, mut options: Options<'_>) -> Result<Table, DataError> {
+        let file = rows.file().to_owned();
         if !rows.next()? {
-            return Err(no_records(file));
+            return Err(no_records(&file));
         }
         let schema = match options.schema.take() {
             Some(schema) => schema,
             None => {
-                let schema = default_schema(&rows, &options)?;
+                let schema = default_schema(rows, &options)?;
                 // The schema now has the target, if there is one.
                 options.target = None;
                 schema
             }
         };
-        let layout = Layout::new(&rows, &schema, &options)?;
+        if rows.names_columns() && !schema.header {
+            return Err(DataError::file(
+                file,
+                "the columns have names, but the schema has header = false",
+                "remove header = false from the schema",
+            ));
+        }
+        let layout = Layout::new(rows, &schema, &options)?;
         if schema.header && !rows.next()? {
-            return Err(no_records(file));
+            return Err(no_records(&file));
         }
         let mut values: Vec<f32> = Vec::new();
         let (mut classes, mut numbers) = (Vec::new(), Vec::new());
@@ -103,9 +110,9 @@ impl Table {
             check_size(|| rows.place(), start.saturating_add(layout.width))?;
             values.resize(start + layout.width, 0.0);
             if let Some(ids) = &mut ids {
-                ids.push(layout.id(&rows));
+                ids.push(layout.id(rows));
             }
-            match layout.read(&rows, &mut values[start..]) {
+            match layout.read(rows, &mut values[start..]) {
                 Ok(read) => {
                     classes.extend(read.class);
                     numbers.extend(read.number);
@@ -121,7 +128,7 @@ impl Table {
         let labels = labels_of(&layout, classes, numbers);
         let unknown = layout.named(&unknown);
         let shape = Shape::Features(layout.width);
-        let records = Dataset::new(file, shape, Encoding::Text, values, labels)?;
+        let records = Dataset::new(&file, shape, Encoding::Text, values, labels)?;
         Ok(Table { records, refused, ids, unknown, schema: schema.with_target(options.target) })
     }
 }

@@ -1,4 +1,4 @@
-//! The rows of a file, one at a time.
+//! Rows of fields: the lines of a CSV file, or the rows of another file.
 
 use std::io::BufRead;
 
@@ -8,32 +8,61 @@ use crate::error::DataError;
 use crate::input::unreadable;
 use crate::line_numbers::LineNumbers;
 
-/// A reader positioned at a row.
-pub(crate) struct Rows<'a, R> {
-    pub(crate) file: &'a str,
-    reader: Reader<LineNumbers<R>>,
-    pub(crate) record: ByteRecord,
+/// A reader positioned at a row. Every field is text: a number has its digits, and a missing value is empty.
+pub(crate) trait Rows {
+    /// The name of the file or folder in messages.
+    fn file(&self) -> &str;
+
+    /// The fields of the row.
+    fn record(&self) -> &ByteRecord;
+
+    /// Reads the next row; false at the end.
+    fn next(&mut self) -> Result<bool, DataError>;
+
+    /// Where the row is.
+    fn place(&self) -> String;
+
+    /// Whether the first row has the names of the columns, whatever the schema states.
+    fn names_columns(&self) -> bool {
+        true
+    }
+}
+
+/// The lines of a CSV file.
+pub(crate) struct CsvRows<'a> {
+    file: String,
+    reader: Reader<LineNumbers<Box<dyn BufRead + 'a>>>,
+    record: ByteRecord,
     /// The line where the record begins.
     line: u64,
 }
 
-impl<'a, R: BufRead> Rows<'a, R> {
-    pub(crate) fn new(file: &'a str, source: R, delimiter: u8) -> Rows<'a, R> {
+impl<'a> CsvRows<'a> {
+    pub(crate) fn new(file: &str, source: Box<dyn BufRead + 'a>, delimiter: u8) -> CsvRows<'a> {
         let reader = ReaderBuilder::new()
             .has_headers(false)
             .flexible(true)
             .delimiter(delimiter)
             .from_reader(LineNumbers::new(source));
-        Rows { file, reader, record: ByteRecord::new(), line: 1 }
+        CsvRows { file: file.to_owned(), reader, record: ByteRecord::new(), line: 1 }
+    }
+}
+
+impl Rows for CsvRows<'_> {
+    fn file(&self) -> &str {
+        &self.file
     }
 
-    /// Reads the next record; false at the end.
-    pub(crate) fn next(&mut self) -> Result<bool, DataError> {
+    fn record(&self) -> &ByteRecord {
+        &self.record
+    }
+
+    fn next(&mut self) -> Result<bool, DataError> {
         let more =
             self.reader.read_byte_record(&mut self.record).map_err(|error| match error.into_kind() {
-                ::csv::ErrorKind::Io(error) => unreadable(self.file, &error),
+                ::csv::ErrorKind::Io(error) => unreadable(&self.file, &error),
                 _ => DataError::file(
-                    self.file,
+                    &self.file,
                     "is not a CSV file",
                     "check the path and the format of the file",
                 ),
@@ -44,7 +73,11 @@ impl<'a, R: BufRead> Rows<'a, R> {
         Ok(more)
     }
 
-    pub(crate) fn place(&self) -> String {
+    fn place(&self) -> String {
         format!("{}, line {}", self.file, self.line)
+    }
+
+    fn names_columns(&self) -> bool {
+        false
     }
 }

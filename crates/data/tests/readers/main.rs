@@ -3,14 +3,18 @@
 
 mod cache;
 mod check;
+mod cifar;
 mod csv;
 mod draft;
 mod files;
 mod idx;
+mod images;
 mod never_panics;
 mod npy;
 mod npy_folder;
 mod overview;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod prediction;
 mod schema;
 mod source;

@@ -3,6 +3,7 @@
 
 mod algorithms;
 mod data;
+mod images;
 mod place;
 mod predict;
 mod train;

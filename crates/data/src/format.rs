@@ -1,0 +1,155 @@
+//! The format of a file or a directory, by its name and the names in it.
+
+use std::path::{Path, PathBuf};
+
+use crate::class_folders::{Parts, entries, has_extension, name_of};
+use crate::embedded;
+use crate::error::DataError;
+use crate::images::{self, cifar::Cifar};
+use crate::parquet;
+
+/// The format of a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(
+    not(feature = "parquet"),
+    expect(dead_code, reason = "only the Parquet reader finds Parquet formats")
+)]
+pub(crate) enum Format {
+    Idx,
+    Cifar(Cifar),
+    /// A folder of PNG and JPEG files for each class.
+    ClassImages,
+    /// PNG and JPEG files without classes: a folder of them, or one file.
+    Images,
+    /// A folder of text files for each class.
+    ClassTexts,
+    /// A text file for each class, with a record in each line.
+    TextPerClass,
+    Csv {
+        delimiter: u8,
+    },
+    Npz,
+    Npy,
+    SvmLight,
+    /// Parquet files with columns of numbers, categories and texts.
+    ParquetTable,
+    /// Parquet files with a column of images.
+    ParquetImages,
+    Mushroom,
+}
+
+impl Format {
+    /// The format of a path. Of Parquet files, the names and types of the columns are read.
+    pub(crate) fn of(path: &Path) -> Result<Format, DataError> {
+        if path.is_dir() {
+            return Format::of_directory(path);
+        }
+        if path == Path::new(embedded::NAME) && !path.exists() {
+            return Ok(Format::Mushroom);
+        }
+        let name = name_of(path).to_lowercase();
+        let name = name.strip_suffix(".gz").unwrap_or(&name);
+        match name.rsplit_once('.').map(|(_, extension)| extension) {
+            Some("csv" | "txt" | "data") => Ok(Format::Csv { delimiter: b',' }),
+            Some("tsv") => Ok(Format::Csv { delimiter: b'\t' }),
+            Some("npz") => Ok(Format::Npz),
+            Some("npy") => Ok(Format::Npy),
+            Some("svm" | "svmlight" | "libsvm") => Ok(Format::SvmLight),
+            Some("parquet") if path.exists() => parquet::format(path),
+            Some(extension) if images::EXTENSIONS.contains(&extension) => Ok(Format::Images),
+            _ if !path.exists() => Err(DataError::file(
+                path.display().to_string(),
+                "no such file or directory",
+                "give a file, a directory, or mushroom for the data that is part of Sordino",
+            )),
+            _ => Err(DataError::file(
+                path.display().to_string(),
+                "the format is not clear from the name",
+                "give a file .csv, .tsv, .txt, .data (CSV), .npz, .npy, .parquet, .svm, .svmlight or .libsvm (all except .npz \
+                 and .parquet also with .gz), a directory of IDX, CIFAR, Parquet or image files, or the name mushroom",
+            )),
+        }
+    }
+
+    /// The format of a directory. Only names are looked at, except for Parquet files.
+    fn of_directory(path: &Path) -> Result<Format, DataError> {
+        let files = entries(path)?;
+        if files.iter().any(|file| name_of(file).contains("-idx")) {
+            return Ok(Format::Idx);
+        }
+        if let Some(cifar) = Cifar::detect(path) {
+            return Ok(Format::Cifar(cifar));
+        }
+        if parquet::is_folder(path)? {
+            return parquet::format(path);
+        }
+        let train = Parts::of(path).train;
+        let train_files = if train == path { files } else { entries(&train)? };
+        for class in train_files.iter().filter(|file| file.is_dir()) {
+            let class_files = entries(class)?;
+            if class_files.iter().any(|file| has_extension(file, &images::EXTENSIONS)) {
+                return Ok(Format::ClassImages);
+            }
+            if class_files.iter().any(|file| has_extension(file, &["txt"])) {
+                return Ok(Format::ClassTexts);
+            }
+        }
+        let any = |extensions: &[&str]| train_files.iter().any(|file| has_extension(file, extensions));
+        if any(&images::EXTENSIONS) {
+            return Ok(Format::Images);
+        }
+        if any(&["txt"]) {
+            return Ok(Format::TextPerClass);
+        }
+        Err(DataError::file(
+            path.display().to_string(),
+            "has no files of a known format",
+            "give a directory of IDX files (train-images-idx3-ubyte, train-labels-idx1-ubyte), of CIFAR files (data_batch_1.bin, \
+             or train.bin), of Parquet files, or with a folder of .png or .jpg files for each class, optionally under train and test",
+        ))
+    }
+
+    /// Whether the records have the columns of a schema.
+    pub(crate) fn is_table(self) -> bool {
+        matches!(self, Format::Csv { .. } | Format::ParquetTable | Format::Mushroom)
+    }
+
+    /// Whether the records are stored as PNG or JPEG, so that their shape must be declared.
+    pub(crate) fn has_stored_images(self) -> bool {
+        matches!(self, Format::ClassImages | Format::Images | Format::ParquetImages)
+    }
+}
+
+/// The depth of folders within a directory that are read: `train`, and a class within it.
+const DEPTH: usize = 2;
+
+/// The files and folders whose changes change the records of a source: a file itself; of a directory, its data files and the
+/// folders of its classes.
+pub fn files(path: &Path) -> Vec<PathBuf> {
+    if !path.is_dir() {
+        return vec![path.to_owned()];
+    }
+    let mut found = Vec::new();
+    collect(path, DEPTH, &mut found);
+    found
+}
+
+/// Adds the data files of a folder, and those of the folders within it down to a depth.
+fn collect(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
+    // A folder that cannot be read is an error of the reader.
+    for path in entries(folder).unwrap_or_default() {
+        let is_record = has_extension(&path, &images::EXTENSIONS) || has_extension(&path, &["txt"]);
+        if path.is_dir() {
+            if depth > 0 {
+                collect(&path, depth - 1, found);
+            }
+        } else if is_record && depth < DEPTH {
+            if found.last().and_then(|last| last.parent()) != Some(folder) {
+                found.push(folder.to_owned());
+            }
+            found.push(path);
+        } else if is_record || has_extension(&path, &["parquet", "bin"]) || name_of(&path).contains("-idx") {
+            found.push(path);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! The place of the Parquet reader in a build without the feature `parquet`: every Parquet file is an error.
+
+use std::path::{Path, PathBuf};
+
+use sordino_nn::Shape;
+
+use crate::class_folders::{entries, has_extension};
+use crate::csv::CsvRows;
+use crate::dataset::Dataset;
+use crate::encoding::Encoding;
+use crate::error::DataError;
+use crate::format::Format;
+use crate::source::{Source, Splits};
+use crate::unlabelled::UnlabelledRows;
+
+fn absent(path: &Path) -> DataError {
+    DataError::file(
+        path.display().to_string(),
+        "is Parquet, which this build does not read",
+        "build Sordino with the feature parquet",
+    )
+}
+
+pub(crate) struct Parts {
+    pub(crate) train: Vec<PathBuf>,
+    pub(crate) test: Vec<PathBuf>,
+}
+
+impl Parts {
+    pub(crate) fn of(path: &Path) -> Result<Parts, DataError> {
+        Err(absent(path))
+    }
+
+    pub(crate) fn one(self) -> Vec<PathBuf> {
+        if self.test.is_empty() { self.train } else { self.test }
+    }
+}
+
+pub(crate) fn is_folder(folder: &Path) -> Result<bool, DataError> {
+    Ok(entries(folder)?.iter().any(|file| has_extension(file, &["parquet"])))
+}
+
+pub(crate) fn format(path: &Path) -> Result<Format, DataError> {
+    Err(absent(path))
+}
+
+pub(crate) fn rows(files: &[PathBuf]) -> Result<CsvRows<'static>, DataError> {
+    Err(absent(files.first().map_or(Path::new(""), PathBuf::as_path)))
+}
+
+pub(crate) fn read_images(source: &Source) -> Result<Splits, DataError> {
+    Err(absent(&source.path))
+}
+
+pub(crate) fn read_test_images(
+    path: &Path,
+    _source: &Source,
+    _train: &Dataset,
+) -> Result<Dataset, DataError> {
+    Err(absent(path))
+}
+
+pub(crate) fn read_unlabelled_images(
+    source: &Source,
+    _wanted: Option<Encoding>,
+    _known: Option<Shape>,
+) -> Result<UnlabelledRows, DataError> {
+    Err(absent(&source.path))
+}
