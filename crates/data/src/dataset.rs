@@ -68,12 +68,22 @@ impl Dataset {
         self.values.inputs()
     }
 
-    /// The labels, as the targets of a network; `None` if the records are unlabelled.
+    /// The labels, as the targets of a network; `None` if the records are unlabelled, or are for a language model (see
+    /// [`next_tokens`](Self::next_tokens)).
     pub fn targets(&self) -> Option<Targets<'_>> {
         match &self.labels {
-            LabelValues::Absent => None,
+            LabelValues::Absent | LabelValues::NextTokens { .. } => None,
             LabelValues::Classes { classes, .. } => Some(Targets::Classes(classes)),
             LabelValues::Numbers { values, scales } => Some(Targets::Values { values, width: scales.len() }),
+        }
+    }
+
+    /// For a language model, the index of the first token of each record that is predicted, which is at least 1; each token from
+    /// there on is predicted from those before it. `None` for other records.
+    pub fn next_tokens(&self) -> Option<&[usize]> {
+        match &self.labels {
+            LabelValues::NextTokens { from } => Some(from),
+            _ => None,
         }
     }
 
@@ -131,6 +141,7 @@ impl Dataset {
                 values: keep(values, scales.len(), side, wanted),
                 scales: scales.clone(),
             },
+            LabelValues::NextTokens { from } => LabelValues::NextTokens { from: keep(from, 1, side, wanted) },
         };
         let values = self.values.part(self.shape, side, wanted);
         Dataset { shape: self.shape, encoding: self.encoding, values, labels }

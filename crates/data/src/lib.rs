@@ -1,6 +1,8 @@
-//! Data sets for training with differential privacy: from arrays, and from CSV, IDX, NPY, NPZ and SVMLight files.
+//! Data sets for training with differential privacy: from arrays and texts, and from CSV, JSON Lines, IDX, NPY, NPZ and SVMLight
+//! files and folders of texts.
 //!
-//! [`Dataset::from_rows`] makes a data set from arrays in memory. [`read`] reads a file or a directory of IDX files. Every
+//! [`Dataset::from_rows`] makes a data set from arrays in memory, [`Dataset::from_texts`] from texts. [`read`] reads a file or a
+//! directory. Every
 //! format except NPZ may be compressed with gzip; NPZ has its own compression.
 //!
 //! # Guarantees
@@ -15,7 +17,6 @@
 #![forbid(unsafe_code)]
 
 mod arrays;
-mod csv;
 mod dataset;
 pub mod embedded;
 mod encoding;
@@ -30,6 +31,8 @@ mod npy_header;
 mod schema;
 mod source;
 mod svmlight;
+mod table;
+mod text;
 mod unlabelled;
 mod values;
 
@@ -38,7 +41,8 @@ pub use encoding::Encoding;
 pub use error::DataError;
 pub use labels::{Labels, Scale};
 pub use schema::Schema;
-pub use source::{Source, Splits, read, read_test, read_unlabelled};
+pub use source::{Source, Splits, files, read, read_test, read_unlabelled};
+pub use text::{Text, TextEncoder};
 pub use unlabelled::{PredictionOptions, Row, UnlabelledRows};
 
 /// Runs the example of the README.

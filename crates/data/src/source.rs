@@ -1,6 +1,5 @@
 //! Files and directories of records, and the reader for each format.
 
-use std::io::BufRead;
 use std::path::{Path, PathBuf};
 
 use crate::dataset::Dataset;
@@ -8,14 +7,18 @@ use crate::encoding::{Conversion, Encoding};
 use crate::error::DataError;
 use crate::input::open;
 use crate::schema::Schema;
+use crate::table::{TableFormat, text_files};
+use crate::text::TextFolder;
 use crate::unlabelled::{PredictionOptions, UnlabelledRows};
-use crate::{csv, embedded, idx, npy, svmlight};
+use crate::{embedded, idx, npy, svmlight};
 
 /// The location of records, and what is publicly known about them.
 ///
 /// | path | format | needs |
 /// | --- | --- | --- |
 /// | a directory | IDX, as MNIST | `classes` unless there are 10 |
+/// | a directory | texts: a folder of `.txt` files for each class, a `.txt` file with a text on each line for each class, or the files of SST-2, QNLI or E2E | |
+/// | `.jsonl` `.ndjson` | JSON Lines: an object on each line, all with the same keys | as CSV |
 /// | `.csv` `.tsv` `.txt` `.data` | CSV | `schema`; or `classes`, if every column is a number and the target (the last column, or `target`) is a class |
 /// | `.npz` | arrays `x` and `y`, optionally `x_test` and `y_test` | `classes` if `y` has integers |
 /// | `.npy` | `x`, for prediction | |
@@ -36,6 +39,11 @@ pub struct Source {
     pub classes: Option<usize>,
     /// The number of features.
     pub features: Option<usize>,
+    /// The tokenizer of texts (see [`TextEncoder`](crate::TextEncoder)). It overrides that of the schema. Without a schema, it
+    /// states that all columns except the target are texts.
+    pub tokenizer: Option<String>,
+    /// The largest number of tokens of a text.
+    pub max_length: Option<usize>,
 }
 
 /// The records of a source: a training set and, if the format separates them, a test set.
@@ -52,45 +60,46 @@ pub struct Splits {
 #[derive(Clone, Copy)]
 enum Format {
     Idx,
-    Csv { delimiter: u8 },
+    Table(TableFormat),
     Npz,
     Npy,
     SvmLight,
-    Mushroom,
 }
 
 impl Format {
     fn of(path: &Path) -> Result<Format, DataError> {
         if path.is_dir() {
-            return Ok(Format::Idx);
+            let texts = TextFolder::find(path).is_some();
+            return Ok(if texts { Format::Table(TableFormat::TextFolder) } else { Format::Idx });
         }
         if path == Path::new(embedded::NAME) && !path.exists() {
-            return Ok(Format::Mushroom);
+            return Ok(Format::Table(TableFormat::Mushroom));
         }
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
         let name = name.strip_suffix(".gz").unwrap_or(&name);
         match name.rsplit_once('.').map(|(_, extension)| extension) {
-            Some("csv" | "txt" | "data") => Ok(Format::Csv { delimiter: b',' }),
-            Some("tsv") => Ok(Format::Csv { delimiter: b'\t' }),
+            Some("csv" | "txt" | "data") => Ok(Format::Table(TableFormat::Csv { delimiter: b',' })),
+            Some("tsv") => Ok(Format::Table(TableFormat::Csv { delimiter: b'\t' })),
+            Some("jsonl" | "ndjson") => Ok(Format::Table(TableFormat::JsonLines)),
             Some("npz") => Ok(Format::Npz),
             Some("npy") => Ok(Format::Npy),
             Some("svm" | "svmlight" | "libsvm") => Ok(Format::SvmLight),
             _ if !path.exists() => Err(DataError::file(
                 path.display().to_string(),
                 "no such file or directory",
-                "give a file, a directory of IDX files, or mushroom for the data that is part of Sordino",
+                "give a file, a directory of IDX files or texts, or mushroom for the data that is part of Sordino",
             )),
             _ => Err(DataError::file(
                 path.display().to_string(),
                 "the format is not clear from the name",
-                "give a file .csv, .tsv, .txt, .data (CSV), .npz, .npy, .svm, .svmlight or .libsvm (all except .npz also \
-                 with .gz), a directory of IDX files, or the name mushroom",
+                "give a file .csv, .tsv, .txt, .data (CSV), .jsonl, .ndjson, .npz, .npy, .svm, .svmlight or .libsvm (all \
+                 except .npz also with .gz), a directory of IDX files or texts, or the name mushroom",
             )),
         }
     }
 
     fn is_table(self) -> bool {
-        matches!(self, Format::Csv { .. } | Format::Mushroom)
+        matches!(self, Format::Table(_))
     }
 }
 
@@ -105,6 +114,8 @@ impl Source {
         let unused = [
             ("schema", self.schema.as_ref().map(|path| path.display().to_string()), table),
             ("target", self.target.clone(), table),
+            ("tokenizer", self.tokenizer.clone(), table),
+            ("max_length", self.max_length.map(|n| n.to_string()), table),
             (
                 "number of features",
                 self.features.map(|n| n.to_string()),
@@ -114,31 +125,14 @@ impl Source {
         for (what, given, used) in unused {
             if let Some(got) = given.filter(|_| !used) {
                 let hint =
-                    "{schema} and {target} are for CSV files, {features} is for CSV and SVMLight files"
+                    "{schema} and {target} are for tables, {tokenizer} and {max_length} for texts, {features} is for \
+                     CSV and SVMLight files"
                         .to_owned();
                 let permitted = format!("left out for {}", self.file());
                 return Err(DataError::Setting { what, permitted, got, hint });
             }
         }
         Ok(())
-    }
-
-    /// The text of a table.
-    fn text(&self, format: Format) -> Result<Box<dyn BufRead>, DataError> {
-        if matches!(format, Format::Mushroom) { embedded::records() } else { open(&self.path) }
-    }
-
-    /// The options for reading a table that are the same for training and prediction.
-    fn options(&self, format: Format) -> Result<csv::Options<'_>, DataError> {
-        let schema = match (&self.schema, format) {
-            (Some(path), _) => Some(Schema::read(path)?),
-            (None, Format::Mushroom) => Some(embedded::schema()?),
-            (None, _) => None,
-        };
-        let delimiter = if let Format::Csv { delimiter } = format { delimiter } else { b',' };
-        let target = self.target.as_deref();
-        let (classes, features) = (self.classes, self.features);
-        Ok(csv::Options { schema, target, classes, features, delimiter, ..csv::Options::default() })
     }
 }
 
@@ -160,11 +154,7 @@ pub fn read(source: &Source) -> Result<Splits, DataError> {
     source.check(format)?;
     match format {
         Format::Idx => idx::read(&source.path, source.classes),
-        Format::Csv { .. } | Format::Mushroom => {
-            let options = csv::Options { labelled: true, ..source.options(format)? };
-            let (train, schema) = csv::read(&source.file(), source.text(format)?, options)?;
-            Ok(Splits { train, test: None, schema: Some(schema) })
-        }
+        Format::Table(table) => table.read(source),
         Format::Npz => npy::read_npz(&source.path, source.classes),
         Format::Npy => Err(without_labels(&source.path)),
         Format::SvmLight => {
@@ -177,8 +167,8 @@ pub fn read(source: &Source) -> Result<Splits, DataError> {
 
 /// Reads labelled records from another file, to test a model trained on `sets`, which were read from `source`.
 ///
-/// A table is read by the schema of `sets`. From a directory of IDX files or an NPZ file the test set is read, or the training
-/// set if there is no test set.
+/// A table is read by the schema of `sets`. From a directory or an NPZ file the test set is read, or the training set if there is
+/// no test set.
 ///
 /// # Errors
 ///
@@ -188,20 +178,15 @@ pub fn read_test(path: &Path, source: &Source, sets: &Splits) -> Result<Dataset,
     let (file, train) = (path.display().to_string(), &sets.train);
     let test = match (format, &sets.schema) {
         (Format::Npy, _) => return Err(without_labels(path)),
-        (_, Some(schema)) => {
-            let source = Source { path: path.to_owned(), ..Source::default() };
-            let schema = Some(schema.clone());
-            let options = csv::Options { schema, labelled: true, ..csv::Options::default() };
-            check_table(format, &file)?;
-            csv::read(&file, source.text(format)?, options)?.0
-        }
+        (Format::Table(table), Some(schema)) => table.read_test(path, schema)?,
+        (_, Some(_)) => return Err(not_a_table(file)),
         (Format::Idx, None) => idx::read_test(path, source.classes, train.encoding())?,
         (Format::Npz, None) => npy::read_npz_test(path, source.classes, train.encoding())?,
         (Format::SvmLight, None) => {
             Conversion::new(&file, Encoding::Text, Some(train.encoding()))?;
             svmlight::read(&file, open(path)?, source.features, source.classes)?
         }
-        (Format::Csv { .. } | Format::Mushroom, None) => {
+        (Format::Table(_), None) => {
             return Err(DataError::file(
                 file,
                 format!("is a table, but {} is not", source.file()),
@@ -239,16 +224,13 @@ fn without_labels(path: &Path) -> DataError {
     )
 }
 
-/// Returns an error for a file that is not a table, because the training records are a table.
-fn check_table(format: Format, file: &str) -> Result<(), DataError> {
-    if format.is_table() {
-        return Ok(());
-    }
-    Err(DataError::file(
+/// The error for a file that is not a table, because the training records are a table.
+fn not_a_table(file: String) -> DataError {
+    DataError::file(
         file,
         "is not a table, but the training records are",
-        "give a CSV file (.csv, .tsv, .txt, .data) with the columns of the training records",
-    ))
+        "give a table (.csv, .tsv, .txt, .data, .jsonl, .ndjson) with the columns of the training records, or a folder of texts",
+    )
 }
 
 /// Reads records without their labels, for prediction.
@@ -256,7 +238,9 @@ fn check_table(format: Format, file: &str) -> Result<(), DataError> {
 /// Labels are optional and are not read: a CSV file may lack the target column, an NPZ file `y`, and lines of SVMLight their
 /// label. A CSV file without a schema has no target unless [`Source::target`] names it, or [`Source::features`] is one less
 /// than the number of columns. From a directory of IDX files the test images are read, or the training images if there are no
-/// others; `x_test` of an NPZ file is not read. [`UnlabelledRows::part`] states what was read.
+/// others; `x_test` of an NPZ file is not read. From a directory of texts the test records are read, or the training records if
+/// there are no others. If the schema has a text, a file `.txt` has a text on each line. [`UnlabelledRows::part`] states what was
+/// read.
 ///
 /// # Errors
 ///
@@ -264,24 +248,31 @@ fn check_table(format: Format, file: &str) -> Result<(), DataError> {
 /// the reason.
 pub fn read_unlabelled(source: &Source, reading: &PredictionOptions) -> Result<UnlabelledRows, DataError> {
     let (format, file) = (Format::of(&source.path)?, source.file());
-    if source.schema.is_some() {
-        check_table(format, &file)?;
+    if source.schema.is_some() && !format.is_table() {
+        return Err(not_a_table(file));
     }
-    if matches!(format, Format::Csv { .. } | Format::Mushroom | Format::SvmLight) {
+    if matches!(format, Format::Table(_) | Format::SvmLight) {
         Conversion::new(&file, Encoding::Text, reading.encoding)?;
     }
-    let options = source.options(format)?;
-    if options.schema.is_none() {
+    if !format.is_table() {
         reading.check_plain(&file)?;
     }
     match format {
         Format::Idx => idx::read_unlabelled(&source.path, reading.encoding),
-        Format::Csv { .. } | Format::Mushroom => {
-            let (id, ignore_unknown) = (reading.id.as_deref(), reading.ignore_unknown);
-            csv::read_unlabelled(&file, source.text(format)?, csv::Options { id, ignore_unknown, ..options })
-        }
+        Format::Table(table) => table.read_unlabelled(source, reading),
         Format::Npz => npy::read_npz_unlabelled(&source.path, reading.encoding),
         Format::Npy => npy::read_npy(&source.path, reading.encoding),
         Format::SvmLight => svmlight::read_unlabelled(&file, open(&source.path)?, source.features),
+    }
+}
+
+/// The files that [`read`] reads from this path: the path itself, or files of the directory.
+pub fn files(path: &Path) -> Vec<PathBuf> {
+    let is_idx =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().contains("-idx"));
+    match std::fs::read_dir(path) {
+        Err(_) => vec![path.to_owned()],
+        Ok(entries) => text_files(path)
+            .unwrap_or_else(|| entries.flatten().map(|entry| entry.path()).filter(is_idx).collect()),
     }
 }

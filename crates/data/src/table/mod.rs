@@ -1,23 +1,29 @@
-//! CSV: a table, read by its schema.
+//! Tables: rows of fields, read by a schema.
 
+mod csv;
 mod default_schema;
+mod formats;
+mod json_lines;
 mod layout;
 mod rows;
 
-use std::io::BufRead;
-
 use sordino_nn::Shape;
 
+pub(crate) use self::csv::{CsvRows, Notation};
 use self::default_schema::default_schema;
+pub(crate) use self::formats::{TableFormat, text_files};
+pub(crate) use self::json_lines::JsonRows;
 use self::layout::{Labelling, Layout};
-use self::rows::Rows;
+pub(crate) use self::rows::{MAX_ROW, Rows, too_long};
 use crate::dataset::{Dataset, check_size, no_records};
 use crate::encoding::Encoding;
 use crate::error::DataError;
 use crate::field::listed;
 use crate::labels::{LabelValues, Scale};
 use crate::schema::Schema;
+use crate::text::{TextEncoder, TokenBuffer, Tokenization};
 use crate::unlabelled::UnlabelledRows;
+use crate::values::RecordValues;
 
 /// Options for reading a table.
 #[derive(Debug, Clone, Default)]
@@ -27,6 +33,8 @@ pub(crate) struct Options<'a> {
     pub(crate) classes: Option<usize>,
     pub(crate) features: Option<usize>,
     pub(crate) delimiter: u8,
+    /// How texts are read if there is no schema; without it, the columns are numbers.
+    pub(crate) texts: Option<Tokenization>,
     /// Whether labels are read.
     pub(crate) labelled: bool,
     /// The column that identifies rows; only without labels.
@@ -37,11 +45,10 @@ pub(crate) struct Options<'a> {
 
 /// Reads a table with labels; the first value that does not fit is an error.
 pub(crate) fn read(
-    file: &str,
-    source: impl BufRead,
+    mut rows: Box<dyn Rows>,
     options: Options<'_>,
 ) -> Result<(Dataset, Schema), DataError> {
-    let table = Table::read(file, source, options)?;
+    let table = Table::read(&mut *rows, options)?;
     match table.refused.into_iter().next() {
         Some((_, error)) => Err(error),
         None => Ok((table.records, table.schema)),
@@ -50,11 +57,10 @@ pub(crate) fn read(
 
 /// Reads a table without labels; a row that does not fit is kept apart.
 pub(crate) fn read_unlabelled(
-    file: &str,
-    source: impl BufRead,
+    mut rows: Box<dyn Rows>,
     options: Options<'_>,
 ) -> Result<UnlabelledRows, DataError> {
-    let Table { records, refused, ids, unknown, .. } = Table::read(file, source, options)?;
+    let Table { records, refused, ids, unknown, .. } = Table::read(&mut *rows, options)?;
     Ok(UnlabelledRows { unknown, ..UnlabelledRows::new(records, refused, ids) })
 }
 
@@ -70,62 +76,99 @@ struct Table {
 }
 
 impl Table {
-    fn read(file: &str, source: impl BufRead, mut options: Options<'_>) -> Result<Table, DataError> {
-        let delimiter = options.schema.as_ref().map_or(options.delimiter, Schema::delimiter);
-        let mut rows = Rows::new(file, source, delimiter);
+    fn read(rows: &mut dyn Rows, mut options: Options<'_>) -> Result<Table, DataError> {
+        let file = rows.file().to_owned();
         if !rows.next()? {
-            return Err(no_records(file));
+            return Err(no_records(&file));
         }
         let schema = match options.schema.take() {
             Some(schema) => schema,
             None => {
-                let schema = default_schema(&rows, &options)?;
+                let schema = default_schema(rows, &options)?;
                 // The schema now has the target, if there is one.
                 options.target = None;
                 schema
             }
         };
-        let layout = Layout::new(&rows, &schema, &options)?;
-        if schema.header && !rows.next()? {
-            return Err(no_records(file));
+        let layout = Layout::new(rows, &schema, &options)?;
+        if (schema.header || rows.names_columns()) && !rows.next()? {
+            return Err(no_records(&file));
         }
+        let texts = schema.tokenization();
+        let encoder = texts.map(|texts| TextEncoder::new(&texts.tokenizer, texts.max_length)).transpose()?;
+        let Read { values, labels, refused, ids, unknown } =
+            Read::all(&file, rows, &layout, encoder.as_ref(), options.labelled)?;
+        let shape = encoder.map_or(Shape::Features(layout.width), |encoder| encoder.shape());
+        let unknown = layout.named(&unknown);
+        let records = Dataset::new(&file, shape, Encoding::Text, values, labels)?;
+        Ok(Table { records, refused, ids, unknown, schema: schema.with_target(options.target) })
+    }
+}
+
+/// What was read from the rows of a table.
+struct Read {
+    values: RecordValues,
+    labels: LabelValues,
+    refused: Vec<(usize, DataError)>,
+    ids: Option<Vec<String>>,
+    /// The number of unknown categories in each field.
+    unknown: Vec<u64>,
+}
+
+impl Read {
+    /// Reads all rows from the current one on; with labels, up to the first one that does not fit.
+    fn all(
+        file: &str,
+        rows: &mut dyn Rows,
+        layout: &Layout<'_>,
+        encoder: Option<&TextEncoder>,
+        labelled: bool,
+    ) -> Result<Read, DataError> {
         let mut values: Vec<f32> = Vec::new();
+        let mut tokens = encoder.map(|encoder| TokenBuffer::new(file, encoder, layout.form));
         let (mut classes, mut numbers) = (Vec::new(), Vec::new());
         let mut refused = Vec::new();
-        let mut ids = layout.has_id().then(Vec::new);
+        let mut ids = (layout.has_id() || rows.id().is_some()).then(Vec::new);
         let mut unknown = vec![0; layout.fields()];
         for row in 0.. {
             let start = values.len();
             check_size(|| rows.place(), start.saturating_add(layout.width))?;
             values.resize(start + layout.width, 0.0);
             if let Some(ids) = &mut ids {
-                ids.push(layout.id(&rows));
+                ids.push(layout.id(rows));
             }
-            match layout.read(&rows, &mut values[start..]) {
+            let mut texts = [""; 2];
+            match layout.read(rows, &mut values[start..]) {
                 Ok(read) => {
+                    texts = read.texts;
                     classes.extend(read.class);
                     numbers.extend(read.number);
                     read.unknown.into_iter().for_each(|field: usize| unknown[field] += 1);
                 }
                 Err(error) => refused.push((row, error)),
             }
+            if let Some(tokens) = &mut tokens {
+                tokens.push(texts)?;
+            }
             // With labels, the first bad label or record ends the reading.
-            if options.labelled && !refused.is_empty() || !rows.next()? {
+            if labelled && !refused.is_empty() || !rows.next()? {
                 break;
             }
         }
+        let (values, from) = match tokens {
+            Some(tokens) => tokens.finish()?,
+            None => (values.into(), Vec::new()),
+        };
         let labels = match layout.labelling() {
             Labelling::Class(names) => LabelValues::Classes { classes, names: names.to_vec() },
             Labelling::Number(number) => {
                 let scale = Scale { center: number.center, scale: number.scale };
                 LabelValues::Numbers { values: numbers, scales: vec![scale] }
             }
+            Labelling::NextTokens => LabelValues::NextTokens { from },
             Labelling::Absent => LabelValues::Absent,
         };
-        let unknown = layout.named(&unknown);
-        let shape = Shape::Features(layout.width);
-        let records = Dataset::new(file, shape, Encoding::Text, values, labels)?;
-        Ok(Table { records, refused, ids, unknown, schema: schema.with_target(options.target) })
+        Ok(Read { values, labels, refused, ids, unknown })
     }
 }
 
