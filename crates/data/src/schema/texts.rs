@@ -30,10 +30,7 @@ impl Schema {
             quotes: true,
             missing: blanks(),
             target: Some(ColumnReference::Name("label".to_owned())),
-            columns: vec![
-                Column::Text(TextColumn::new("text".to_owned(), &texts)),
-                Column::Category(label),
-            ],
+            columns: vec![Column::Text(TextColumn::new("text".to_owned(), &texts)), Column::Category(label)],
         };
         raw.check().map_err(|(problem, hint)| DataError::file(file, problem, hint))
     }
@@ -80,21 +77,20 @@ impl Schema {
             Some(place) != target && matches!(column, Column::Number(_) | Column::Category(_))
         });
         if let Some((_, column)) = feature {
-            let problem = format!(
-                "column `{}` is a text, so `{}` cannot be a feature",
-                first.name,
-                column.name()
-            );
-            return Err((problem, "give it type = \"ignore\"; a record is a text, a pair of texts, or numbers"));
+            let problem =
+                format!("column `{}` is a text, so `{}` cannot be a feature", first.name, column.name());
+            return Err((
+                problem,
+                "give it type = \"ignore\"; a record is a text, a pair of texts, or numbers",
+            ));
         }
         let count = self.text_columns().count();
         if count > 2 {
             let problem = format!("{count} columns are texts; a record is one text or a pair of texts");
             return Err((problem, "give the others type = \"ignore\""));
         }
-        let different = |other: &TextColumn| {
-            other.tokenizer != first.tokenizer || other.max_length != first.max_length
-        };
+        let different =
+            |other: &TextColumn| other.tokenizer != first.tokenizer || other.max_length != first.max_length;
         if let Some((_, other)) = self.text_columns().find(|(_, other)| different(other)) {
             let problem = format!("the columns `{}` and `{}` form a pair", first.name, other.name);
             return Err((problem, "give them the same tokenizer and the same max_length"));
@@ -156,13 +152,13 @@ impl Schema {
         }
     }
 
-    /// The names of the text and of the class, for files that have nothing else.
-    pub(crate) fn classified_columns(&self, file: &str) -> Result<(&str, &str), DataError> {
+    /// The names of the text and, if records have one, of the class, for files that have nothing else.
+    pub(crate) fn classified_columns(&self, file: &str) -> Result<(&str, Option<&str>), DataError> {
         let target = self.target_place(None);
         let texts: Vec<_> = self.text_columns().filter(|&(place, _)| Some(place) != target).collect();
         match (&texts[..], target.map(|place| &self.columns[place])) {
-            ([(_, text)], Some(Column::Category(class))) => Ok((&text.name, &class.name)),
-            ([(_, text)], _) => Ok((&text.name, "")),
+            ([(_, text)], Some(Column::Category(class))) => Ok((&text.name, Some(&class.name))),
+            ([(_, text)], _) => Ok((&text.name, None)),
             _ => Err(DataError::file(
                 file,
                 format!("has one text for each record, but the schema describes {}", texts.len()),

@@ -9,7 +9,9 @@ use crate::error::DataError;
 use crate::input::open;
 use crate::schema::Schema;
 use crate::source::{Source, Splits};
-use crate::text::{DEFAULT_MAX_LENGTH, DEFAULT_TOKENIZER, Part, PartFiles, TextFolder, TextRows, Tokenization};
+use crate::text::{
+    DEFAULT_MAX_LENGTH, DEFAULT_TOKENIZER, Part, PartFiles, TextFolder, TextRows, Tokenization,
+};
 use crate::unlabelled::{PredictionOptions, UnlabelledRows};
 
 /// A file or folder that is read as a table.
@@ -79,10 +81,11 @@ impl TableFormat {
         };
         let (tokenizer, max_length) = (source.tokenizer.as_deref(), source.max_length);
         let schema = schema.map(|schema| schema.with_texts(tokenizer, max_length)).transpose()?;
-        let texts = (schema.is_none() && (tokenizer.is_some() || max_length.is_some())).then(|| Tokenization {
-            tokenizer: tokenizer.unwrap_or(DEFAULT_TOKENIZER).to_owned(),
-            max_length: max_length.unwrap_or(DEFAULT_MAX_LENGTH),
-        });
+        let texts =
+            (schema.is_none() && (tokenizer.is_some() || max_length.is_some())).then(|| Tokenization {
+                tokenizer: tokenizer.unwrap_or(DEFAULT_TOKENIZER).to_owned(),
+                max_length: max_length.unwrap_or(DEFAULT_MAX_LENGTH),
+            });
         let delimiter = if let TableFormat::Csv { delimiter } = self { delimiter } else { b',' };
         let target = source.target.as_deref();
         let (classes, features) = (source.classes, source.features);
@@ -114,8 +117,14 @@ impl TableFormat {
             (TableFormat::TextFolder, _) => match (text_folder(path)?.files(part)?, schema) {
                 (PartFiles::Texts { files, by_line }, Some(schema)) => {
                     let (text, class) = schema.classified_columns(&file)?;
-                    let files = files.into_iter().map(|(path, class)| (path, Some(class))).collect();
-                    Ok(Box::new(TextRows::new(path.to_owned(), &[text, class], files, by_line)))
+                    let (columns, has_class) = match (labelled, class) {
+                        (false, _) => (vec![text], false),
+                        (true, Some(class)) => (vec![text, class], true),
+                        (true, None) => return Err(without_class(file)),
+                    };
+                    let file = |(file, class)| (file, Some(class).filter(|_| has_class));
+                    let files = files.into_iter().map(file).collect();
+                    Ok(Box::new(TextRows::new(path.to_owned(), &columns, files, by_line)))
                 }
                 (PartFiles::Texts { .. }, None) => Err(not_texts(path)),
                 (PartFiles::Table(path, delimiter), _) => {
@@ -146,6 +155,14 @@ fn not_texts(path: &Path) -> DataError {
         path.display().to_string(),
         "is not a folder of texts",
         "give a folder with a folder of .txt files for each class, or a .txt file for each class",
+    )
+}
+
+fn without_class(file: String) -> DataError {
+    DataError::file(
+        file,
+        "the files or folders are classes, but the target of the schema is not a category",
+        "give a schema whose target is a category with these classes, or a table",
     )
 }
 

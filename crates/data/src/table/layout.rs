@@ -147,9 +147,7 @@ impl<'a> Layout<'a> {
                     }
                     Lookup::Unknown => Err(vocabulary.unknown()),
                 },
-                Cell::Text(index) => {
-                    text_of(&rows.record()[field]).map(|text| row.texts[*index] = text)
-                }
+                Cell::Text(index) => text_of(&rows.record()[field]).map(|text| row.texts[*index] = text),
                 Cell::Class(vocabulary) => vocabulary.class(text).map(|class| row.class = Some(class)),
                 Cell::Target(number) => number_of(text, number, &[]).map(|value| row.number = Some(value)),
             };
@@ -242,8 +240,8 @@ fn named(rows: &dyn Rows, schema: &Schema) -> bool {
 
 /// The field of the id, by its name in the header or by its number from 1.
 fn id_place(rows: &dyn Rows, schema: &Schema, name: &str) -> Result<usize, DataError> {
-    let place =
-        named(rows, schema).then(|| rows.record().iter().position(|field| field.trim_ascii() == name.as_bytes()));
+    let place = named(rows, schema)
+        .then(|| rows.record().iter().position(|field| field.trim_ascii() == name.as_bytes()));
     let fields = rows.record().len();
     let numbered =
         || name.parse::<usize>().ok().filter(|number| (1..=fields).contains(number)).map(|n| n - 1);

@@ -44,10 +44,7 @@ pub(crate) struct Options<'a> {
 }
 
 /// Reads a table with labels; the first value that does not fit is an error.
-pub(crate) fn read(
-    mut rows: Box<dyn Rows>,
-    options: Options<'_>,
-) -> Result<(Dataset, Schema), DataError> {
+pub(crate) fn read(mut rows: Box<dyn Rows>, options: Options<'_>) -> Result<(Dataset, Schema), DataError> {
     let table = Table::read(&mut *rows, options)?;
     match table.refused.into_iter().next() {
         Some((_, error)) => Err(error),

@@ -114,7 +114,8 @@ impl TextEncoder {
                 what: "max_length",
                 permitted: format!("{} to {} tokens", MAX_LENGTHS.start(), MAX_LENGTHS.end()),
                 got: max_length.to_string(),
-                hint: "it is public and never derived from the records; {max_length=256} is the default".to_owned(),
+                hint: "it is public and never derived from the records; {max_length=256} is the default"
+                    .to_owned(),
             });
         }
         let tokenizer = match Choice::parse(tokenizer)? {
@@ -225,12 +226,7 @@ impl TextEncoder {
 
 /// Two texts with a separator between them, in at most `max_length` tokens, after the length of the first. The longer one is
 /// cut first.
-fn joined(
-    mut first: Vec<u32>,
-    mut second: Vec<u32>,
-    separator: u32,
-    max_length: usize,
-) -> (usize, Vec<u32>) {
+fn joined(mut first: Vec<u32>, mut second: Vec<u32>, separator: u32, max_length: usize) -> (usize, Vec<u32>) {
     let room = max_length - 1;
     let shorter = first.len().min(second.len()).min(room / 2);
     // One of them is not longer than this, or both are cut to a half.

@@ -158,7 +158,8 @@ impl TextFolder {
                 Schema::classified_texts(&file, "characters", DEFAULT_MAX_LENGTH, classes)
             }
             Kind::ClassFolders => {
-                let classes = class_folders(&train)?.iter().map(|path| name(path)).collect::<Result<_, _>>()?;
+                let classes =
+                    class_folders(&train)?.iter().map(|path| name(path)).collect::<Result<_, _>>()?;
                 Schema::classified_texts(&file, DEFAULT_TOKENIZER, DEFAULT_MAX_LENGTH, classes)
             }
         }

@@ -69,8 +69,7 @@ impl Dataset {
     /// # Ok::<(), sordino_data::DataError>(())
     /// ```
     pub fn from_continuations(texts: &[(&str, &str)], encoder: &TextEncoder) -> Result<Dataset, DataError> {
-        let texts: Vec<_> =
-            texts.iter().map(|&(prompt, text)| Text::Continuation { prompt, text }).collect();
+        let texts: Vec<_> = texts.iter().map(|&(prompt, text)| Text::Continuation { prompt, text }).collect();
         let mut encoded = Sequences::new();
         encoded.append("texts", &texts, encoder)?;
         let (values, from) = encoded.finish();

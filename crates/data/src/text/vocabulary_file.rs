@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use serde::Deserialize;
+use serde_json::{Map, Value};
 use tokenizers::{EncodeInput, PostProcessor, Tokenizer, TruncationParams};
 
 use crate::error::DataError;
@@ -35,8 +37,9 @@ impl VocabularyFile {
         if read.map_err(|error| unreadable(&file, &error))? as u64 > MAX_FILE {
             return Err(refused(&file, format!("is larger than {} MiB", MAX_FILE >> 20)));
         }
-        let mut tokenizer = Tokenizer::from_bytes(&bytes)
-            .map_err(|error| refused(&file, format!("is not a tokenizer.json: {error}")))?;
+        let not_one = |problem: String| refused(&file, format!("is not a tokenizer.json: {problem}"));
+        check_template(&bytes).map_err(not_one)?;
+        let mut tokenizer = Tokenizer::from_bytes(&bytes).map_err(|error| not_one(error.to_string()))?;
         tokenizer.with_padding(None);
         let added = |pair| tokenizer.get_post_processor().map_or(0, |added| added.added_tokens(pair));
         let added = added(false).max(added(true));
@@ -49,9 +52,7 @@ impl VocabularyFile {
             });
         }
         let truncation = TruncationParams { max_length, ..TruncationParams::default() };
-        tokenizer
-            .with_truncation(Some(truncation))
-            .map_err(|error| refused(&file, error.to_string()))?;
+        tokenizer.with_truncation(Some(truncation)).map_err(|error| refused(&file, error.to_string()))?;
         let vocabulary = tokenizer.get_vocab(true).into_values().max().map_or(0, |last| last as usize + 1);
         let first = |names: &[&str]| names.iter().find_map(|name| tokenizer.token_to_id(name));
         let (separator, blank) = (first(&SEPARATORS), first(&SEPARATORS).or_else(|| first(&BLANKS)));
@@ -60,12 +61,13 @@ impl VocabularyFile {
         Ok(read)
     }
 
-    /// Checks that texts of every kind can be encoded: empty ones, and ones with an unknown character.
+    /// Checks that texts of every kind can be encoded: empty ones, and ones with an unknown word (a hieroglyph).
     fn check(&self) -> Result<(), DataError> {
-        for input in [EncodeInput::from(""), EncodeInput::from(("", "")), EncodeInput::from("a \u{10fffd}")] {
+        for input in [EncodeInput::from(""), EncodeInput::from(("", "")), EncodeInput::from("a \u{13080}")] {
             let tokens = self.encode(input)?;
             if let Some(token) = tokens.into_iter().find(|&token| token as usize >= self.vocabulary) {
-                let problem = format!("adds the token {token}, but its vocabulary ends at {}", self.vocabulary);
+                let problem =
+                    format!("adds the token {token}, but its vocabulary ends at {}", self.vocabulary);
                 return Err(refused(&self.file, problem));
             }
         }
@@ -107,9 +109,41 @@ impl VocabularyFile {
 
     fn tokens(&self, input: EncodeInput<'_>, special: bool) -> Result<Vec<u32>, DataError> {
         let encoding = self.tokenizer.encode_fast(input, special);
-        let encoding = encoding.map_err(|error| refused(&self.file, format!("cannot encode a text: {error}")))?;
+        let encoding =
+            encoding.map_err(|error| refused(&self.file, format!("cannot encode a text: {error}")))?;
         Ok(encoding.get_ids().to_vec())
     }
+}
+
+/// The parts of a `tokenizer.json` that the crate `tokenizers` does not check.
+#[derive(Deserialize)]
+struct Unchecked {
+    post_processor: Option<Processor>,
+}
+
+/// A post-processor; all are optional here, because the crate checks them.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Processor {
+    processors: Vec<Processor>,
+    single: Vec<Value>,
+    pair: Vec<Value>,
+    special_tokens: Map<String, Value>,
+}
+
+/// Checks that the special tokens of every template are defined; the crate `tokenizers` panics if one is not.
+fn check_template(bytes: &[u8]) -> Result<(), String> {
+    let file: Unchecked = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    let mut processors: Vec<Processor> = file.post_processor.into_iter().collect();
+    while let Some(processor) = processors.pop() {
+        let pieces = processor.single.iter().chain(&processor.pair);
+        let names = pieces.filter_map(|piece| piece.get("SpecialToken")?.get("id")?.as_str());
+        if let Some(name) = names.into_iter().find(|name| !processor.special_tokens.contains_key(*name)) {
+            return Err(format!("the special token {name} of a template is not defined"));
+        }
+        processors.extend(processor.processors);
+    }
+    Ok(())
 }
 
 fn refused(file: &str, problem: impl Into<String>) -> DataError {

@@ -27,6 +27,7 @@ impl Directory {
 
     pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
         let path = self.0.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, bytes).unwrap();
         path
     }
@@ -68,6 +69,25 @@ pub(crate) fn values(dataset: &Dataset) -> &[f32] {
         Inputs::Dense(values) => values,
         _ => panic!("dense"),
     }
+}
+
+/// The tokens of each record.
+pub(crate) fn tokens(dataset: &Dataset) -> Vec<Vec<u32>> {
+    match dataset.inputs() {
+        Inputs::Tokens { tokens, starts } => {
+            starts.windows(2).map(|record| tokens[record[0]..record[1]].to_vec()).collect()
+        }
+        _ => panic!("tokens"),
+    }
+}
+
+/// The text of each record that the tokenizer `bytes` has read.
+pub(crate) fn texts(dataset: &Dataset) -> Vec<String> {
+    let text = |tokens: Vec<u32>| {
+        let byte = |token: u32| if token < 2 { b'|' } else { (token - 2) as u8 };
+        String::from_utf8(tokens.into_iter().map(byte).collect()).unwrap()
+    };
+    tokens(dataset).into_iter().map(text).collect()
 }
 
 pub(crate) fn classes(dataset: &Dataset) -> &[u32] {

@@ -4,9 +4,14 @@
 mod csv;
 mod files;
 mod idx;
+mod json_lines;
 mod never_panics;
 mod npy;
 mod prediction;
 mod schema;
 mod source;
 mod svmlight;
+mod text_folders;
+mod texts;
+#[cfg(feature = "tokenizers")]
+mod tokenizer_files;
