@@ -7,7 +7,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use sordino_data::{Dataset, Encoding, Scale, Source, Splits};
+use sordino_data::{Dataset, Encoding, Scale, Schema, Source, Splits};
 use sordino_nn::Shape;
 
 use crate::{
@@ -91,6 +91,8 @@ pub struct DataDescription {
     pub(crate) values: SettingValues,
     /// The schema of a table.
     pub(crate) schema: Option<String>,
+    /// The tokenizer of texts, if it is a file.
+    pub(crate) tokenizer: Option<String>,
     /// When the data was last changed, as the ledger stores it.
     pub(crate) last_changed: String,
 }
@@ -111,8 +113,17 @@ impl DataDescription {
         train: &Dataset,
         test: Option<&Dataset>,
     ) -> Result<Self, TrainError> {
-        const FOR_FILES: [&str; 7] =
-            ["schema", "target", "classes", "features", "test_data", "test_fraction", "split_seed"];
+        const FOR_FILES: [&str; 9] = [
+            "schema",
+            "target",
+            "classes",
+            "features",
+            "tokenizer",
+            "max_length",
+            "test_data",
+            "test_fraction",
+            "split_seed",
+        ];
         if let Some(name) = settings.names().into_iter().find(|name| FOR_FILES.contains(name)) {
             return Err(TrainError::refused(
                 format!("{name} describes a file, but the records are given in memory"),
@@ -150,6 +161,7 @@ impl DataDescription {
             records: train.len(),
             values: SettingValues { data: given(settings.data.clone()), ..SettingValues::default() },
             schema: None,
+            tokenizer: None,
             last_changed: String::new(),
         })
     }
@@ -190,7 +202,7 @@ impl RunData {
             ..SettingValues::default()
         };
         if schema.is_some() {
-            // The schema has the target, the classes and the features.
+            // The schema has the target, the classes, the features and the tokenizer.
             values.schema = Some(Value::given_or(
                 settings.schema.as_ref().map(|_| RunFiles::SCHEMA.into()),
                 RunFiles::SCHEMA.into(),
@@ -202,6 +214,10 @@ impl RunData {
             values.classes = given(settings.classes);
             values.features = given(settings.features);
         }
+        let tokenizer = schema.as_ref().and_then(Schema::tokenizer_file).map(|file| tokenizer_text(&file));
+        let tokenizer = tokenizer.transpose()?;
+        // The run keeps a copy of the tokenizer next to the schema.
+        let schema = schema.map(|schema| schema.with_tokenizer_file(RunFiles::TOKENIZER));
         let schema =
             schema.map(|schema| toml::to_string(&schema).expect("a schema of numbers and strings is TOML"));
         let (train, test) = match test.or(separate) {
@@ -226,6 +242,7 @@ impl RunData {
             last_changed: last_changed(Some(&source.path)),
             values,
             schema,
+            tokenizer,
         };
         Ok(Self { train, test, description })
     }
@@ -239,7 +256,16 @@ pub fn data_source(settings: &Settings) -> Source {
         target: settings.target.clone(),
         classes: settings.classes,
         features: settings.features,
+        tokenizer: settings.tokenizer.clone(),
+        max_length: settings.max_length,
     }
+}
+
+/// The text of a tokenizer's file.
+fn tokenizer_text(file: &Path) -> Result<String, TrainError> {
+    fs::read_to_string(file).map_err(|error| {
+        TrainError::refused(format!("cannot read {}: {error}", file.display()), "restore the file")
+    })
 }
 
 /// Rejects paths that cannot be written to a TOML file.
@@ -292,12 +318,7 @@ fn reject_split(settings: &Settings) -> Result<(), TrainError> {
 /// because nothing that is computed from the records may be stored.
 pub(crate) fn last_changed(path: Option<&PathBuf>) -> String {
     let Some(path) = path else { return String::new() };
-    let is_idx =
-        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().contains("-idx"));
-    let mut files = vec![path.clone()];
-    if let Ok(entries) = fs::read_dir(path) {
-        files = entries.flatten().map(|entry| entry.path()).filter(is_idx).collect();
-    }
+    let files = sordino_data::files(path);
     let changed = |path: &PathBuf| fs::metadata(path).and_then(|found| found.modified()).ok();
     let last = files.iter().filter_map(changed).max().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     last.map_or(String::new(), |time| {

@@ -2,6 +2,7 @@
 
 use std::{fs, io::ErrorKind};
 
+use sha2::{Digest, Sha256};
 use sordino_privacy::Account;
 
 use crate::{RunFolder, Settings, TrainError, data::last_changed, write_whole};
@@ -13,6 +14,8 @@ pub struct RunFiles {
     pub schema: Option<String>,
     /// The description of a network.
     pub network: Option<String>,
+    /// The tokenizer of texts.
+    pub tokenizer: Option<String>,
 }
 
 impl RunFiles {
@@ -21,8 +24,15 @@ impl RunFiles {
     /// The name of the network's file.
     pub const NETWORK: &str = "network.toml";
 
-    fn named(&self) -> [(&'static str, Option<&String>); 2] {
-        [(Self::SCHEMA, self.schema.as_ref()), (Self::NETWORK, self.network.as_ref())]
+    /// The name of the tokenizer's file.
+    pub const TOKENIZER: &str = "tokenizer.json";
+
+    fn named(&self) -> [(&'static str, Option<&String>); 3] {
+        [
+            (Self::SCHEMA, self.schema.as_ref()),
+            (Self::NETWORK, self.network.as_ref()),
+            (Self::TOKENIZER, self.tokenizer.as_ref()),
+        ]
     }
 
     /// Writes them into the folder of a run.
@@ -47,15 +57,25 @@ impl RunFiles {
                 Err(TrainError::refused(format!("cannot read {name}: {error}"), "check the run's folder"))
             }
         };
-        Ok(Self { schema: text(Self::SCHEMA)?, network: text(Self::NETWORK)? })
+        Ok(Self {
+            schema: text(Self::SCHEMA)?,
+            network: text(Self::NETWORK)?,
+            tokenizer: text(Self::TOKENIZER)?,
+        })
     }
 
-    /// What the ledger stores about the settings of a run.
+    /// What the ledger stores about the settings of a run. A tokenizer is large, so the ledger has its hash.
     pub(crate) fn about(&self, settings: &Settings) -> String {
         let mut about = settings.to_toml();
         for (name, text) in self.named() {
-            if let Some(text) = text {
-                about += &format!("# {name}\n{text}");
+            match text {
+                Some(text) if name == Self::TOKENIZER => {
+                    let hash =
+                        Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+                    about += &format!("# {name}, SHA-256 {hash}\n");
+                }
+                Some(text) => about += &format!("# {name}\n{text}"),
+                None => {}
             }
         }
         about
@@ -74,7 +94,8 @@ pub fn verified_settings(folder: &RunFolder, account: &Account) -> Result<Settin
         true => Ok(settings),
         false => Err(TrainError::refused(
             format!("the settings in {} differ from those in the ledger", folder.path().display()),
-            "config.toml, schema.toml or network.toml was changed after the run began; the first line of the ledger has their text",
+            "config.toml, schema.toml, network.toml or tokenizer.json was changed after the run began; the first line of the ledger has \
+             their text, and the SHA-256 of tokenizer.json",
         )),
     }
 }

@@ -4,5 +4,6 @@
 mod algorithms;
 mod place;
 mod predict;
+mod texts;
 mod train;
 mod trust;

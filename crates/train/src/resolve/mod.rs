@@ -202,7 +202,11 @@ pub fn resolve_with(
             ..data.values.clone()
         },
         data: data.facts.clone(),
-        files: RunFiles { schema: data.schema.clone(), network: network_text },
+        files: RunFiles {
+            schema: data.schema.clone(),
+            network: network_text,
+            tokenizer: data.tokenizer.clone(),
+        },
         last_changed: data.last_changed.clone(),
         model,
         algorithm,

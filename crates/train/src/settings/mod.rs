@@ -21,9 +21,10 @@ use crate::TrainError;
 
 settings! {
     "Data" {
-        /// Training records: `mushroom` (included), a CSV, NPZ or SVMLight file, or a folder of IDX files [default: mushroom]
+        /// Training records: `mushroom` (included), a CSV, JSON Lines, NPZ or SVMLight file, or a folder of IDX files or texts
+        /// [default: mushroom]
         data: PathBuf = "FILE";
-        /// Public schema of a CSV file: columns, categories, scales
+        /// Public schema of a table: columns, categories, scales, texts
         schema: PathBuf = "FILE";
         /// Column to predict, by name or by number from 1
         target: String = "COLUMN";
@@ -31,6 +32,11 @@ settings! {
         classes: usize = "N";
         /// Public number of features
         features: usize = "N";
+        /// Public tokenizer of texts: bytes, characters[,alphabet=ABC], hashed[,size=N], or a file tokenizer.json; without a schema,
+        /// it makes the columns texts [default: hashed,size=16384, or what docs/data.md states for a folder]
+        tokenizer: String = "NAME[,K=V]";
+        /// Public number of tokens at which texts are cut [default: 256]
+        max_length: usize = "N";
         /// Test records in the same format, treated as PUBLIC; no records are then held back
         test_data: PathBuf = "FILE";
         /// Fraction of the records that is held back for testing and treated as PUBLIC; 0 holds back none [default: 0.2, if the data
@@ -157,6 +163,7 @@ impl Settings {
         let numbers = [
             ("classes", count(self.classes)),
             ("features", count(self.features)),
+            ("max_length", count(self.max_length)),
             ("split_seed", self.split_seed),
             ("hidden", count(widest)),
             ("max_batch_size", self.max_batch_size),
@@ -188,6 +195,10 @@ impl Settings {
         }
         if let Some(model) = settings.model.as_mut().filter(|model| model.ends_with(".toml")) {
             *model = folder.join(&*model).display().to_string();
+        }
+        if let Some(tokenizer) = settings.tokenizer.as_mut().filter(|tokenizer| tokenizer.ends_with(".json"))
+        {
+            *tokenizer = folder.join(&*tokenizer).display().to_string();
         }
         Ok(settings)
     }
