@@ -2,8 +2,7 @@
 //! files and folders of texts.
 //!
 //! [`Dataset::from_rows`] makes a data set from arrays in memory, [`Dataset::from_texts`] from texts. [`read`] reads a file or a
-//! directory. Every
-//! format except NPZ may be compressed with gzip; NPZ has its own compression.
+//! directory. Every format except NPZ may be compressed with gzip; NPZ has its own compression.
 //!
 //! # Guarantees
 //!

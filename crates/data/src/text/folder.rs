@@ -62,7 +62,12 @@ impl TextFolder {
             let has_texts = |path: &PathBuf| entries(path, is_text).is_ok_and(|files| !files.is_empty());
             match entries(&folder.records(Part::Train), Path::is_dir) {
                 Ok(classes) if classes.iter().any(has_texts) => Kind::ClassFolders,
-                _ if has_texts(&root) => Kind::ClassFiles,
+                // Other data sets have lists of their classes as .txt files.
+                _ if has_texts(&root)
+                    && entries(&root, is_something_else).is_ok_and(|others| others.is_empty()) =>
+                {
+                    Kind::ClassFiles
+                }
                 _ => return None,
             }
         };
@@ -181,6 +186,11 @@ fn class_folders(path: &Path) -> Result<Vec<PathBuf>, DataError> {
 
 fn is_text(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("txt"))
+}
+
+/// Whether this is neither a text nor a note such as README.md.
+fn is_something_else(path: &Path) -> bool {
+    !is_text(path) && !path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("md"))
 }
 
 /// The entries of a folder that are not hidden and that are wanted, sorted by name.

@@ -77,6 +77,10 @@ fn a_file_for_each_class_has_a_text_on_each_line() {
     assert_eq!(sets.train.classes(), ["Arabic", "Irish"]);
     let shape = read(&source(directory.path())).unwrap().train.shape();
     assert_eq!(shape, Shape::Tokens { steps: 256, vocabulary: 292 });
+    // With other files, the texts are not the records.
+    directory.write("train-images-idx3-ubyte", "");
+    let error = read(&source(directory.path())).unwrap_err();
+    assert!(error.to_string().contains("idx3"), "{error}");
 }
 
 #[test]
