@@ -99,6 +99,7 @@ impl Dataset {
     pub fn targets(&self) -> Option<Targets<'_>> {
         match &self.labels {
             LabelValues::Absent => None,
+            LabelValues::NextTokens { from } => Some(Targets::NextTokens { from }),
             LabelValues::Classes { classes, .. } => Some(Targets::Classes(classes)),
             LabelValues::Numbers { values, scales } => Some(Targets::Values { values, width: scales.len() }),
         }
@@ -117,6 +118,14 @@ impl Dataset {
         match &self.labels {
             LabelValues::Numbers { scales, .. } => scales,
             _ => &[],
+        }
+    }
+
+    /// What the labels are, without their values.
+    pub(crate) fn described_labels(&self) -> String {
+        match &self.labels {
+            LabelValues::Numbers { .. } => format!("{} to predict", self.labels.describe()),
+            labels => labels.describe(),
         }
     }
 
@@ -166,6 +175,7 @@ impl Dataset {
                 values: keep(values, scales.len(), side, wanted),
                 scales: scales.clone(),
             },
+            LabelValues::NextTokens { from } => LabelValues::NextTokens { from: keep(from, 1, side, wanted) },
         };
         let values = self.values.part(self.shape, side, wanted);
         Dataset { shape: self.shape, encoding: self.encoding, values, labels }

@@ -1,10 +1,12 @@
 //! Data that is part of the crate, for examples and tests.
 
-use crate::csv::{self, CsvRows, Options};
+use std::io::BufRead;
+
 use crate::dataset::Dataset;
 use crate::error::DataError;
 use crate::input::{decompressed, unreadable};
 use crate::schema::Schema;
+use crate::table::{self, CsvRows, Options};
 
 /// The name of the table.
 pub(crate) const NAME: &str = "mushroom";
@@ -28,14 +30,15 @@ const SCHEMA: &str = include_str!("../embedded/mushroom.toml");
 /// # Ok::<(), sordino_data::DataError>(())
 /// ```
 pub fn mushroom() -> Result<Dataset, DataError> {
-    let options = Options { schema: Some(schema()?), labelled: true, ..Options::default() };
-    csv::read(&mut rows()?, options).map(|(records, _)| records)
+    let schema = schema()?;
+    let rows = CsvRows::new(NAME.to_owned(), records()?, schema.notation());
+    let options = Options { schema: Some(schema), labelled: true, ..Options::default() };
+    table::read(Box::new(rows), options).map(|(records, _)| records)
 }
 
-/// The rows of the table.
-pub(crate) fn rows() -> Result<CsvRows<'static>, DataError> {
-    let text = decompressed(RECORDS).map_err(|error| unreadable(NAME, &error))?;
-    Ok(CsvRows::new(NAME, text, schema()?.delimiter()))
+/// The table.
+pub(crate) fn records() -> Result<Box<dyn BufRead>, DataError> {
+    decompressed(RECORDS).map_err(|error| unreadable(NAME, &error))
 }
 
 /// Its schema.

@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use crate::class_folders::{Parts, entries, has_extension, name_of};
-use crate::embedded;
 use crate::error::DataError;
 use crate::images::{self, cifar::Cifar};
-use crate::parquet;
+use crate::table::TableFormat;
+use crate::text::TextFolder;
+use crate::{cache, embedded, npy_folder, parquet};
 
 /// The format of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,21 +22,17 @@ pub(crate) enum Format {
     ClassImages,
     /// PNG and JPEG files without classes: a folder of them, or one file.
     Images,
-    /// A folder of text files for each class.
-    ClassTexts,
-    /// A text file for each class, with a record in each line.
-    TextPerClass,
-    Csv {
-        delimiter: u8,
-    },
-    Npz,
-    Npy,
-    SvmLight,
-    /// Parquet files with columns of numbers, categories and texts.
-    ParquetTable,
     /// Parquet files with a column of images.
     ParquetImages,
-    Mushroom,
+    /// Rows with the columns of a schema.
+    Table(TableFormat),
+    Npz,
+    Npy,
+    /// A folder of NPY arrays.
+    NpyFolder,
+    SvmLight,
+    /// What `convert` wrote.
+    Cache,
 }
 
 impl Format {
@@ -45,18 +42,20 @@ impl Format {
             return Format::of_directory(path);
         }
         if path == Path::new(embedded::NAME) && !path.exists() {
-            return Ok(Format::Mushroom);
+            return Ok(Format::Table(TableFormat::Mushroom));
         }
         let name = name_of(path).to_lowercase();
         let name = name.strip_suffix(".gz").unwrap_or(&name);
         match name.rsplit_once('.').map(|(_, extension)| extension) {
-            Some("csv" | "txt" | "data") => Ok(Format::Csv { delimiter: b',' }),
-            Some("tsv") => Ok(Format::Csv { delimiter: b'\t' }),
+            Some("csv" | "txt" | "data") => Ok(Format::Table(TableFormat::Csv { delimiter: b',' })),
+            Some("tsv") => Ok(Format::Table(TableFormat::Csv { delimiter: b'\t' })),
+            Some("jsonl" | "ndjson") => Ok(Format::Table(TableFormat::JsonLines)),
             Some("npz") => Ok(Format::Npz),
             Some("npy") => Ok(Format::Npy),
+            Some(cache::EXTENSION) => Ok(Format::Cache),
             Some("svm" | "svmlight" | "libsvm") => Ok(Format::SvmLight),
             Some("parquet") if path.exists() => parquet::format(path),
-            Some(extension) if images::EXTENSIONS.contains(&extension) => Ok(Format::Images),
+            Some(extension) if path.exists() && images::EXTENSIONS.contains(&extension) => Ok(Format::Images),
             _ if !path.exists() => Err(DataError::file(
                 path.display().to_string(),
                 "no such file or directory",
@@ -65,14 +64,18 @@ impl Format {
             _ => Err(DataError::file(
                 path.display().to_string(),
                 "the format is not clear from the name",
-                "give a file .csv, .tsv, .txt, .data (CSV), .npz, .npy, .parquet, .svm, .svmlight or .libsvm (all except .npz \
-                 and .parquet also with .gz), a directory of IDX, CIFAR, Parquet or image files, or the name mushroom",
+                "give a file .csv, .tsv, .txt, .data (CSV), .jsonl, .ndjson, .npz, .npy, .parquet, .sordino, .svm, .svmlight or \
+                 .libsvm (all except .npz, .parquet and .sordino also with .gz), a directory of IDX, CIFAR, NPY, Parquet, image or \
+                 text files, or the name mushroom",
             )),
         }
     }
 
     /// The format of a directory. Only names are looked at, except for Parquet files.
     fn of_directory(path: &Path) -> Result<Format, DataError> {
+        if npy_folder::is_npy_folder(path) {
+            return Ok(Format::NpyFolder);
+        }
         let files = entries(path)?;
         if files.iter().any(|file| name_of(file).contains("-idx")) {
             return Ok(Format::Idx);
@@ -85,33 +88,30 @@ impl Format {
         }
         let train = Parts::of(path).train;
         let train_files = if train == path { files } else { entries(&train)? };
+        let is_image = |file: &PathBuf| has_extension(file, &images::EXTENSIONS);
         for class in train_files.iter().filter(|file| file.is_dir()) {
-            let class_files = entries(class)?;
-            if class_files.iter().any(|file| has_extension(file, &images::EXTENSIONS)) {
+            if entries(class)?.iter().any(is_image) {
                 return Ok(Format::ClassImages);
             }
-            if class_files.iter().any(|file| has_extension(file, &["txt"])) {
-                return Ok(Format::ClassTexts);
-            }
         }
-        let any = |extensions: &[&str]| train_files.iter().any(|file| has_extension(file, extensions));
-        if any(&images::EXTENSIONS) {
+        if train_files.iter().any(is_image) {
             return Ok(Format::Images);
         }
-        if any(&["txt"]) {
-            return Ok(Format::TextPerClass);
+        if TextFolder::find(path).is_some() {
+            return Ok(Format::Table(TableFormat::TextFolder));
         }
         Err(DataError::file(
             path.display().to_string(),
             "has no files of a known format",
             "give a directory of IDX files (train-images-idx3-ubyte, train-labels-idx1-ubyte), of CIFAR files (data_batch_1.bin, \
-             or train.bin), of Parquet files, or with a folder of .png or .jpg files for each class, optionally under train and test",
+             or train.bin), of arrays (x.npy, y.npy), of Parquet files, with a folder of .png, .jpg or .txt files for each class, \
+             optionally under train and test, or with a .txt file for each class",
         ))
     }
 
     /// Whether the records have the columns of a schema.
     pub(crate) fn is_table(self) -> bool {
-        matches!(self, Format::Csv { .. } | Format::ParquetTable | Format::Mushroom)
+        matches!(self, Format::Table(_))
     }
 
     /// Whether the records are stored as PNG or JPEG, so that their shape must be declared.
@@ -129,6 +129,14 @@ pub fn files(path: &Path) -> Vec<PathBuf> {
     if !path.is_dir() {
         return vec![path.to_owned()];
     }
+    // A folder that cannot be read is an error of the reader.
+    match Format::of_directory(path) {
+        Ok(Format::NpyFolder) => return npy_folder::files(path),
+        Ok(Format::Table(TableFormat::TextFolder)) => {
+            return TextFolder::find(path).and_then(|folder| folder.all_files().ok()).unwrap_or_default();
+        }
+        _ => {}
+    }
     let mut found = Vec::new();
     collect(path, DEPTH, &mut found);
     found
@@ -136,9 +144,8 @@ pub fn files(path: &Path) -> Vec<PathBuf> {
 
 /// Adds the data files of a folder, and those of the folders within it down to a depth.
 fn collect(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
-    // A folder that cannot be read is an error of the reader.
     for path in entries(folder).unwrap_or_default() {
-        let is_record = has_extension(&path, &images::EXTENSIONS) || has_extension(&path, &["txt"]);
+        let is_record = has_extension(&path, &images::EXTENSIONS);
         if path.is_dir() {
             if depth > 0 {
                 collect(&path, depth - 1, found);

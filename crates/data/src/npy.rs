@@ -183,7 +183,7 @@ fn array_of<R: Read + Seek, T>(
 
 /// The size of an array in a zip archive, as the archive states it.
 #[derive(Clone, Copy)]
-struct ZipSize {
+pub(crate) struct ZipSize {
     stored: u64,
     inflated: u64,
 }

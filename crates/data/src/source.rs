@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::csv::{CsvRows, Rows};
 use crate::dataset::Dataset;
 use crate::encoding::{Conversion, Encoding};
 use crate::error::DataError;
@@ -11,7 +10,7 @@ use crate::images::{self, ImageOptions};
 use crate::input::open;
 use crate::schema::Schema;
 use crate::unlabelled::{PredictionOptions, UnlabelledRows};
-use crate::{csv, embedded, idx, npy, parquet, svmlight};
+use crate::{cache, idx, npy, npy_folder, parquet, svmlight};
 
 /// The location of records, and what is publicly known about them.
 ///
@@ -19,17 +18,21 @@ use crate::{csv, embedded, idx, npy, parquet, svmlight};
 /// | --- | --- | --- |
 /// | a directory | IDX, as MNIST | `classes` unless there are 10 |
 /// | a directory | CIFAR-10 or CIFAR-100, binary | |
+/// | a directory with `x.npy` and `y.npy` | arrays whose records stay in their file, optionally `x_test.npy` and `y_test.npy` | `classes` if `y` has integers |
 /// | a directory | a folder of PNG and JPEG files for each class, optionally under `train` and `test` | `images.size` and `images.channels` |
+/// | a directory | texts: a folder of `.txt` files for each class, a `.txt` file with a text on each line for each class, or the files of SST-2, QNLI or E2E | |
 /// | `.csv` `.tsv` `.txt` `.data` | CSV | `schema`; or `classes`, if every column is a number and the target (the last column, or `target`) is a class |
+/// | `.jsonl` `.ndjson` | JSON Lines: an object on each line, all with the same keys | as CSV |
+/// | `.parquet`, or a directory of such files | a table | as CSV |
+/// | `.parquet`, or a directory of such files | a column of images, as Hugging Face stores them | `images.size` and `images.channels`; `classes` unless the file names them |
 /// | `.npz` | arrays `x` and `y`, optionally `x_test` and `y_test`; or the names of MedMNIST | `classes` if `y` has integers |
 /// | `.npy` | `x`, for prediction | |
-/// | `.parquet`, or a directory of such files | a table, as CSV | as CSV |
-/// | `.parquet`, or a directory of such files | a column of images, as Hugging Face stores them | `images.size` and `images.channels`; `classes` unless the file names them |
+/// | `.sordino` | what [`convert`](crate::convert) wrote; the records stay in their file | |
 /// | `.svm` `.svmlight` `.libsvm` | SVMLight, LIBSVM | `features`; `classes` unless there are 2 |
-/// | `mushroom`, if there is no such file | [`embedded::mushroom`] | |
+/// | `mushroom`, if there is no such file | [`embedded::mushroom`](crate::embedded::mushroom) | |
 ///
-/// All names except `.npz`, `.parquet` and those of images may also end in `.gz`. Bytes (IDX files and arrays of `uint8`) are divided by 255. Other numbers are not
-/// scaled, except by a schema.
+/// All names except `.npz`, `.parquet`, `.sordino` and those of images may also end in `.gz`. Bytes (IDX files and arrays of `uint8`) are
+/// divided by 255. Other numbers are not scaled, except by a schema.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Source {
     /// The file, or the directory.
@@ -44,6 +47,11 @@ pub struct Source {
     pub features: Option<usize>,
     /// How images are converted.
     pub images: ImageOptions,
+    /// The tokenizer of texts (see [`TextEncoder`](crate::TextEncoder)). It overrides that of the schema. Without a schema, it
+    /// states that all columns except the target are texts.
+    pub tokenizer: Option<String>,
+    /// The largest number of tokens of a text.
+    pub max_length: Option<usize>,
 }
 
 /// The records of a source: a training set and, if the format separates them, a test set.
@@ -63,38 +71,28 @@ impl Source {
     }
 
     /// Returns an error for settings that the format does not use.
-    fn check(&self, format: Format) -> Result<(), DataError> {
+    pub(crate) fn check(&self, format: Format) -> Result<(), DataError> {
         let (table, stored) = (format.is_table(), format.has_stored_images());
+        let schema = self.schema.as_ref().map(|path| path.display().to_string());
         let unused = [
-            ("schema", self.schema.as_ref().map(|path| path.display().to_string()), table),
+            ("schema", schema, table || format == Format::Cache),
             ("target", self.target.clone(), table || format == Format::ParquetImages),
             ("number of features", self.features.map(|n| n.to_string()), table || format == Format::SvmLight),
             ("image size", self.images.size.map(|size| size.to_string()), stored),
             ("number of channels", self.images.channels.map(|n| n.to_string()), stored),
+            ("tokenizer", self.tokenizer.clone(), table),
+            ("max_length", self.max_length.map(|n| n.to_string()), table),
         ];
         for (what, given, used) in unused {
             if let Some(got) = given.filter(|_| !used) {
                 let hint = "{schema} and {target} are for tables, {features} is for tables and SVMLight files, {image_size} and \
-                            {channels} are for PNG and JPEG images"
+                            {channels} are for PNG and JPEG images, {tokenizer} and {max_length} for texts"
                     .to_owned();
                 let permitted = format!("left out for {}", self.file());
                 return Err(DataError::Setting { what, permitted, got, hint });
             }
         }
         Ok(())
-    }
-
-    /// The options for reading a table that are the same for training and prediction.
-    fn options(&self, format: Format) -> Result<csv::Options<'_>, DataError> {
-        let schema = match (&self.schema, format) {
-            (Some(path), _) => Some(Schema::read(path)?),
-            (None, Format::Mushroom) => Some(embedded::schema()?),
-            (None, _) => None,
-        };
-        let delimiter = if let Format::Csv { delimiter } = format { delimiter } else { b',' };
-        let target = self.target.as_deref();
-        let (classes, features) = (self.classes, self.features);
-        Ok(csv::Options { schema, target, classes, features, delimiter, ..csv::Options::default() })
     }
 }
 
@@ -119,10 +117,11 @@ pub fn read(source: &Source) -> Result<Splits, DataError> {
         Format::Idx => idx::read(path, source.classes),
         Format::Cifar(cifar) => cifar.read(path, source.classes),
         Format::ClassImages => images::files::read(path, source.classes, &source.images),
-        Format::ClassTexts | Format::TextPerClass => Err(texts(path)),
-        Format::Csv { .. } | Format::ParquetTable | Format::Mushroom => read_table(source, format),
+        Format::Table(table) => table.read(source),
         Format::ParquetImages => parquet::read_images(source),
         Format::Npz => npy::read_npz(path, source.classes),
+        Format::NpyFolder => npy_folder::read(path, source.classes),
+        Format::Cache => cache::read(source),
         Format::Npy | Format::Images => Err(without_labels(path, format)),
         Format::SvmLight => {
             let train = svmlight::read(&file, open(path)?, source.features, source.classes)?;
@@ -133,41 +132,9 @@ pub fn read(source: &Source) -> Result<Splits, DataError> {
     Ok(Splits { train: normalised(sets.train)?, test: sets.test.map(normalised).transpose()?, ..sets })
 }
 
-/// Reads a table. The test set of Parquet files is read by the schema of the training set.
-fn read_table(source: &Source, format: Format) -> Result<Splits, DataError> {
-    let options = csv::Options { labelled: true, ..source.options(format)? };
-    if format != Format::ParquetTable {
-        let mut rows = rows(&source.path, format, options.delimiter())?;
-        let (train, schema) = csv::read(&mut *rows, options)?;
-        return Ok(Splits { train, test: None, schema: Some(schema) });
-    }
-    let parts = parquet::Parts::of(&source.path)?;
-    let (train, schema) = csv::read(&mut parquet::rows(&parts.train)?, options)?;
-    let test = match parts.test.is_empty() {
-        true => None,
-        false => Some(csv::read(&mut parquet::rows(&parts.test)?, by_schema(&schema))?.0),
-    };
-    Ok(Splits { train, test, schema: Some(schema) })
-}
-
-/// The options for reading labelled records by a schema.
-fn by_schema(schema: &Schema) -> csv::Options<'static> {
-    csv::Options { schema: Some(schema.clone()), labelled: true, ..csv::Options::default() }
-}
-
-/// The rows of a table; if it has a test set, those of the test set.
-fn rows(path: &Path, format: Format, delimiter: u8) -> Result<Box<dyn Rows>, DataError> {
-    Ok(match format {
-        Format::Mushroom => Box::new(embedded::rows()?),
-        Format::ParquetTable => Box::new(parquet::rows(&parquet::Parts::of(path)?.one())?),
-        _ => Box::new(CsvRows::new(&path.display().to_string(), open(path)?, delimiter)),
-    })
-}
-
 /// Reads labelled records from another file, to test a model trained on `sets`, which were read from `source`.
 ///
-/// A table is read by the schema of `sets`. From a directory of IDX files or an NPZ file the test set is read, or the training
-/// set if there is no test set.
+/// A table is read by the schema of `sets`. From a source that has a test set, the test set is read, otherwise the training set.
 ///
 /// # Errors
 ///
@@ -177,21 +144,20 @@ pub fn read_test(path: &Path, source: &Source, sets: &Splits) -> Result<Dataset,
     let (file, train) = (path.display().to_string(), &sets.train);
     let test = match (format, &sets.schema) {
         (Format::Npy | Format::Images, _) => return Err(without_labels(path, format)),
-        (_, Some(schema)) => {
-            check_table(format, &file)?;
-            csv::read(&mut *rows(path, format, schema.delimiter())?, by_schema(schema))?.0
-        }
+        (Format::Cache, _) => cache::read_test(path, sets)?,
+        (Format::Table(table), Some(schema)) => table.read_test(path, schema)?,
+        (_, Some(_)) => return Err(not_a_table(file)),
         (Format::Idx, None) => idx::read_test(path, source.classes, train.encoding())?,
         (Format::Cifar(cifar), None) => cifar.read_test(path, train.encoding())?,
         (Format::ClassImages, None) => images::files::read_test(path, train, &source.images)?,
         (Format::ParquetImages, None) => parquet::read_test_images(path, source, train)?,
-        (Format::ClassTexts | Format::TextPerClass, None) => return Err(texts(path)),
         (Format::Npz, None) => npy::read_npz_test(path, source.classes, train.encoding())?,
+        (Format::NpyFolder, None) => npy_folder::read_test(path, source.classes, train.encoding())?,
         (Format::SvmLight, None) => {
             Conversion::new(&file, Encoding::Text, Some(train.encoding()))?;
             svmlight::read(&file, open(path)?, source.features, source.classes)?
         }
-        (Format::Csv { .. } | Format::ParquetTable | Format::Mushroom, None) => {
+        (Format::Table(_), None) => {
             return Err(DataError::file(
                 file,
                 format!("is a table, but {} is not", source.file()),
@@ -214,11 +180,7 @@ pub fn read_test(path: &Path, source: &Source, sets: &Splits) -> Result<Dataset,
 }
 
 fn described(records: &Dataset) -> String {
-    let labels = match (records.classes().len(), records.scales().len()) {
-        (0, numbers) => format!("{numbers} numbers to predict"),
-        (classes, _) => format!("{classes} classes"),
-    };
-    format!("of shape {} with {labels}", records.shape())
+    format!("of shape {} with {}", records.shape(), records.described_labels())
 }
 
 fn without_labels(path: &Path, format: Format) -> DataError {
@@ -232,39 +194,29 @@ fn without_labels(path: &Path, format: Format) -> DataError {
         _ => DataError::file(
             file,
             "an NPY file has no labels",
-            "put both into an NPZ file: numpy.savez(path, x=..., y=...)",
+            "put both into an NPZ file: numpy.savez(path, x=..., y=...); or into a folder: x.npy and y.npy",
         ),
     }
 }
 
-/// The error for folders of texts.
-fn texts(path: &Path) -> DataError {
+/// The error for a source that is not a table, because the training records are a table.
+fn not_a_table(file: String) -> DataError {
     DataError::file(
-        path.display().to_string(),
-        "is a folder of texts, which this version does not read",
-        "put the texts into a table",
-    )
-}
-
-/// Returns an error for a file that is not a table, because the training records are a table.
-fn check_table(format: Format, file: &str) -> Result<(), DataError> {
-    if format.is_table() {
-        return Ok(());
-    }
-    Err(DataError::file(
         file,
         "is not a table, but the training records are",
-        "give a CSV file (.csv, .tsv, .txt, .data) or a Parquet file with the columns of the training records",
-    ))
+        "give a table (.csv, .tsv, .txt, .data, .jsonl, .ndjson, .parquet) with the columns of the training records, or a folder of \
+         texts if they are texts",
+    )
 }
 
 /// Reads records without their labels, for prediction.
 ///
 /// Labels are optional and are not read: a CSV file may lack the target column, an NPZ file `y`, and lines of SVMLight their
 /// label. A CSV file without a schema has no target unless [`Source::target`] names it, or [`Source::features`] is one less
-/// than the number of columns. From a source with a training set and a test set, the test set is read; but from an NPZ file
-/// with `x`, this array is read. [`UnlabelledRows::part`] states what was read. PNG and JPEG images have their names as ids; their
-/// shape is [`PredictionOptions::shape`], or is declared as for training.
+/// than the number of columns. From a source with a training set and a test set, the test set is read; but from an NPZ file with
+/// `x`, from a directory with `x.npy` and from a file `.sordino`, the training set is read. [`UnlabelledRows::part`] states what was
+/// read. PNG and JPEG images have their names as ids; their shape is [`PredictionOptions::shape`], or is declared as for training. If
+/// the schema has a text, a file `.txt` has a text on each line.
 ///
 /// # Errors
 ///
@@ -272,14 +224,13 @@ fn check_table(format: Format, file: &str) -> Result<(), DataError> {
 /// the reason.
 pub fn read_unlabelled(source: &Source, reading: &PredictionOptions) -> Result<UnlabelledRows, DataError> {
     let (format, file) = (Format::of(&source.path)?, source.file());
-    if source.schema.is_some() {
-        check_table(format, &file)?;
+    if source.schema.is_some() && !format.is_table() && format != Format::Cache {
+        return Err(not_a_table(file));
     }
     if format.is_table() || format == Format::SvmLight {
         Conversion::new(&file, Encoding::Text, reading.encoding)?;
     }
-    let options = source.options(format)?;
-    if options.schema.is_none() {
+    if !format.is_table() {
         reading.check_plain(&file)?;
     }
     let (path, wanted) = (&source.path, reading.encoding);
@@ -289,15 +240,15 @@ pub fn read_unlabelled(source: &Source, reading: &PredictionOptions) -> Result<U
         Format::ClassImages | Format::Images => {
             images::files::read_unlabelled(path, &source.images, wanted, reading.shape)
         }
-        Format::ClassTexts | Format::TextPerClass => Err(texts(path)),
-        Format::Csv { .. } | Format::Mushroom | Format::ParquetTable => {
-            let mut rows = rows(path, format, options.delimiter())?;
-            let (id, ignore_unknown) = (reading.id.as_deref(), reading.ignore_unknown);
-            csv::read_unlabelled(&mut *rows, csv::Options { id, ignore_unknown, ..options })
-        }
+        Format::Table(table) => table.read_unlabelled(source, reading),
         Format::ParquetImages => parquet::read_unlabelled_images(source, wanted, reading.shape),
         Format::Npz => npy::read_npz_unlabelled(path, wanted),
-        Format::Npy => npy::read_npy(path, wanted),
+        Format::Npy => npy_folder::read_array(path, wanted),
+        Format::NpyFolder => npy_folder::read_unlabelled(path, wanted),
+        Format::Cache => {
+            let schema = source.schema.as_deref().map(Schema::read).transpose()?;
+            cache::read_unlabelled(path, schema.as_ref(), wanted)
+        }
         Format::SvmLight => svmlight::read_unlabelled(&file, open(path)?, source.features),
     }?;
     let records = rows.records.map(|records| records.normalised(&file, &source.images)).transpose()?;

@@ -45,22 +45,16 @@ impl RecordValues {
         shape: Shape,
         channels: &[(f64, f64)],
     ) -> Result<(), DataError> {
-        // Images are never tokens.
-        let Self::Floats(values) = self else { return Ok(()) };
-        let plane = shape.len() / channels.len();
-        values.par_chunks_exact_mut(shape.len()).for_each(|image| {
-            for (plane, (mean, std)) in image.chunks_exact_mut(plane).zip(channels) {
-                plane.iter_mut().for_each(|value| *value = ((f64::from(*value) - mean) / std) as f32);
-            }
-        });
-        match values.par_iter().position_first(|value| !value.is_finite()) {
+        let values = match self {
+            Self::Floats(values) => values,
+            Self::Stored(records) => return records.normalise(channels),
+            // Images are never sequences.
+            Self::Sequences { .. } | Self::Tokens { .. } => return Ok(()),
+        };
+        let finite = |image: &mut [f32]| normalise(image, channels);
+        match values.par_chunks_exact_mut(shape.len()).map(finite).position_first(|finite| !finite) {
             None => Ok(()),
-            Some(at) => Err(DataError::value(
-                format!("{file}, record {}, value {}", at / shape.len() + 1, at % shape.len() + 1),
-                "finite after normalisation",
-                values[at].to_string(),
-                "give a larger {std}",
-            )),
+            Some(record) => Err(not_finite(file, record)),
         }
     }
 
@@ -92,6 +86,25 @@ impl From<StoredRecords> for RecordValues {
     fn from(records: StoredRecords) -> Self {
         Self::Stored(records)
     }
+}
+
+/// Replaces a value `x` of channel `c` of an image by `(x - mean) / std`, where `channels[c]` is `(mean, std)`; false if one is not
+/// finite.
+pub(crate) fn normalise(image: &mut [f32], channels: &[(f64, f64)]) -> bool {
+    let plane = image.len() / channels.len();
+    for (plane, (mean, std)) in image.chunks_exact_mut(plane).zip(channels) {
+        plane.iter_mut().for_each(|value| *value = ((f64::from(*value) - mean) / std) as f32);
+    }
+    image.iter().all(|value| value.is_finite())
+}
+
+/// The error for an image that cannot be normalised.
+pub(crate) fn not_finite(file: &str, record: usize) -> DataError {
+    DataError::file(
+        format!("{file}, record {}", record + 1),
+        "a value is not finite after normalisation",
+        "give a larger {std}",
+    )
 }
 
 /// Of records with `width` values each, those whose entry in `side` equals `wanted`.

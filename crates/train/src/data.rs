@@ -7,7 +7,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use sordino_data::{Dataset, Encoding, ImageOptions, Scale, Source, Splits};
+use sordino_data::{Dataset, Encoding, ImageOptions, Scale, Schema, Source, Splits};
 use sordino_nn::Shape;
 
 use crate::{
@@ -91,6 +91,8 @@ pub struct DataDescription {
     pub(crate) values: SettingValues,
     /// The schema of a table.
     pub(crate) schema: Option<String>,
+    /// The tokenizer of texts, if it is a file.
+    pub(crate) tokenizer: Option<String>,
     /// When the data was last changed, as the ledger stores it.
     pub(crate) last_changed: String,
 }
@@ -111,7 +113,7 @@ impl DataDescription {
         train: &Dataset,
         test: Option<&Dataset>,
     ) -> Result<Self, TrainError> {
-        const FOR_FILES: [&str; 11] = [
+        const FOR_FILES: [&str; 13] = [
             "schema",
             "target",
             "classes",
@@ -120,6 +122,8 @@ impl DataDescription {
             "channels",
             "mean",
             "std",
+            "tokenizer",
+            "max_length",
             "test_data",
             "test_fraction",
             "split_seed",
@@ -161,6 +165,7 @@ impl DataDescription {
             records: train.len(),
             values: SettingValues { data: given(settings.data.clone()), ..SettingValues::default() },
             schema: None,
+            tokenizer: None,
             last_changed: String::new(),
         })
     }
@@ -205,7 +210,7 @@ impl RunData {
             ..SettingValues::default()
         };
         if schema.is_some() {
-            // The schema has the target, the classes and the features.
+            // The schema has the target, the classes, the features and the tokenizer.
             values.schema = Some(Value::given_or(
                 settings.schema.as_ref().map(|_| RunFiles::SCHEMA.into()),
                 RunFiles::SCHEMA.into(),
@@ -217,6 +222,10 @@ impl RunData {
             values.classes = given(settings.classes);
             values.features = given(settings.features);
         }
+        let tokenizer = schema.as_ref().and_then(Schema::tokenizer_file).map(|file| tokenizer_text(&file));
+        let tokenizer = tokenizer.transpose()?;
+        // The run keeps a copy of the tokenizer next to the schema.
+        let schema = schema.map(|schema| schema.with_tokenizer_file(RunFiles::TOKENIZER));
         let schema =
             schema.map(|schema| toml::to_string(&schema).expect("a schema of numbers and strings is TOML"));
         let (train, test) = match test.or(separate) {
@@ -241,6 +250,7 @@ impl RunData {
             last_changed: last_changed(Some(&source.path)),
             values,
             schema,
+            tokenizer,
         };
         Ok(Self { train, test, description })
     }
@@ -260,7 +270,16 @@ pub fn data_source(settings: &Settings) -> Source {
             mean: settings.mean.clone(),
             std: settings.std.clone(),
         },
+        tokenizer: settings.tokenizer.clone(),
+        max_length: settings.max_length,
     }
+}
+
+/// The text of a tokenizer's file.
+fn tokenizer_text(file: &Path) -> Result<String, TrainError> {
+    fs::read_to_string(file).map_err(|error| {
+        TrainError::refused(format!("cannot read {}: {error}", file.display()), "restore the file")
+    })
 }
 
 /// Rejects paths that cannot be written to a TOML file.

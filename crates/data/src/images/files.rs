@@ -1,7 +1,7 @@
 //! PNG and JPEG files: a folder for each class, or a folder of images for prediction.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 use sordino_nn::Shape;
@@ -68,6 +68,18 @@ pub(crate) fn read_unlabelled(
     Ok(UnlabelledRows { part, ..UnlabelledRows::new(records, refused, Some(ids)) })
 }
 
+/// The numbers of the images and classes of a folder for each class; no image is read.
+pub(crate) fn count(folder: &Path) -> Result<Vec<(String, String)>, DataError> {
+    let parts = Parts::of(folder);
+    let names = class_folders::names(&parts.train, None)?;
+    let sets = [("training records", Some(parts.train)), ("test records", parts.test)];
+    let describe = |(name, folder): (&str, Option<PathBuf>)| {
+        let count = class_folders::files(&folder?, &names, &EXTENSIONS).map(|files| files.len());
+        Some(count.map(|count| (name.to_owned(), format!("{count} images; {} classes", names.len()))))
+    };
+    sets.into_iter().filter_map(describe).collect()
+}
+
 fn labelled(
     folder: &Path,
     names: &[String],
@@ -101,7 +113,7 @@ fn decoded(
     if files.is_empty() {
         return Err(no_records(file));
     }
-    let total = files.len().checked_mul(shape.len()).unwrap_or(usize::MAX);
+    let total = files.len().saturating_mul(shape.len());
     check_size(|| format!("{file} ({} images of {shape})", files.len()), total)?;
     let decoder = Decoder::new(shape, conversion);
     let mut values = vec![0.0; total];

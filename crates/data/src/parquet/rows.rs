@@ -1,7 +1,7 @@
 //! The rows of Parquet files, one after another.
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ::csv::ByteRecord;
 use ::parquet::file::reader::{FileReader, SerializedFileReader};
@@ -10,8 +10,8 @@ use ::parquet::record::{Field, Row};
 
 use super::guard::guarded;
 use super::open;
-use crate::csv::Rows;
 use crate::error::DataError;
+use crate::table::Rows;
 
 /// The number of rows that are decoded at once.
 const BATCH: usize = 256;
@@ -88,7 +88,7 @@ impl FileRows {
         Ok(())
     }
 
-    fn begin_file(&mut self, path: &PathBuf) -> Result<(), DataError> {
+    fn begin_file(&mut self, path: &Path) -> Result<(), DataError> {
         let reader = open(path)?;
         if column_names(&reader) != self.names {
             return Err(DataError::file(

@@ -9,6 +9,7 @@ mod draft;
 mod files;
 mod idx;
 mod images;
+mod json_lines;
 mod never_panics;
 mod npy;
 mod npy_folder;
@@ -19,3 +20,7 @@ mod prediction;
 mod schema;
 mod source;
 mod svmlight;
+mod text_folders;
+mod texts;
+#[cfg(feature = "tokenizers")]
+mod tokenizer_files;

@@ -22,6 +22,7 @@ fn good() -> Vec<(&'static str, Vec<u8>)> {
         ("cifar/train.bin", vec![1; 3074]),
         ("plain.csv", b"a,b\n1,0\n2,1\n".to_vec()),
         ("described.csv", b"a,b\n1,x\n2,\"y\"\n".to_vec()),
+        ("t.jsonl", b"{\"a\": \"hi\", \"b\": 0}\n{\"b\": 1, \"a\": null}\n".to_vec()),
         ("t.svm", b"1 1:2 3:4\n0 2:1 # c\n".to_vec()),
         ("zipped.svm", gzip("1 1:2\n0\n")),
         ("t.npy", x),
@@ -53,6 +54,10 @@ fn try_everything(directory: &Directory, name: &str, bytes: &[u8]) {
         "plain.csv" => vec![source(&path), Source { classes: Some(2), ..source(&path) }],
         "described.csv" => {
             vec![Source { schema: Some(directory.path().join("schema.toml")), ..source(&path) }]
+        }
+        "t.jsonl" => {
+            let texts = Source { tokenizer: Some("bytes".to_owned()), classes: Some(2), ..source(&path) };
+            vec![Source { classes: Some(2), ..source(&path) }, texts]
         }
         "t.svm" | "zipped.svm" => vec![Source { features: Some(3), ..source(&path) }],
         "table.parquet" | "plain.parquet" => {

@@ -6,5 +6,6 @@ mod data;
 mod images;
 mod place;
 mod predict;
+mod texts;
 mod train;
 mod trust;

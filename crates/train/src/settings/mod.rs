@@ -22,10 +22,10 @@ use crate::TrainError;
 
 settings! {
     "Data" {
-        /// Training records: `mushroom` (included), a CSV, NPZ, Parquet or SVMLight file, or a folder of IDX, CIFAR, Parquet or
-        /// image files [default: mushroom]
+        /// Training records: `mushroom` (included), a CSV, JSON Lines, Parquet, NPZ, SVMLight or .sordino file, or a folder of texts, or of
+        /// IDX, CIFAR, NPY, Parquet or image files [default: mushroom]
         data: PathBuf = "FILE";
-        /// Public schema of a table: columns, categories, scales
+        /// Public schema of a table: columns, categories, scales, texts
         schema: PathBuf = "FILE";
         /// Column to predict, by name or by number from 1
         target: String = "COLUMN";
@@ -41,6 +41,11 @@ settings! {
         mean: Vec<f64> = "X,..";
         /// Public number by which pixels are divided after that, or one for each channel [default: 1]
         std: Vec<f64> = "X,..";
+        /// Public tokenizer of texts: bytes, characters[,alphabet=ABC], hashed[,size=N], or a file tokenizer.json; without a schema,
+        /// it makes the columns texts [default: hashed,size=16384, or what docs/data.md states for a folder]
+        tokenizer: String = "NAME[,K=V]";
+        /// Public number of tokens at which texts are cut [default: 256]
+        max_length: usize = "N";
         /// Test records in the same format, treated as PUBLIC; no records are then held back
         test_data: PathBuf = "FILE";
         /// Fraction of the records that is held back for testing and treated as PUBLIC; 0 holds back none [default: 0.2, if the data
@@ -177,6 +182,7 @@ impl Settings {
         let numbers = [
             ("classes", count(self.classes)),
             ("features", count(self.features)),
+            ("max_length", count(self.max_length)),
             ("split_seed", self.split_seed),
             ("hidden", count(widest)),
             ("max_batch_size", self.max_batch_size),
@@ -208,6 +214,10 @@ impl Settings {
         }
         if let Some(model) = settings.model.as_mut().filter(|model| is_path(model)) {
             *model = folder.join(&*model).display().to_string();
+        }
+        if let Some(tokenizer) = settings.tokenizer.as_mut().filter(|tokenizer| tokenizer.ends_with(".json"))
+        {
+            *tokenizer = folder.join(&*tokenizer).display().to_string();
         }
         Ok(settings)
     }

@@ -7,7 +7,7 @@ use crate::field::parse;
 use crate::labels::check_classes;
 use crate::schema::Schema;
 
-/// A schema in which every column is a number, with the names of the header.
+/// A schema in which every column except the target is a number, or a text if a tokenizer is given, with the names of the header.
 pub(super) fn default_schema(rows: &dyn Rows, options: &Options<'_>) -> Result<Schema, DataError> {
     let (file, first) = (rows.file(), rows.record());
     // A first line with a number in it is a record: a record with a bad value must not be taken for a header.
@@ -65,5 +65,6 @@ pub(super) fn default_schema(rows: &dyn Rows, options: &Options<'_>) -> Result<S
         });
     }
     let classes = options.classes.filter(|_| options.labelled).map(check_classes).transpose()?;
-    Schema::numbers(file, header, options.delimiter, &names, target.map(|place| (place, classes)))
+    let target = target.map(|place| (place, classes));
+    Schema::plain(file, header, options.delimiter, &names, target, options.texts.as_ref())
 }
