@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::class_folders::{Parts, entries, has_extension, name_of};
+use crate::csv::TableFormat;
 use crate::embedded;
 use crate::error::DataError;
 use crate::images::{self, cifar::Cifar};
@@ -10,10 +11,6 @@ use crate::parquet;
 
 /// The format of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(
-    not(feature = "parquet"),
-    expect(dead_code, reason = "only the Parquet reader finds Parquet formats")
-)]
 pub(crate) enum Format {
     Idx,
     Cifar(Cifar),
@@ -25,17 +22,13 @@ pub(crate) enum Format {
     ClassTexts,
     /// A text file for each class, with a record in each line.
     TextPerClass,
-    Csv {
-        delimiter: u8,
-    },
+    /// Columns, described by a schema.
+    Table(TableFormat),
     Npz,
     Npy,
     SvmLight,
-    /// Parquet files with columns of numbers, categories and texts.
-    ParquetTable,
     /// Parquet files with a column of images.
     ParquetImages,
-    Mushroom,
 }
 
 impl Format {
@@ -45,13 +38,13 @@ impl Format {
             return Format::of_directory(path);
         }
         if path == Path::new(embedded::NAME) && !path.exists() {
-            return Ok(Format::Mushroom);
+            return Ok(Format::Table(TableFormat::Mushroom));
         }
         let name = name_of(path).to_lowercase();
         let name = name.strip_suffix(".gz").unwrap_or(&name);
         match name.rsplit_once('.').map(|(_, extension)| extension) {
-            Some("csv" | "txt" | "data") => Ok(Format::Csv { delimiter: b',' }),
-            Some("tsv") => Ok(Format::Csv { delimiter: b'\t' }),
+            Some("csv" | "txt" | "data") => Ok(Format::Table(TableFormat::Csv { delimiter: b',' })),
+            Some("tsv") => Ok(Format::Table(TableFormat::Csv { delimiter: b'\t' })),
             Some("npz") => Ok(Format::Npz),
             Some("npy") => Ok(Format::Npy),
             Some("svm" | "svmlight" | "libsvm") => Ok(Format::SvmLight),
@@ -111,7 +104,7 @@ impl Format {
 
     /// Whether the records have the columns of a schema.
     pub(crate) fn is_table(self) -> bool {
-        matches!(self, Format::Csv { .. } | Format::ParquetTable | Format::Mushroom)
+        matches!(self, Format::Table(_))
     }
 
     /// Whether the records are stored as PNG or JPEG, so that their shape must be declared.

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::csv::{CsvRows, Rows};
 use crate::dataset::Dataset;
 use crate::encoding::{Conversion, Encoding};
 use crate::error::DataError;
@@ -11,7 +10,7 @@ use crate::images::{self, ImageOptions};
 use crate::input::open;
 use crate::schema::Schema;
 use crate::unlabelled::{PredictionOptions, UnlabelledRows};
-use crate::{csv, embedded, idx, npy, parquet, svmlight};
+use crate::{idx, npy, parquet, svmlight};
 
 /// The location of records, and what is publicly known about them.
 ///
@@ -26,7 +25,7 @@ use crate::{csv, embedded, idx, npy, parquet, svmlight};
 /// | `.parquet`, or a directory of such files | a table, as CSV | as CSV |
 /// | `.parquet`, or a directory of such files | a column of images, as Hugging Face stores them | `images.size` and `images.channels`; `classes` unless the file names them |
 /// | `.svm` `.svmlight` `.libsvm` | SVMLight, LIBSVM | `features`; `classes` unless there are 2 |
-/// | `mushroom`, if there is no such file | [`embedded::mushroom`] | |
+/// | `mushroom`, if there is no such file | [`embedded::mushroom`](crate::embedded::mushroom) | |
 ///
 /// All names except `.npz`, `.parquet` and those of images may also end in `.gz`. Bytes (IDX files and arrays of `uint8`) are divided by 255. Other numbers are not
 /// scaled, except by a schema.
@@ -83,19 +82,6 @@ impl Source {
         }
         Ok(())
     }
-
-    /// The options for reading a table that are the same for training and prediction.
-    fn options(&self, format: Format) -> Result<csv::Options<'_>, DataError> {
-        let schema = match (&self.schema, format) {
-            (Some(path), _) => Some(Schema::read(path)?),
-            (None, Format::Mushroom) => Some(embedded::schema()?),
-            (None, _) => None,
-        };
-        let delimiter = if let Format::Csv { delimiter } = format { delimiter } else { b',' };
-        let target = self.target.as_deref();
-        let (classes, features) = (self.classes, self.features);
-        Ok(csv::Options { schema, target, classes, features, delimiter, ..csv::Options::default() })
-    }
 }
 
 /// Reads labelled records.
@@ -120,7 +106,7 @@ pub fn read(source: &Source) -> Result<Splits, DataError> {
         Format::Cifar(cifar) => cifar.read(path, source.classes),
         Format::ClassImages => images::files::read(path, source.classes, &source.images),
         Format::ClassTexts | Format::TextPerClass => Err(texts(path)),
-        Format::Csv { .. } | Format::ParquetTable | Format::Mushroom => read_table(source, format),
+        Format::Table(table) => table.read(source),
         Format::ParquetImages => parquet::read_images(source),
         Format::Npz => npy::read_npz(path, source.classes),
         Format::Npy | Format::Images => Err(without_labels(path, format)),
@@ -131,37 +117,6 @@ pub fn read(source: &Source) -> Result<Splits, DataError> {
     }?;
     let normalised = |set: Dataset| set.normalised(&file, &source.images);
     Ok(Splits { train: normalised(sets.train)?, test: sets.test.map(normalised).transpose()?, ..sets })
-}
-
-/// Reads a table. The test set of Parquet files is read by the schema of the training set.
-fn read_table(source: &Source, format: Format) -> Result<Splits, DataError> {
-    let options = csv::Options { labelled: true, ..source.options(format)? };
-    if format != Format::ParquetTable {
-        let mut rows = rows(&source.path, format, options.delimiter())?;
-        let (train, schema) = csv::read(&mut *rows, options)?;
-        return Ok(Splits { train, test: None, schema: Some(schema) });
-    }
-    let parts = parquet::Parts::of(&source.path)?;
-    let (train, schema) = csv::read(&mut parquet::rows(&parts.train)?, options)?;
-    let test = match parts.test.is_empty() {
-        true => None,
-        false => Some(csv::read(&mut parquet::rows(&parts.test)?, by_schema(&schema))?.0),
-    };
-    Ok(Splits { train, test, schema: Some(schema) })
-}
-
-/// The options for reading labelled records by a schema.
-fn by_schema(schema: &Schema) -> csv::Options<'static> {
-    csv::Options { schema: Some(schema.clone()), labelled: true, ..csv::Options::default() }
-}
-
-/// The rows of a table; if it has a test set, those of the test set.
-fn rows(path: &Path, format: Format, delimiter: u8) -> Result<Box<dyn Rows>, DataError> {
-    Ok(match format {
-        Format::Mushroom => Box::new(embedded::rows()?),
-        Format::ParquetTable => Box::new(parquet::rows(&parquet::Parts::of(path)?.one())?),
-        _ => Box::new(CsvRows::new(&path.display().to_string(), open(path)?, delimiter)),
-    })
 }
 
 /// Reads labelled records from another file, to test a model trained on `sets`, which were read from `source`.
@@ -177,10 +132,8 @@ pub fn read_test(path: &Path, source: &Source, sets: &Splits) -> Result<Dataset,
     let (file, train) = (path.display().to_string(), &sets.train);
     let test = match (format, &sets.schema) {
         (Format::Npy | Format::Images, _) => return Err(without_labels(path, format)),
-        (_, Some(schema)) => {
-            check_table(format, &file)?;
-            csv::read(&mut *rows(path, format, schema.delimiter())?, by_schema(schema))?.0
-        }
+        (Format::Table(table), Some(schema)) => table.read_test(path, schema)?,
+        (_, Some(_)) => return Err(not_a_table(file)),
         (Format::Idx, None) => idx::read_test(path, source.classes, train.encoding())?,
         (Format::Cifar(cifar), None) => cifar.read_test(path, train.encoding())?,
         (Format::ClassImages, None) => images::files::read_test(path, train, &source.images)?,
@@ -191,7 +144,7 @@ pub fn read_test(path: &Path, source: &Source, sets: &Splits) -> Result<Dataset,
             Conversion::new(&file, Encoding::Text, Some(train.encoding()))?;
             svmlight::read(&file, open(path)?, source.features, source.classes)?
         }
-        (Format::Csv { .. } | Format::ParquetTable | Format::Mushroom, None) => {
+        (Format::Table(_), None) => {
             return Err(DataError::file(
                 file,
                 format!("is a table, but {} is not", source.file()),
@@ -246,16 +199,13 @@ fn texts(path: &Path) -> DataError {
     )
 }
 
-/// Returns an error for a file that is not a table, because the training records are a table.
-fn check_table(format: Format, file: &str) -> Result<(), DataError> {
-    if format.is_table() {
-        return Ok(());
-    }
-    Err(DataError::file(
+/// The error for a file that is not a table, because the training records are a table.
+fn not_a_table(file: String) -> DataError {
+    DataError::file(
         file,
         "is not a table, but the training records are",
         "give a CSV file (.csv, .tsv, .txt, .data) or a Parquet file with the columns of the training records",
-    ))
+    )
 }
 
 /// Reads records without their labels, for prediction.
@@ -272,14 +222,13 @@ fn check_table(format: Format, file: &str) -> Result<(), DataError> {
 /// the reason.
 pub fn read_unlabelled(source: &Source, reading: &PredictionOptions) -> Result<UnlabelledRows, DataError> {
     let (format, file) = (Format::of(&source.path)?, source.file());
-    if source.schema.is_some() {
-        check_table(format, &file)?;
+    if source.schema.is_some() && !format.is_table() {
+        return Err(not_a_table(file));
     }
     if format.is_table() || format == Format::SvmLight {
         Conversion::new(&file, Encoding::Text, reading.encoding)?;
     }
-    let options = source.options(format)?;
-    if options.schema.is_none() {
+    if !format.is_table() {
         reading.check_plain(&file)?;
     }
     let (path, wanted) = (&source.path, reading.encoding);
@@ -290,11 +239,7 @@ pub fn read_unlabelled(source: &Source, reading: &PredictionOptions) -> Result<U
             images::files::read_unlabelled(path, &source.images, wanted, reading.shape)
         }
         Format::ClassTexts | Format::TextPerClass => Err(texts(path)),
-        Format::Csv { .. } | Format::Mushroom | Format::ParquetTable => {
-            let mut rows = rows(path, format, options.delimiter())?;
-            let (id, ignore_unknown) = (reading.id.as_deref(), reading.ignore_unknown);
-            csv::read_unlabelled(&mut *rows, csv::Options { id, ignore_unknown, ..options })
-        }
+        Format::Table(table) => table.read_unlabelled(source, reading),
         Format::ParquetImages => parquet::read_unlabelled_images(source, wanted, reading.shape),
         Format::Npz => npy::read_npz_unlabelled(path, wanted),
         Format::Npy => npy::read_npy(path, wanted),

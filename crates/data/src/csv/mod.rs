@@ -1,12 +1,14 @@
 //! Tables: CSV, or rows of another format, read by a schema.
 
 mod default_schema;
+mod formats;
 mod layout;
 mod rows;
 
 use sordino_nn::Shape;
 
 use self::default_schema::default_schema;
+pub(crate) use self::formats::TableFormat;
 use self::layout::{Labelling, Layout};
 pub(crate) use self::rows::{CsvRows, Rows};
 use crate::dataset::{Dataset, check_size, no_records};

@@ -101,7 +101,7 @@ fn decoded(
     if files.is_empty() {
         return Err(no_records(file));
     }
-    let total = files.len().checked_mul(shape.len()).unwrap_or(usize::MAX);
+    let total = files.len().saturating_mul(shape.len());
     check_size(|| format!("{file} ({} images of {shape})", files.len()), total)?;
     let decoder = Decoder::new(shape, conversion);
     let mut values = vec![0.0; total];

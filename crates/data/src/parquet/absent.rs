@@ -30,10 +30,6 @@ impl Parts {
     pub(crate) fn of(path: &Path) -> Result<Parts, DataError> {
         Err(absent(path))
     }
-
-    pub(crate) fn one(self) -> Vec<PathBuf> {
-        if self.test.is_empty() { self.train } else { self.test }
-    }
 }
 
 pub(crate) fn is_folder(folder: &Path) -> Result<bool, DataError> {
@@ -44,8 +40,8 @@ pub(crate) fn format(path: &Path) -> Result<Format, DataError> {
     Err(absent(path))
 }
 
-pub(crate) fn rows(files: &[PathBuf]) -> Result<CsvRows<'static>, DataError> {
-    Err(absent(files.first().map_or(Path::new(""), PathBuf::as_path)))
+pub(crate) fn rows(path: &Path, _files: &[PathBuf]) -> Result<CsvRows<'static>, DataError> {
+    Err(absent(path))
 }
 
 pub(crate) fn read_images(source: &Source) -> Result<Splits, DataError> {

@@ -210,40 +210,48 @@ fn decoded(
     let decoder = Decoder::new(shape, conversion);
     let mut images = Images { values: Vec::new(), labels: Vec::new(), refused: Vec::new() };
     loop {
-        let mut batch: Vec<(String, Option<ByteArray>)> = Vec::with_capacity(BATCH);
+        let mut batch = Vec::with_capacity(BATCH);
         while batch.len() < BATCH
             && let Some(row) = rows.next()?
         {
             let place = rows.place();
-            let (image, label) = fields(row, columns);
+            let (bytes, label) = fields(row, columns);
             if columns.label.is_some() {
                 images.labels.push((place.clone(), label));
             }
-            batch.push((place, image));
+            batch.push(StoredImage { place, bytes });
         }
         if batch.is_empty() || columns.label.is_some() && !images.refused.is_empty() {
             return Ok(images);
         }
-        let start = images.values.len();
+        let (start, first) = (images.values.len(), images.values.len() / shape.len());
         let total = start.saturating_add(batch.len().saturating_mul(shape.len()));
         check_size(|| rows.place(), total)?;
         images.values.resize(total, 0.0);
-        let decode = |(record, (values, (place, bytes))): (
-            usize,
-            (&mut [f32], &(String, Option<ByteArray>)),
-        )| {
-            let read = match bytes {
-                Some(bytes) => decoder.decode(place, bytes.data(), values),
-                None => Err(DataError::file(
-                    place.clone(),
-                    "the image has no bytes",
-                    "store the images in the file: in Python, data.cast_column(\"image\", Image()) before to_parquet",
-                )),
-            };
-            Some((start / shape.len() + record, read.err()?))
-        };
         let values = images.values[start..].par_chunks_exact_mut(shape.len());
-        images.refused.par_extend(values.zip(&batch).enumerate().filter_map(decode));
+        let errors = values.zip(&batch).map(|(values, image)| image.decode(&decoder, values).err());
+        images.refused.par_extend(
+            errors.enumerate().filter_map(|(record, error)| error.map(|error| (first + record, error))),
+        );
+    }
+}
+
+/// An image as it is stored.
+struct StoredImage {
+    place: String,
+    bytes: Option<ByteArray>,
+}
+
+impl StoredImage {
+    fn decode(&self, decoder: &Decoder, values: &mut [f32]) -> Result<(), DataError> {
+        match &self.bytes {
+            Some(bytes) => decoder.decode(&self.place, bytes.data(), values),
+            None => Err(DataError::file(
+                &self.place,
+                "the image has no bytes",
+                "store the images in the file: in Python, data.cast_column(\"image\", Image()) before to_parquet",
+            )),
+        }
     }
 }
 

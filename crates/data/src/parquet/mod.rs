@@ -17,6 +17,7 @@ use self::guard::guarded;
 pub(crate) use self::images::{read_images, read_test_images, read_unlabelled_images};
 use self::rows::TableRows;
 use crate::class_folders::{entries, has_extension, name_of};
+use crate::csv::TableFormat;
 use crate::error::DataError;
 use crate::format::Format;
 use crate::input::unreadable;
@@ -89,11 +90,14 @@ pub(crate) fn format(path: &Path) -> Result<Format, DataError> {
     let reader = open(first)?;
     let is_image =
         reader.metadata().file_metadata().schema().get_fields().iter().any(|field| is_image(field));
-    Ok(if is_image { Format::ParquetImages } else { Format::ParquetTable })
+    Ok(if is_image { Format::ParquetImages } else { Format::Table(TableFormat::Parquet) })
 }
 
-/// The rows of a table that is stored in these files.
-pub(crate) fn rows(files: &[PathBuf]) -> Result<TableRows, DataError> {
+/// The rows of these files, which are a part of the table `path`.
+pub(crate) fn rows(path: &Path, files: &[PathBuf]) -> Result<TableRows, DataError> {
+    if files.is_empty() {
+        return Err(no_training_files(path));
+    }
     TableRows::open(files)
 }
 

@@ -1,7 +1,7 @@
 //! The rows of Parquet files, one after another.
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ::csv::ByteRecord;
 use ::parquet::file::reader::{FileReader, SerializedFileReader};
@@ -88,7 +88,7 @@ impl FileRows {
         Ok(())
     }
 
-    fn begin_file(&mut self, path: &PathBuf) -> Result<(), DataError> {
+    fn begin_file(&mut self, path: &Path) -> Result<(), DataError> {
         let reader = open(path)?;
         if column_names(&reader) != self.names {
             return Err(DataError::file(
