@@ -16,9 +16,12 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// `train` and `test` of a folder, or `val` if there is no `test`. Without `train`, the folder itself is the training set.
+    /// `train` and `test` of a folder, or `val` if there is no `test`. Without `train`, the folder itself is the training set. A folder
+    /// `train` without folders in it is a class of that name.
     pub(crate) fn of(folder: &Path) -> Parts {
-        let part = |name| Some(folder.join(name)).filter(|path| path.is_dir());
+        let has_folders =
+            |path: &PathBuf| entries(path).is_ok_and(|entries| entries.iter().any(|entry| entry.is_dir()));
+        let part = |name| Some(folder.join(name)).filter(has_folders);
         match part("train") {
             Some(train) => {
                 let tests = ["test", "val", "valid", "validation"];

@@ -49,7 +49,7 @@ impl Format {
             Some("npy") => Ok(Format::Npy),
             Some("svm" | "svmlight" | "libsvm") => Ok(Format::SvmLight),
             Some("parquet") if path.exists() => parquet::format(path),
-            Some(extension) if images::EXTENSIONS.contains(&extension) => Ok(Format::Images),
+            Some(extension) if path.exists() && images::EXTENSIONS.contains(&extension) => Ok(Format::Images),
             _ if !path.exists() => Err(DataError::file(
                 path.display().to_string(),
                 "no such file or directory",

@@ -144,6 +144,15 @@ fn train_and_test_folders_are_two_sets() {
 }
 
 #[test]
+fn a_class_may_be_called_train() {
+    let directory = Directory::new();
+    for name in ["car/1.png", "train/1.png"] {
+        directory.write(name, png(grey([0; 4])));
+    }
+    assert_eq!(read(&described(&directory, "2", 1)).unwrap().train.classes(), ["car", "train"]);
+}
+
+#[test]
 fn size_and_channels_must_be_declared() {
     let directory = pets();
     let refused = |images: ImageOptions| {
@@ -229,7 +238,9 @@ fn a_folder_without_classes_is_for_prediction() {
         rows.rows.iter().map(|row| (row.id.as_str(), row.refused.is_some())).collect();
     assert_eq!(ids, [("a.png", false), ("b.png", false), ("c.png", true)]);
     assert_eq!(values(&rows.records.unwrap()), [1.0, 1.0, 1.0, 1.0, 0.0, 0.2, 0.4, 0.6]);
-    std::fs::remove_file(bad).unwrap();
+    std::fs::remove_file(&bad).unwrap();
+    let error = read_unlabelled(&source(&bad), &PredictionOptions::default()).unwrap_err();
+    assert_eq!(directory.message(&error), "c.png: no such file or directory");
 
     // A model's input gives the shape. One file is enough.
     let reading = PredictionOptions {
