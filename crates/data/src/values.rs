@@ -37,8 +37,11 @@ impl RecordValues {
         shape: Shape,
         channels: &[(f64, f64)],
     ) -> Result<(), DataError> {
-        // Images are never tokens.
-        let Self::Floats(values) = self else { return Ok(()) };
+        let values = match self {
+            Self::Floats(values) => values,
+            // Images are never tokens.
+            Self::Tokens { .. } => return Ok(()),
+        };
         let plane = shape.len() / channels.len();
         values.par_chunks_exact_mut(shape.len()).for_each(|image| {
             for (plane, (mean, std)) in image.chunks_exact_mut(plane).zip(channels) {
