@@ -80,7 +80,7 @@ fn a_file_for_each_class_has_a_text_on_each_line() {
     // With other files, the texts are not the records.
     directory.write("train-images-idx3-ubyte", "");
     let error = read(&source(directory.path())).unwrap_err();
-    assert!(error.to_string().contains("idx3"), "{error}");
+    assert!(error.to_string().contains("idx1-ubyte"), "{error}");
 }
 
 #[test]

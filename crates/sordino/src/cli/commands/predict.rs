@@ -25,7 +25,8 @@ pub(crate) struct Arguments {
     /// Folder of a run
     #[arg(long, value_name = "DIR")]
     run: PathBuf,
-    /// Records to predict, in the format of the run's data; labels are not needed. From an NPZ file, the array x is read
+    /// Records to predict, in the format of the run's data; labels are not needed. From an NPZ file, the array x is read. Texts may
+    /// also be in any table, in a folder, or on the lines of a .txt file
     #[arg(long, value_name = "FILE")]
     data: PathBuf,
     /// Column of a table that identifies its rows, by name or by number from 1 [default: rows are numbered from 1]
