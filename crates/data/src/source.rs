@@ -210,6 +210,7 @@ pub fn read_test(path: &Path, source: &Source, sets: &Splits) -> Result<Dataset,
 
 fn described(records: &Dataset) -> String {
     let labels = match (records.classes().len(), records.scales().len()) {
+        _ if records.next_tokens().is_some() => "next tokens to predict".to_owned(),
         (0, numbers) => format!("{numbers} numbers to predict"),
         (classes, _) => format!("{classes} classes"),
     };
