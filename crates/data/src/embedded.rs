@@ -1,12 +1,10 @@
 //! Data that is part of the crate, for examples and tests.
 
-use std::io::BufRead;
-
+use crate::csv::{self, CsvRows, Options};
 use crate::dataset::Dataset;
 use crate::error::DataError;
 use crate::input::{decompressed, unreadable};
 use crate::schema::Schema;
-use crate::table::{self, CsvRows, Options};
 
 /// The name of the table.
 pub(crate) const NAME: &str = "mushroom";
@@ -30,15 +28,14 @@ const SCHEMA: &str = include_str!("../embedded/mushroom.toml");
 /// # Ok::<(), sordino_data::DataError>(())
 /// ```
 pub fn mushroom() -> Result<Dataset, DataError> {
-    let schema = schema()?;
-    let rows = CsvRows::new(NAME.to_owned(), records()?, schema.notation());
-    let options = Options { schema: Some(schema), labelled: true, ..Options::default() };
-    table::read(Box::new(rows), options).map(|(records, _)| records)
+    let options = Options { schema: Some(schema()?), labelled: true, ..Options::default() };
+    csv::read(&mut rows()?, options).map(|(records, _)| records)
 }
 
-/// The table.
-pub(crate) fn records() -> Result<Box<dyn BufRead>, DataError> {
-    decompressed(RECORDS).map_err(|error| unreadable(NAME, &error))
+/// The rows of the table.
+pub(crate) fn rows() -> Result<CsvRows<'static>, DataError> {
+    let text = decompressed(RECORDS).map_err(|error| unreadable(NAME, &error))?;
+    Ok(CsvRows::new(NAME, text, schema()?.notation()))
 }
 
 /// Its schema.

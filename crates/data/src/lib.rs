@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod arrays;
+mod csv;
 mod dataset;
 pub mod embedded;
 mod encoding;
@@ -30,7 +31,6 @@ mod npy_header;
 mod schema;
 mod source;
 mod svmlight;
-mod table;
 mod text;
 mod unlabelled;
 mod values;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io::{self, Read};
 
-use crate::table::MAX_ROW;
+use crate::csv::MAX_ROW;
 
 /// A reader that passes bytes through and records where each line that is not empty begins.
 ///

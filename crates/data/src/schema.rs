@@ -7,11 +7,11 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::csv::Notation;
 use crate::dataset::MAX_VALUES;
 use crate::error::DataError;
 use crate::input::unreadable;
 use crate::labels::{MAX_CLASSES, numbered};
-use crate::table::Notation;
 use crate::text::{DEFAULT_MAX_LENGTH, DEFAULT_TOKENIZER, Tokenization};
 
 /// The public description of a table, as a TOML file.

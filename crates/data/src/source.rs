@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::csv::{TableFormat, text_files};
 use crate::dataset::Dataset;
 use crate::encoding::{Conversion, Encoding};
 use crate::error::DataError;
 use crate::input::open;
 use crate::schema::Schema;
-use crate::table::{TableFormat, text_files};
 use crate::text::TextFolder;
 use crate::unlabelled::{PredictionOptions, UnlabelledRows};
 use crate::{embedded, idx, npy, svmlight};

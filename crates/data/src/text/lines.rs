@@ -2,9 +2,9 @@
 
 use std::io::{BufRead, Read};
 
+use crate::csv::{MAX_ROW, too_long};
 use crate::error::DataError;
 use crate::input::unreadable;
-use crate::table::{MAX_ROW, too_long};
 
 /// A reader positioned at a line that is not blank.
 pub(crate) struct Lines<R> {

@@ -7,9 +7,9 @@ use std::vec;
 use ::csv::ByteRecord;
 
 use super::lines::Lines;
+use crate::csv::{MAX_ROW, Rows, too_long};
 use crate::error::DataError;
 use crate::input::{open, unreadable};
-use crate::table::{MAX_ROW, Rows, too_long};
 
 /// A reader of text files, positioned at a row. The first row has the names of the columns.
 pub(crate) struct TextRows {

@@ -27,8 +27,8 @@ impl TableFormat {
     /// Reads labelled records.
     pub(crate) fn read(self, source: &Source) -> Result<Splits, DataError> {
         let options = Options { labelled: true, ..self.options(source)? };
-        let rows = self.rows(&source.path, options.schema.as_ref(), Part::Train, true)?;
-        let (train, schema) = super::read(rows, options)?;
+        let mut rows = self.rows(&source.path, options.schema.as_ref(), Part::Train, true)?;
+        let (train, schema) = super::read(&mut *rows, options)?;
         let has_test = self == TableFormat::TextFolder && text_folder(&source.path)?.has_test();
         let test = has_test.then(|| self.read_part(&source.path, &schema, Part::Test)).transpose()?;
         Ok(Splits { train, test, schema: Some(schema) })
@@ -40,9 +40,9 @@ impl TableFormat {
     }
 
     fn read_part(self, path: &Path, schema: &Schema, part: Part) -> Result<Dataset, DataError> {
-        let rows = self.rows(path, Some(schema), part, true)?;
+        let mut rows = self.rows(path, Some(schema), part, true)?;
         let options = Options { schema: Some(schema.clone()), labelled: true, ..Options::default() };
-        super::read(rows, options).map(|(records, _)| records)
+        super::read(&mut *rows, options).map(|(records, _)| records)
     }
 
     /// Reads records without labels. Of a folder, the test records are read if there are any.
@@ -56,9 +56,9 @@ impl TableFormat {
             reading.check_plain(&source.path.display().to_string())?;
         }
         let part = self.part(&source.path)?;
-        let rows = self.rows(&source.path, options.schema.as_ref(), part, false)?;
+        let mut rows = self.rows(&source.path, options.schema.as_ref(), part, false)?;
         let (id, ignore_unknown) = (reading.id.as_deref(), reading.ignore_unknown);
-        let read = super::read_unlabelled(rows, Options { id, ignore_unknown, ..options })?;
+        let read = super::read_unlabelled(&mut *rows, Options { id, ignore_unknown, ..options })?;
         let part = match self {
             TableFormat::TextFolder => Some(text_folder(&source.path)?.describe(part)),
             _ => None,
@@ -102,9 +102,7 @@ impl TableFormat {
     ) -> Result<Box<dyn Rows>, DataError> {
         let file = path.display().to_string();
         match (self, schema) {
-            (TableFormat::Mushroom, _) => {
-                Ok(Box::new(CsvRows::new(file, embedded::records()?, notation(schema, b','))))
-            }
+            (TableFormat::Mushroom, _) => Ok(Box::new(embedded::rows()?)),
             (TableFormat::JsonLines, _) => Ok(Box::new(JsonRows::new(&file, open(path)?))),
             // A text on each line, for a model of texts.
             (TableFormat::Csv { .. }, Some(schema)) if !labelled && is_txt(path) && schema.has_texts() => {
@@ -112,7 +110,7 @@ impl TableFormat {
                 Ok(Box::new(TextRows::new(path.to_owned(), &[text], vec![(path.to_owned(), None)], true)))
             }
             (TableFormat::Csv { delimiter }, _) => {
-                Ok(Box::new(CsvRows::new(file, open(path)?, notation(schema, delimiter))))
+                Ok(Box::new(CsvRows::new(&file, open(path)?, notation(schema, delimiter))))
             }
             (TableFormat::TextFolder, _) => match (text_folder(path)?.files(part)?, schema) {
                 (PartFiles::Texts { files, by_line }, Some(schema)) => {
@@ -129,7 +127,7 @@ impl TableFormat {
                 (PartFiles::Texts { .. }, None) => Err(not_texts(path)),
                 (PartFiles::Table(path, delimiter), _) => {
                     let file = path.display().to_string();
-                    Ok(Box::new(CsvRows::new(file, open(&path)?, notation(schema, delimiter))))
+                    Ok(Box::new(CsvRows::new(&file, open(&path)?, notation(schema, delimiter))))
                 }
             },
         }

@@ -1,6 +1,5 @@
-//! Tables: rows of fields, read by a schema.
+//! Tables: CSV, or rows of another format, read by a schema.
 
-mod csv;
 mod default_schema;
 mod formats;
 mod json_lines;
@@ -9,12 +8,11 @@ mod rows;
 
 use sordino_nn::Shape;
 
-pub(crate) use self::csv::{CsvRows, Notation};
 use self::default_schema::default_schema;
 pub(crate) use self::formats::{TableFormat, text_files};
 pub(crate) use self::json_lines::JsonRows;
 use self::layout::{Labelling, Layout};
-pub(crate) use self::rows::{MAX_ROW, Rows, too_long};
+pub(crate) use self::rows::{CsvRows, MAX_ROW, Notation, Rows, too_long};
 use crate::dataset::{Dataset, check_size, no_records};
 use crate::encoding::Encoding;
 use crate::error::DataError;
@@ -44,8 +42,8 @@ pub(crate) struct Options<'a> {
 }
 
 /// Reads a table with labels; the first value that does not fit is an error.
-pub(crate) fn read(mut rows: Box<dyn Rows>, options: Options<'_>) -> Result<(Dataset, Schema), DataError> {
-    let table = Table::read(&mut *rows, options)?;
+pub(crate) fn read(rows: &mut dyn Rows, options: Options<'_>) -> Result<(Dataset, Schema), DataError> {
+    let table = Table::read(rows, options)?;
     match table.refused.into_iter().next() {
         Some((_, error)) => Err(error),
         None => Ok((table.records, table.schema)),
@@ -54,10 +52,10 @@ pub(crate) fn read(mut rows: Box<dyn Rows>, options: Options<'_>) -> Result<(Dat
 
 /// Reads a table without labels; a row that does not fit is kept apart.
 pub(crate) fn read_unlabelled(
-    mut rows: Box<dyn Rows>,
+    rows: &mut dyn Rows,
     options: Options<'_>,
 ) -> Result<UnlabelledRows, DataError> {
-    let Table { records, refused, ids, unknown, .. } = Table::read(&mut *rows, options)?;
+    let Table { records, refused, ids, unknown, .. } = Table::read(rows, options)?;
     Ok(UnlabelledRows { unknown, ..UnlabelledRows::new(records, refused, ids) })
 }
 
