@@ -176,7 +176,7 @@ impl LabelValues {
             LabelValues::Absent => "none".to_owned(),
             LabelValues::Classes { names, .. } => format!("{} classes", names.len()),
             LabelValues::Numbers { scales, .. } => format!("{} numbers", scales.len()),
-            LabelValues::NextTokens { .. } => "the next tokens".to_owned(),
+            LabelValues::NextTokens { .. } => "next tokens to predict".to_owned(),
         }
     }
 }

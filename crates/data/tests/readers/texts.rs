@@ -156,7 +156,7 @@ fn a_text_that_is_the_target_is_predicted_token_by_token() {
     let sets = read(&source).unwrap();
     assert_eq!(texts(&sets.train), ["ab|xyz|", "|w|", "abc|v|"]);
     assert_eq!(starts(&sets.train), [3, 1, 4]);
-    assert!(sets.train.targets().is_none());
+    assert!(sets.train.classes().is_empty() && sets.train.scales().is_empty());
     // A prompt has no text.
     assert_eq!(texts(&unlabelled(&source).unwrap()), ["ab|", "|", "abc|"]);
     // A split keeps whole records and where their predictions begin.
