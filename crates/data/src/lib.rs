@@ -53,6 +53,7 @@ mod svmlight;
 mod table;
 mod text;
 mod unlabelled;
+mod unstated;
 mod values;
 
 pub use cache::{Converted, convert};
@@ -69,6 +70,7 @@ pub use schema::Schema;
 pub use source::{Source, Splits, read, read_test, read_unlabelled};
 pub use text::{Text, TextEncoder};
 pub use unlabelled::{PredictionOptions, Row, UnlabelledRows};
+pub use unstated::Unstated;
 
 /// Runs the example of the README.
 #[cfg(doctest)]

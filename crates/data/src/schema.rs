@@ -14,7 +14,7 @@ use crate::gaps::first_gap;
 use crate::input::unreadable;
 use crate::labels::{MAX_CLASSES, numbered};
 use crate::table::Notation;
-use crate::text::{DEFAULT_MAX_LENGTH, DEFAULT_TOKENIZER, Tokenization};
+use crate::text::Tokenization;
 
 /// The public description of a table, as a TOML file.
 ///
@@ -177,10 +177,10 @@ impl Unknown {
 pub(crate) struct TextColumn {
     #[serde(alias = "names")]
     name: Names,
-    #[serde(default = "default_tokenizer")]
-    tokenizer: String,
-    #[serde(default = "default_max_length")]
-    max_length: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tokenizer: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_length: Option<usize>,
 }
 
 /// A column that is not read.
@@ -197,14 +197,6 @@ fn yes() -> bool {
 
 fn is_yes(value: &bool) -> bool {
     *value
-}
-
-fn default_tokenizer() -> String {
-    DEFAULT_TOKENIZER.to_owned()
-}
-
-fn default_max_length() -> usize {
-    DEFAULT_MAX_LENGTH
 }
 
 fn comma() -> char {

@@ -11,7 +11,8 @@ use sordino_data::{Dataset, Encoding, ImageOptions, Scale, Schema, Source, Split
 use sordino_nn::Shape;
 
 use crate::{
-    Origin, RunFiles, RunFolder, SettingValues, Settings, TrainError, Value, model_notes, settings::given,
+    Origin, RunFiles, RunFolder, SettingValues, Settings, TrainError, Value, model_notes,
+    public_defaults::with_public_defaults, settings::given,
 };
 
 /// Public facts about the records that a model reads. They are stored with its weights.
@@ -193,6 +194,7 @@ impl RunData {
         let source =
             Source { path: absolute(&settings.data).unwrap_or("mushroom".into()), ..data_source(settings) };
         check_paths([Some(&source.path), test_data.as_ref()].into_iter().flatten())?;
+        let source = with_public_defaults(settings, source)?;
         let sets = sordino_data::read(&source)?;
         let separate = separate_test_set(test_data.as_deref(), &source, &sets)?;
         let Splits { train, test, schema } = sets;
@@ -203,10 +205,10 @@ impl RunData {
                 Origin::Default,
             )),
             test_data: given(test_data),
-            image_size: given(settings.image_size),
-            channels: given(settings.channels),
-            mean: given(settings.mean.clone()),
-            std: given(settings.std.clone()),
+            image_size: stated(settings.image_size, source.images.size),
+            channels: stated(settings.channels, source.images.channels),
+            mean: stated(settings.mean.clone(), source.images.mean.clone()),
+            std: stated(settings.std.clone(), source.images.std.clone()),
             ..SettingValues::default()
         };
         if schema.is_some() {
@@ -254,6 +256,11 @@ impl RunData {
         };
         Ok(Self { train, test, description })
     }
+}
+
+/// A setting as it was used: given by the user, or stated by a public model.
+fn stated<T>(by_user: Option<T>, used: Option<T>) -> Option<Value<T>> {
+    used.map(|used| Value::given_or(by_user, used, Origin::PublicFact))
 }
 
 /// Where the data is, according to the settings.

@@ -7,11 +7,23 @@ use super::{
     Category, Column, ColumnReference, RawSchema, Schema, SchemaProblem, TextColumn, Unknown, blanks,
 };
 use crate::error::DataError;
-use crate::text::{Choice, Form, TextEncoder, Tokenization};
+use crate::text::{Choice, DEFAULT_MAX_LENGTH, DEFAULT_TOKENIZER, Form, TextEncoder, Tokenization};
 
 impl TextColumn {
     pub(super) fn new(name: &str, texts: &Tokenization) -> TextColumn {
-        TextColumn { name: name.into(), tokenizer: texts.tokenizer.clone(), max_length: texts.max_length }
+        TextColumn {
+            name: name.into(),
+            tokenizer: Some(texts.tokenizer.clone()),
+            max_length: Some(texts.max_length),
+        }
+    }
+
+    fn tokenizer(&self) -> &str {
+        self.tokenizer.as_deref().unwrap_or(DEFAULT_TOKENIZER)
+    }
+
+    fn max_length(&self) -> usize {
+        self.max_length.unwrap_or(DEFAULT_MAX_LENGTH)
     }
 }
 
@@ -37,6 +49,12 @@ impl Schema {
         raw.check().map_err(|(problem, hint)| DataError::file(file, problem, hint))
     }
 
+    /// Whether a text lacks a tokenizer, and whether one lacks a maximum length.
+    pub(crate) fn unstated_texts(&self) -> (bool, bool) {
+        let lacks = |lacks: fn(&TextColumn) -> bool| self.text_columns().any(|(_, text)| lacks(text));
+        (lacks(|text| text.tokenizer.is_none()), lacks(|text| text.max_length.is_none()))
+    }
+
     /// Whether a column is a text.
     pub(crate) fn has_texts(&self) -> bool {
         self.text_columns().next().is_some()
@@ -52,7 +70,7 @@ impl Schema {
     /// The encoder of the texts; `None` if there are none.
     pub(crate) fn encoder(&self) -> Result<Option<TextEncoder>, DataError> {
         let texts = self.text_columns().next();
-        texts.map(|(_, text)| TextEncoder::new(&text.tokenizer, text.max_length)).transpose()
+        texts.map(|(_, text)| TextEncoder::new(text.tokenizer(), text.max_length())).transpose()
     }
 
     /// The form of the records.
@@ -95,7 +113,7 @@ impl Schema {
             return Err((problem, "give the others type = \"ignore\""));
         }
         let different =
-            |other: &TextColumn| other.tokenizer != first.tokenizer || other.max_length != first.max_length;
+            |other: &TextColumn| other.tokenizer() != first.tokenizer() || other.max_length() != first.max_length();
         if let Some((_, other)) = self.text_columns().find(|(_, other)| different(other)) {
             let problem =
                 format!("the columns `{}` and `{}` form a pair", first.name.first(), other.name.first());
@@ -104,7 +122,7 @@ impl Schema {
         Ok(())
     }
 
-    /// The same schema with another tokenizer or maximum length, if they are given.
+    /// The same schema with another tokenizer or maximum length, if they are given. It then states both, for every text.
     pub(crate) fn with_texts(
         mut self,
         tokenizer: Option<&str>,
@@ -121,8 +139,8 @@ impl Schema {
         }
         for column in &mut self.columns {
             if let Column::Text(text) = column {
-                text.tokenizer = tokenizer.map_or_else(|| text.tokenizer.clone(), str::to_owned);
-                text.max_length = max_length.unwrap_or(text.max_length);
+                text.tokenizer = Some(tokenizer.unwrap_or(text.tokenizer()).to_owned());
+                text.max_length = Some(max_length.unwrap_or(text.max_length()));
             }
         }
         Ok(self)
@@ -131,7 +149,7 @@ impl Schema {
     /// The file of the tokenizer, if it is one.
     pub fn tokenizer_file(&self) -> Option<PathBuf> {
         let (_, text) = self.text_columns().next()?;
-        Choice::file(&text.tokenizer).map(Path::to_owned)
+        Choice::file(text.tokenizer()).map(Path::to_owned)
     }
 
     /// The same schema with another file of the tokenizer, if its tokenizer is a file.
@@ -139,9 +157,9 @@ impl Schema {
     pub fn with_tokenizer_file(mut self, file: &str) -> Schema {
         for column in &mut self.columns {
             if let Column::Text(text) = column
-                && Choice::file(&text.tokenizer).is_some()
+                && Choice::file(text.tokenizer()).is_some()
             {
-                text.tokenizer = file.to_owned();
+                text.tokenizer = Some(file.to_owned());
             }
         }
         self

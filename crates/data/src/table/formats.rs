@@ -108,6 +108,17 @@ impl TableFormat {
         Ok(Some((table.rows(path, None, Part::Train, true)?, delimiter)))
     }
 
+    /// Whether the texts of a source lack a tokenizer, and whether they lack a maximum length. A folder of texts has its own, which it
+    /// does not need.
+    pub(crate) fn unstated_texts(self, source: &Source) -> Result<(bool, bool), DataError> {
+        let (tokenizer, max_length) = match (&source.schema, self) {
+            (Some(path), _) => Schema::read(path)?.unstated_texts(),
+            (None, TableFormat::Mushroom) => (false, false),
+            (None, _) => (true, true),
+        };
+        Ok((tokenizer && source.tokenizer.is_none(), max_length && source.max_length.is_none()))
+    }
+
     fn has_test(self, path: &Path) -> Result<bool, DataError> {
         match self {
             TableFormat::TextFolder => Ok(text_folder(path)?.has_test()),
