@@ -114,7 +114,7 @@ impl Dataset {
         let (records, labels) = (starts.len() - 1, y.into().0?);
         check_count(&labels, records)?;
         let (shape, values) = (Shape::Tokens { steps, vocabulary }, RecordValues::Tokens { tokens, starts });
-        Dataset::new("tokens", shape, Encoding::Integers, values, labels)
+        Dataset::new("tokens", shape, Encoding::Text, values, labels)
     }
 }
 

@@ -1,8 +1,8 @@
 //! Every problem of a file at once.
 
-use crate::csv;
 use crate::error::DataError;
-use crate::source::{Format, Source, read};
+use crate::format::Format;
+use crate::source::{Source, read};
 
 /// The largest number of problems that are listed.
 const LISTED: usize = 100;
@@ -35,10 +35,10 @@ impl Problems {
 pub fn check(source: &Source) -> Result<Problems, DataError> {
     let format = Format::of(&source.path)?;
     source.check(format)?;
-    let options = csv::Options { labelled: true, ..source.options(format)? };
-    if let Some(schema) = options.schema.clone().filter(|_| format.is_table()) {
-        let schema = schema.with_target(source.target.as_deref());
-        return csv::check(&source.file(), source.text(format)?, &schema, &options);
+    if let Format::Table(table) = format
+        && let Some(problems) = table.check(source)?
+    {
+        return Ok(problems);
     }
     let mut problems = Problems::default();
     match read(source) {

@@ -8,6 +8,7 @@ use sordino_nn::{Inputs, Shape, Targets};
 
 use crate::encoding::Encoding;
 use crate::error::DataError;
+use crate::images::ImageOptions;
 use crate::labels::{LabelValues, Scale};
 use crate::values::{RecordValues, keep};
 
@@ -98,6 +99,7 @@ impl Dataset {
     pub fn targets(&self) -> Option<Targets<'_>> {
         match &self.labels {
             LabelValues::Absent => None,
+            LabelValues::NextTokens { from } => Some(Targets::NextTokens { from }),
             LabelValues::Classes { classes, .. } => Some(Targets::Classes(classes)),
             LabelValues::Numbers { values, scales } => Some(Targets::Values { values, width: scales.len() }),
         }
@@ -119,9 +121,25 @@ impl Dataset {
         }
     }
 
+    /// What the labels are, without their values.
+    pub(crate) fn described_labels(&self) -> String {
+        match &self.labels {
+            LabelValues::Numbers { .. } => format!("{} to predict", self.labels.describe()),
+            labels => labels.describe(),
+        }
+    }
+
     /// Whether every record has a class.
     pub fn is_classification(&self) -> bool {
         matches!(self.labels, LabelValues::Classes { .. })
+    }
+
+    /// Applies the normalisation of images, if one is given.
+    pub(crate) fn normalised(mut self, file: &str, options: &ImageOptions) -> Result<Dataset, DataError> {
+        if let Some(normalisation) = options.normalisation(file, self.shape)? {
+            self.values.normalise(file, self.shape, &normalisation)?;
+        }
+        Ok(self)
     }
 
     /// Splits into a training set and, unless `test_fraction` is 0, a test set of the records that [`held_out`] lists. The
@@ -157,6 +175,7 @@ impl Dataset {
                 values: keep(values, scales.len(), side, wanted),
                 scales: scales.clone(),
             },
+            LabelValues::NextTokens { from } => LabelValues::NextTokens { from: keep(from, 1, side, wanted) },
         };
         let values = self.values.part(self.shape, side, wanted);
         Dataset { shape: self.shape, encoding: self.encoding, values, labels }

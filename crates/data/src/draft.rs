@@ -2,26 +2,23 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
-use std::io::BufRead;
 use std::path::Path;
 
-use crate::csv::Rows;
 use crate::dataset::no_records;
 use crate::error::DataError;
 use crate::field::parse;
+use crate::format::Format;
 use crate::gaps::GAP;
-use crate::input::unreadable;
 use crate::schema::Schema;
-use crate::source::{Format, Source};
+use crate::table::Rows;
 
 /// The largest number of values that a drafted vocabulary lists.
 const VOCABULARY: usize = 50;
 
-/// A table, open at its first line.
+/// A table, open before its first line.
 pub(crate) struct Table {
-    file: String,
-    text: Box<dyn BufRead>,
-    pub(crate) delimiter: u8,
+    rows: Box<dyn Rows>,
+    delimiter: u8,
 }
 
 /// What a public sample tells about a column.
@@ -83,34 +80,30 @@ pub fn draft(path: &Path, sample: Option<&Path>, without_header: bool) -> Result
 }
 
 impl Table {
-    /// Opens a table; its delimiter is the one that its first line has most of.
+    /// Opens a table. The delimiter of a CSV file is the one that its first line has most of.
     pub(crate) fn open(path: &Path) -> Result<Table, DataError> {
-        let (file, format) = (path.display().to_string(), Format::of(path)?);
-        if !format.is_table() {
-            return Err(DataError::file(
-                file,
+        let opened = match Format::of(path)? {
+            Format::Table(table) => table.open_without_schema(path)?,
+            _ => None,
+        };
+        match opened {
+            Some((rows, delimiter)) => Ok(Table { rows, delimiter }),
+            None => Err(DataError::file(
+                path.display().to_string(),
                 "is not a table, so it needs no schema",
-                "give a CSV file (.csv, .tsv, .txt, .data)",
-            ));
+                "give a table (.csv, .tsv, .txt, .data, .jsonl, .ndjson, .parquet)",
+            )),
         }
-        let mut text = Source { path: path.to_owned(), ..Source::default() }.text(format)?;
-        let begin = text.fill_buf().map_err(|error| unreadable(&file, &error))?;
-        let line = begin.split(|&byte| byte == b'\n').next().unwrap_or_default();
-        let count = |delimiter: &u8| line.iter().filter(|byte| *byte == delimiter).count();
-        // Of equal counts, the last one is taken.
-        let delimiter = [b'\t', b';', b','].into_iter().max_by_key(count).unwrap_or(b',');
-        Ok(Table { file, text, delimiter })
     }
 
     /// Whether the first line is a header, and the names of the columns. A line with a number, a missing value or two equal values is a
-    /// record.
-    pub(crate) fn first_line(self, without_header: bool) -> Result<(bool, Vec<String>), DataError> {
-        let mut rows = Rows::new(&self.file, self.text, self.delimiter);
-        if !rows.next()? {
-            return Err(no_records(&self.file));
+    /// record, unless the format names its columns.
+    pub(crate) fn first_line(mut self, without_header: bool) -> Result<(bool, Vec<String>), DataError> {
+        if !self.rows.next()? {
+            return Err(no_records(self.rows.file()));
         }
         // The values of a record must not get into a schema.
-        let fields: Vec<&[u8]> = rows.record.iter().map(<[u8]>::trim_ascii).collect();
+        let fields: Vec<&[u8]> = self.rows.record().iter().map(<[u8]>::trim_ascii).collect();
         let different = fields.iter().collect::<BTreeSet<_>>().len() == fields.len();
         // In a table that pandas wrote with its index, the first column has an empty name.
         let missing = |(place, field): (usize, &&[u8])| {
@@ -119,17 +112,16 @@ impl Table {
         let is_header = different
             && !fields.iter().any(|field| parse(field).is_some())
             && !fields.iter().enumerate().any(missing);
-        if !is_header || without_header {
+        if !self.rows.names_columns() && (!is_header || without_header) {
             return Ok((false, (1..=fields.len()).map(|number| number.to_string()).collect()));
         }
         Ok((true, fields.into_iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect()))
     }
 
     /// The number of records.
-    pub(crate) fn count(self, header: bool) -> Result<u64, DataError> {
-        let mut rows = Rows::new(&self.file, self.text, self.delimiter);
+    pub(crate) fn count(mut self, header: bool) -> Result<u64, DataError> {
         let mut count: u64 = 0;
-        while rows.next()? {
+        while self.rows.next()? {
             count += 1;
         }
         Ok(count.saturating_sub(u64::from(header)))
@@ -154,11 +146,12 @@ fn gap(needed: &str) -> String {
 fn describe(text: &mut String, kind: &Kind) {
     match kind {
         Kind::Unknown => {
-            line(text, "type", &gap("number, category or ignore"));
+            line(text, "type", &gap("number, category, text or ignore"));
             text.push_str(
                 "# a number needs clip = [smallest, largest] and may have center, scale and missing\n",
             );
             text.push_str("# a category needs values = [\"...\", \"...\"]\n");
+            text.push_str("# a text may have tokenizer and max_length\n");
         }
         Kind::Number => {
             line(text, "type", &string("number"));
@@ -173,18 +166,22 @@ fn describe(text: &mut String, kind: &Kind) {
             line(text, "values", &format!("[{}]", list.join(", ")));
         }
         Kind::Text => {
-            line(text, "type", &gap("ignore, or category; the sample has more than 50 different values"));
+            line(
+                text,
+                "type",
+                &gap("text, ignore or category; the sample has more than 50 different values"),
+            );
         }
     }
 }
 
 /// The kind of each column, according to a public sample with the same columns.
 fn kinds(sample: Table, header: bool, names: &[String]) -> Result<Vec<Kind>, DataError> {
-    let mut rows = Rows::new(&sample.file, sample.text, sample.delimiter);
+    let mut rows = sample.rows;
     let mut more = rows.next()?;
     let order: Vec<Option<usize>> = match header && more {
         true => {
-            let found: Vec<&[u8]> = rows.record.iter().map(<[u8]>::trim_ascii).collect();
+            let found: Vec<&[u8]> = rows.record().iter().map(<[u8]>::trim_ascii).collect();
             let order = names.iter().map(|name| found.iter().position(|found| *found == name.as_bytes()));
             let order = order.collect();
             more = rows.next()?;
@@ -194,7 +191,7 @@ fn kinds(sample: Table, header: bool, names: &[String]) -> Result<Vec<Kind>, Dat
     };
     if let Some(place) = order.iter().position(Option::is_none) {
         return Err(DataError::file(
-            &sample.file,
+            rows.file(),
             format!("the sample has no column `{}`", names[place]),
             "give a public sample with the columns of the table",
         ));
@@ -202,7 +199,7 @@ fn kinds(sample: Table, header: bool, names: &[String]) -> Result<Vec<Kind>, Dat
     let mut kinds: Vec<Kind> = names.iter().map(|_| Kind::Unknown).collect();
     while more {
         for (kind, field) in kinds.iter_mut().zip(&order) {
-            let field = field.and_then(|field| rows.record.get(field)).unwrap_or_default();
+            let field = field.and_then(|field| rows.record().get(field)).unwrap_or_default();
             if !Schema::counts_as_missing(field) {
                 kind.observe(field.trim_ascii());
             }

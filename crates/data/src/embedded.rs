@@ -2,11 +2,11 @@
 
 use std::io::BufRead;
 
-use crate::csv::{self, Options};
 use crate::dataset::Dataset;
 use crate::error::DataError;
 use crate::input::{decompressed, unreadable};
 use crate::schema::Schema;
+use crate::table::{self, CsvRows, Options};
 
 /// The name of the table.
 pub(crate) const NAME: &str = "mushroom";
@@ -30,8 +30,10 @@ const SCHEMA: &str = include_str!("../embedded/mushroom.toml");
 /// # Ok::<(), sordino_data::DataError>(())
 /// ```
 pub fn mushroom() -> Result<Dataset, DataError> {
-    let options = Options { schema: Some(schema()?), labelled: true, ..Options::default() };
-    csv::read(NAME, records()?, options).map(|(records, _)| records)
+    let schema = schema()?;
+    let rows = CsvRows::new(NAME.to_owned(), records()?, schema.notation());
+    let options = Options { schema: Some(schema), labelled: true, ..Options::default() };
+    table::read(Box::new(rows), options).map(|(records, _)| records)
 }
 
 /// The table.

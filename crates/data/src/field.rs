@@ -102,6 +102,19 @@ pub(crate) fn number_of(text: &[u8], number: &Number, missing: &[String]) -> Res
     Ok(scaled)
 }
 
+/// Reads a text. It is not trimmed.
+pub(crate) fn text_of(text: &[u8]) -> Result<&str, Refused> {
+    std::str::from_utf8(text).map_err(|error| {
+        let line = 1 + text[..error.valid_up_to()].iter().filter(|&&byte| byte == b'\n').count();
+        let place = match text.contains(&b'\n') {
+            true => format!(" (line {line} of the text is not)"),
+            false => String::new(),
+        };
+        let hint = "save the file as UTF-8, for example with `iconv -f latin1 -t utf-8`";
+        Refused { permitted: format!("UTF-8{place}"), hint }
+    })
+}
+
 /// The first 12 of a list of public names.
 pub(crate) fn listed(names: &[String]) -> String {
     let mut list = names.iter().take(12).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");

@@ -60,6 +60,11 @@ pub(crate) enum LabelValues {
         values: Vec<f32>,
         scales: Vec<Scale>,
     },
+    /// For a language model: record `i` has at least 1 token before `from[i]`, and predicts each token from there on from those
+    /// before it.
+    NextTokens {
+        from: Vec<usize>,
+    },
 }
 
 /// The public scale of a number `x`, which is stored as `(x - center) / scale`.
@@ -161,6 +166,7 @@ impl LabelValues {
             LabelValues::Absent => None,
             LabelValues::Classes { classes, .. } => Some(classes.len()),
             LabelValues::Numbers { values, scales } => Some(values.len() / scales.len()),
+            LabelValues::NextTokens { from } => Some(from.len()),
         }
     }
 
@@ -170,6 +176,7 @@ impl LabelValues {
             LabelValues::Absent => "none".to_owned(),
             LabelValues::Classes { names, .. } => format!("{} classes", names.len()),
             LabelValues::Numbers { scales, .. } => format!("{} numbers", scales.len()),
+            LabelValues::NextTokens { .. } => "next tokens to predict".to_owned(),
         }
     }
 }

@@ -1,7 +1,8 @@
-//! Data sets for training with differential privacy: from arrays, and from CSV, IDX, NPY, NPZ and SVMLight files.
+//! Data sets for training with differential privacy: from arrays and texts, from CSV, JSON Lines, Parquet, IDX, NPY, NPZ, SVMLight
+//! and image files, and from folders of texts.
 //!
-//! [`Dataset::from_rows`] makes a data set from arrays in memory. [`read`] reads a file or a directory of IDX files. Every
-//! format except NPZ may be compressed with gzip; NPZ has its own compression.
+//! [`Dataset::from_rows`] makes a data set from arrays in memory, [`Dataset::from_texts`] from texts. [`read`] reads a file or a
+//! directory. Every format except NPZ, Parquet, images and `.sordino` may be compressed with gzip.
 //!
 //! Records that are larger than memory stay in their file: in a folder of NPY arrays, or in a file `.sordino` that [`convert`] writes. They
 //! are read when a pass needs them. [`draft`](draft()), [`check`](check()) and [`overview`](overview()) help to prepare data.
@@ -20,16 +21,18 @@
 mod arrays;
 mod cache;
 mod check;
+mod class_folders;
 mod column_names;
-mod csv;
 mod dataset;
 mod draft;
 pub mod embedded;
 mod encoding;
 mod error;
 mod field;
+mod format;
 mod gaps;
 mod idx;
+mod images;
 mod input;
 mod labels;
 mod line_numbers;
@@ -37,12 +40,20 @@ mod npy;
 mod npy_folder;
 mod npy_header;
 mod overview;
+#[cfg(feature = "parquet")]
+mod parquet;
+#[cfg(not(feature = "parquet"))]
+#[path = "parquet/absent.rs"]
+mod parquet;
 mod positioned;
 mod schema;
 mod source;
 mod stored;
 mod svmlight;
+mod table;
+mod text;
 mod unlabelled;
+mod unstated;
 mod values;
 
 pub use cache::{Converted, convert};
@@ -51,11 +62,15 @@ pub use dataset::{Dataset, held_out};
 pub use draft::draft;
 pub use encoding::Encoding;
 pub use error::DataError;
+pub use format::files;
+pub use images::{ImageOptions, ImageSize};
 pub use labels::{Labels, Scale};
 pub use overview::{Overview, OverviewPart, overview};
 pub use schema::Schema;
 pub use source::{Source, Splits, read, read_test, read_unlabelled};
+pub use text::{Text, TextEncoder};
 pub use unlabelled::{PredictionOptions, Row, UnlabelledRows};
+pub use unstated::Unstated;
 
 /// Runs the example of the README.
 #[cfg(doctest)]

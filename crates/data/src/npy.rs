@@ -18,47 +18,73 @@ use crate::source::Splits;
 use crate::stored::{channels_first, not_permitted};
 use crate::unlabelled::UnlabelledRows;
 
-/// Reads `x` and `y` and, if present, `x_test` and `y_test`.
+/// The largest array, in bytes, that may be compressed to less than a [`MAX_INFLATION`]th.
+const MAX_REPEATED: u64 = 1 << 28;
+/// Deflate reaches 1032 on zeros; images and numbers stay below 100.
+const MAX_INFLATION: u64 = 500;
+
+/// The names of the arrays of a training set and of its test sets, of which the first that is present is read.
+struct Naming {
+    train: (&'static str, &'static str),
+    tests: &'static [(&'static str, &'static str)],
+}
+
+/// The names of Sordino, of Keras and of MedMNIST.
+const NAMINGS: [Naming; 3] = [
+    Naming { train: ("x", "y"), tests: &[("x_test", "y_test")] },
+    Naming { train: ("x_train", "y_train"), tests: &[("x_test", "y_test")] },
+    Naming {
+        train: ("train_images", "train_labels"),
+        tests: &[("test_images", "test_labels"), ("val_images", "val_labels")],
+    },
+];
+
+/// Reads the training set and, if present, the test set.
 pub(crate) fn read_npz(path: &Path, classes: Option<usize>) -> Result<Splits, DataError> {
     let mut archive = Archive::open(path)?;
-    let train = archive.labelled("x", "y", classes, None)?;
-    let test = match archive.has_test() {
-        true => Some(archive.labelled("x_test", "y_test", classes, Some(train.encoding()))?),
-        false => None,
+    let (x, y) = archive.naming.train;
+    let train = archive.labelled(x, y, classes, None)?;
+    let Some((x_test, y_test)) = archive.test() else {
+        return Ok(Splits { train, test: None, schema: None });
     };
-    if let Some(test) = &test
-        && test.shape() != train.shape()
-    {
+    let test = archive.labelled(x_test, y_test, classes, Some(train.encoding()))?;
+    if test.shape() != train.shape() {
         return Err(DataError::file(
             &archive.file,
-            format!("records of x are {}, but records of x_test are {}", train.shape(), test.shape()),
+            format!("records of {x} are {}, but records of {x_test} are {}", train.shape(), test.shape()),
             "both sets must have records of the same shape",
         ));
     }
-    Ok(Splits { train, test, schema: None })
+    Ok(Splits { train, test: Some(test), schema: None })
 }
 
-/// Reads `x_test` and `y_test`, or `x` and `y` if these are absent, in the encoding of the training records.
+/// Reads the test set, or the training set if there is none, in the encoding of the training records.
 pub(crate) fn read_npz_test(
     path: &Path,
     classes: Option<usize>,
     wanted: Encoding,
 ) -> Result<Dataset, DataError> {
     let mut archive = Archive::open(path)?;
-    let (x, y) = if archive.has_test() { ("x_test", "y_test") } else { ("x", "y") };
+    let (x, y) = archive.test().unwrap_or(archive.naming.train);
     archive.labelled(x, y, classes, Some(wanted))
 }
 
-/// Reads `x` only.
+/// Reads `x`; or, with other names, the records of the test set, or of the training set if there is none.
 pub(crate) fn read_npz_unlabelled(
     path: &Path,
     wanted: Option<Encoding>,
 ) -> Result<UnlabelledRows, DataError> {
     let mut archive = Archive::open(path)?;
-    let unlabelled =
-        archive.array("x", |place, source| records(place, source, wanted))?.unlabelled(&archive.file)?;
-    let rest = if archive.has_test() { "; x_test is not read" } else { "" };
-    Ok(UnlabelledRows { part: Some(format!("the array x of {}{rest}", archive.file)), ..unlabelled })
+    let test = archive.test();
+    let (x, rest) = match (archive.naming.train.0, test) {
+        ("x", Some((test, _))) => ("x", format!("; {test} is not read")),
+        (train, Some((test, _))) => (test, format!("; {train} is not read")),
+        (train, None) => (train, String::new()),
+    };
+    let unlabelled = archive
+        .array(x, |place, source, size| records(place, source, size, wanted))?
+        .unlabelled(&archive.file)?;
+    Ok(UnlabelledRows { part: Some(format!("the array {x} of {}{rest}", archive.file)), ..unlabelled })
 }
 
 /// The arrays of an archive, with their types and shapes.
@@ -69,7 +95,7 @@ pub(crate) fn arrays(path: &Path) -> Result<Vec<(String, String)>, DataError> {
         names.filter_map(|name| Some(name.strip_suffix(".npy")?.to_owned())).collect();
     names.sort_unstable();
     let describe = |name: String| {
-        let header = archive.array(&name, npy_header::read)?;
+        let header = archive.array(&name, |place, source, _| npy_header::read(place, source))?;
         Ok((name, header.to_string()))
     };
     names.into_iter().map(describe).collect()
@@ -78,11 +104,12 @@ pub(crate) fn arrays(path: &Path) -> Result<Vec<(String, String)>, DataError> {
 /// Reads a compressed array of records without labels.
 pub(crate) fn read_npy(path: &Path, wanted: Option<Encoding>) -> Result<UnlabelledRows, DataError> {
     let file = path.display().to_string();
-    records(&file, &mut open(path)?, wanted)?.unlabelled(&file)
+    records(&file, &mut open(path)?, None, wanted)?.unlabelled(&file)
 }
 
 struct Archive {
     file: String,
+    naming: &'static Naming,
     zip: ZipArchive<BufReader<File>>,
 }
 
@@ -91,28 +118,34 @@ impl Archive {
         let file = path.display().to_string();
         let opened = File::open(path).map_err(|error| unreadable(&file, &error))?;
         let zip = ZipArchive::new(BufReader::new(opened)).map_err(|error| damaged(&file, &error))?;
-        Ok(Archive { file, zip })
+        let mut archive = Archive { file, naming: &NAMINGS[0], zip };
+        if let Some(naming) = NAMINGS.iter().find(|naming| archive.has(naming.train.0)) {
+            archive.naming = naming;
+        }
+        Ok(archive)
     }
 
     fn has(&self, name: &str) -> bool {
         self.zip.index_for_name(&format!("{name}.npy")).is_some()
     }
 
-    fn has_test(&self) -> bool {
-        self.has("x_test") || self.has("y_test")
+    /// The names of the test set, if there is one.
+    fn test(&self) -> Option<(&'static str, &'static str)> {
+        self.naming.tests.iter().copied().find(|(x, y)| self.has(x) || self.has(y))
     }
 
     /// Calls `read` with the array `name`.
     fn array<T>(
         &mut self,
         name: &str,
-        read: impl FnOnce(&str, &mut dyn Read) -> Result<T, DataError>,
+        read: impl FnOnce(&str, &mut dyn Read, Option<ZipSize>) -> Result<T, DataError>,
     ) -> Result<T, DataError> {
         if !self.has(name) {
             let mut names: Vec<_> = self.zip.file_names().take(12).filter_map(Result::ok).collect();
             names.sort_unstable();
             let problem = format!("has no array `{name}`, only {}", quoted(names.join(" ").as_bytes()));
-            let hint = "numpy.savez(path, x=..., y=...) and, for testing, x_test=... and y_test=...";
+            let hint = "numpy.savez(path, x=..., y=...) and, for testing, x_test=... and y_test=...; or the names of MedMNIST \
+                        (train_images, train_labels, test_images, ...)";
             return Err(DataError::file(&self.file, problem, hint));
         }
         array_of(&mut self.zip, &self.file, name, read)
@@ -126,12 +159,12 @@ impl Archive {
         wanted: Option<Encoding>,
     ) -> Result<Dataset, DataError> {
         let Records { shape, encoding, values, refused } =
-            self.array(x, |place, source| records(place, source, wanted))?;
+            self.array(x, |place, source, size| records(place, source, size, wanted))?;
         if let Some((_, error)) = refused.into_iter().next() {
             return Err(error);
         }
         let count = values.len() / shape.len();
-        let labels = self.array(y, |place, source| labels(place, source, classes, count))?;
+        let labels = self.array(y, |place, source, size| labels(place, source, size, classes, count))?;
         Dataset::new(&self.file, shape, encoding, values, labels)
     }
 }
@@ -140,11 +173,43 @@ fn array_of<R: Read + Seek, T>(
     zip: &mut ZipArchive<R>,
     file: &str,
     name: &str,
-    read: impl FnOnce(&str, &mut dyn Read) -> Result<T, DataError>,
+    read: impl FnOnce(&str, &mut dyn Read, Option<ZipSize>) -> Result<T, DataError>,
 ) -> Result<T, DataError> {
     let place = format!("{file}, array {name}");
     let mut entry = zip.by_name(&format!("{name}.npy")).map_err(|error| damaged(&place, &error))?;
-    read(&place, &mut entry)
+    let size = ZipSize { stored: entry.compressed_size(), inflated: entry.size() };
+    read(&place, &mut entry, Some(size))
+}
+
+/// The size of an array in a zip archive, as the archive states it.
+#[derive(Clone, Copy)]
+pub(crate) struct ZipSize {
+    stored: u64,
+    inflated: u64,
+}
+
+/// Reads a header. An array of a zip archive must have the size that its header promises, and a large one must not consist of
+/// almost nothing but repetition: an archive of a few kilobytes could fill the memory.
+fn header(file: &str, source: &mut dyn Read, size: Option<ZipSize>) -> Result<Header, DataError> {
+    let header = npy_header::read(file, source)?;
+    let Some(ZipSize { stored, inflated }) = size else { return Ok(header) };
+    if let Some(promised) = header.promised()
+        && inflated > promised
+    {
+        return Err(DataError::file(
+            file,
+            format!("the archive has {inflated} bytes for this array, but its header promises {promised}"),
+            "header and data do not belong together; write the file again with numpy.savez",
+        ));
+    }
+    if inflated > MAX_REPEATED && inflated / MAX_INFLATION > stored {
+        return Err(DataError::file(
+            file,
+            format!("{stored} bytes become {inflated}, which is more than {MAX_INFLATION} times as many"),
+            "this may be a zip bomb; if the array is correct, write it with numpy.savez, which does not compress",
+        ));
+    }
+    Ok(header)
 }
 
 fn damaged(place: &str, error: &ZipError) -> DataError {
@@ -220,8 +285,13 @@ impl ArrayLayout {
 }
 
 /// Reads records into memory.
-fn records(file: &str, source: &mut dyn Read, wanted: Option<Encoding>) -> Result<Records, DataError> {
-    let header = npy_header::read(file, source)?;
+fn records(
+    file: &str,
+    source: &mut dyn Read,
+    size: Option<ZipSize>,
+    wanted: Option<Encoding>,
+) -> Result<Records, DataError> {
+    let header = header(file, source, size)?;
     let ArrayLayout { shape, conversion, channels_last } = ArrayLayout::new(file, &header, wanted)?;
     let mut values: Vec<f32> = Vec::new();
     let mut refused: Vec<(usize, DataError)> = Vec::new();
@@ -245,10 +315,11 @@ fn records(file: &str, source: &mut dyn Read, wanted: Option<Encoding>) -> Resul
 pub(crate) fn labels(
     file: &str,
     source: &mut dyn Read,
+    size: Option<ZipSize>,
     classes: Option<usize>,
     count: usize,
 ) -> Result<LabelValues, DataError> {
-    let header = npy_header::read(file, source)?;
+    let header = header(file, source, size)?;
     let float = header.dtype.kind == NumberKind::Float;
     let width = match header.shape[..] {
         [_] => 1,

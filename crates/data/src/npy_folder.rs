@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
+use crate::class_folders::name_of;
 use crate::dataset::Dataset;
 use crate::encoding::Encoding;
 use crate::error::DataError;
@@ -27,18 +28,19 @@ fn has_test(directory: &Path) -> bool {
 
 /// The arrays of a folder, with their types and shapes.
 pub(crate) fn arrays(directory: &Path) -> Result<Vec<(String, String)>, DataError> {
+    let describe = |path: &PathBuf| Ok((name_of(path), header(path)?.to_string()));
+    files(directory).iter().map(describe).collect()
+}
+
+/// The files of a folder that are read.
+pub(crate) fn files(directory: &Path) -> Vec<PathBuf> {
     let names = ["x", "y", "x_test", "y_test"].map(|name| directory.join(format!("{name}.npy")));
-    let describe = |path: &PathBuf| Ok((file_name(path), header(path)?.to_string()));
-    names.iter().filter(|path| path.exists()).map(describe).collect()
+    names.into_iter().filter(|path| path.exists()).collect()
 }
 
 /// The header of an array that may be compressed.
 pub(crate) fn header(path: &Path) -> Result<Header, DataError> {
     npy_header::read(&path.display().to_string(), &mut open(path)?)
-}
-
-pub(crate) fn file_name(path: &Path) -> String {
-    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Reads the labels, and checks the records, which stay in their files.
@@ -109,7 +111,7 @@ fn labelled(
 ) -> Result<Dataset, DataError> {
     let [x, y] = [x, y].map(|name| directory.join(format!("{name}.npy")));
     let (layout, file) = array(&x, wanted)?;
-    let labels = npy::labels(&y.display().to_string(), &mut open(&y)?, classes, file.records())?;
+    let labels = npy::labels(&y.display().to_string(), &mut open(&y)?, None, classes, file.records())?;
     let records = file.checked()?;
     Dataset::new(&x.display().to_string(), layout.shape, layout.conversion.encoding, records, labels)
 }

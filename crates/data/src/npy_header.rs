@@ -30,6 +30,14 @@ impl fmt::Display for Header {
     }
 }
 
+impl Header {
+    /// The bytes of the whole array, with its header.
+    pub(crate) fn promised(&self) -> Option<u64> {
+        let size = |total: u64, &size: &usize| total.checked_mul(size as u64);
+        self.shape.iter().try_fold(self.dtype.size as u64, size)?.checked_add(self.start)
+    }
+}
+
 /// The type of a number: its kind, its size in bytes and their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Dtype {
@@ -69,6 +77,7 @@ impl Dtype {
             "u2" => (NumberKind::Unsigned, 2),
             "u4" => (NumberKind::Unsigned, 4),
             "u8" => (NumberKind::Unsigned, 8),
+            "f2" => (NumberKind::Float, 2),
             "f4" => (NumberKind::Float, 4),
             "f8" => (NumberKind::Float, 8),
             _ => return None,
@@ -84,6 +93,7 @@ impl Dtype {
         }
         let bits = u64::from_le_bytes(word);
         match (self.kind, self.size) {
+            (NumberKind::Float, 2) => half(bits as u16),
             (NumberKind::Float, 4) => f64::from(f32::from_bits(bits as u32)),
             (NumberKind::Float, _) => f64::from_bits(bits),
             (NumberKind::Signed, size) => {
@@ -94,6 +104,18 @@ impl Dtype {
             (NumberKind::Unsigned | NumberKind::Bool, _) => bits as f64,
         }
     }
+}
+
+/// A number in half precision (IEEE 754 binary16): a sign, 5 bits of exponent, 10 bits of fraction.
+fn half(bits: u16) -> f64 {
+    let (exponent, fraction) = (i32::from(bits >> 10 & 31), f64::from(bits & 1023));
+    let size = match exponent {
+        0 => fraction * 2_f64.powi(-24),
+        31 if fraction == 0.0 => f64::INFINITY,
+        31 => f64::NAN,
+        _ => (1024.0 + fraction) * 2_f64.powi(exponent - 25),
+    };
+    if bits >> 15 == 1 { -size } else { size }
 }
 
 /// Reads a header and leaves the source at the first value.
@@ -143,7 +165,11 @@ pub(crate) fn read(file: &str, source: &mut dyn Read) -> Result<Header, DataErro
     };
     let Some(dtype) = Dtype::parse(&fields.descr) else {
         let problem = format!("the type {} is not supported", quoted(fields.descr.as_bytes()));
-        return refuse(start, problem, "save it as bool, float32, float64 and integers of 8 to 64 bits");
+        return refuse(
+            start,
+            problem,
+            "save it as bool, float16, float32, float64 and integers of 8 to 64 bits",
+        );
     };
     if fields.fortran_order && fields.shape.len() > 1 {
         let hint = "save numpy.ascontiguousarray(array)";
@@ -213,6 +239,22 @@ mod tests {
         let decode = |descr, bytes: &[u8]| Dtype::parse(descr).unwrap().decode(bytes);
         assert_eq!(decode("<f4", &(-1.5_f32).to_le_bytes()), -1.5);
         assert_eq!(decode(">f4", &(-1.5_f32).to_be_bytes()), -1.5);
+        // The bit patterns of the standard: 1, -2, the largest, the smallest normal and the smallest number, infinity.
+        for (bits, number) in [
+            (0x3c00, 1.0),
+            (0xc000, -2.0),
+            (0x7bff, 65504.0),
+            (0x0400, 2_f64.powi(-14)),
+            (0x0001, 2_f64.powi(-24)),
+            (0x03ff, 1023.0 * 2_f64.powi(-24)),
+            (0x3555, 0.333_251_953_125),
+            (0x8000, 0.0),
+            (0xfc00, f64::NEG_INFINITY),
+        ] {
+            assert_eq!(decode("<f2", &u16::to_le_bytes(bits)), number);
+            assert_eq!(decode(">f2", &u16::to_be_bytes(bits)), number);
+        }
+        assert!(decode("<f2", &[0x01, 0x7e]).is_nan());
         assert_eq!(decode("<f8", &1e300_f64.to_le_bytes()), 1e300);
         assert_eq!(decode(">f8", &1e300_f64.to_be_bytes()), 1e300);
         assert_eq!(decode("|i1", &(-2_i8).to_le_bytes()), -2.0);
@@ -224,7 +266,7 @@ mod tests {
         assert_eq!(decode("<u4", &u32::MAX.to_le_bytes()), f64::from(u32::MAX));
         assert_eq!(decode("<u8", &u64::MAX.to_le_bytes()), u64::MAX as f64);
         assert_eq!(decode("|b1", &[1]), 1.0);
-        for descr in ["", "<", "<f2", "|O", "<U3", "=f4", "é4", "<c8"] {
+        for descr in ["", "<", "<f1", "|O", "<U3", "=f4", "é4", "<c8"] {
             assert_eq!(Dtype::parse(descr), None);
         }
     }

@@ -5,12 +5,15 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::cache;
+use crate::class_folders::name_of;
 use crate::dataset::Dataset;
 use crate::draft::Table;
 use crate::error::DataError;
+use crate::format::Format;
 use crate::positioned::PositionedFile;
-use crate::source::{Format, Source, read};
-use crate::{npy, npy_folder};
+use crate::source::{Source, read};
+use crate::table::TableFormat;
+use crate::{images, npy, npy_folder};
 
 /// What a source contains.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -48,10 +51,17 @@ pub fn overview(source: &Source) -> Result<Overview, DataError> {
         Format::Npz => return npy::arrays(path).map(Overview::new),
         Format::NpyFolder => return npy_folder::arrays(path).map(Overview::new),
         Format::Npy => {
-            let array = (npy_folder::file_name(path), npy_folder::header(path)?.to_string());
+            let array = (name_of(path), npy_folder::header(path)?.to_string());
             return Ok(Overview::new([array]));
         }
-        Format::Csv { .. } if source.schema.is_none() && source.classes.is_none() => return header(path),
+        Format::Table(TableFormat::Csv { .. } | TableFormat::JsonLines | TableFormat::Parquet)
+            if source.schema.is_none() && source.classes.is_none() =>
+        {
+            return header(path);
+        }
+        Format::ClassImages if source.images.size.is_none() => {
+            return images::files::count(path).map(Overview::new);
+        }
         _ => {}
     }
     let sets = read(source)?;
@@ -62,11 +72,7 @@ pub fn overview(source: &Source) -> Result<Overview, DataError> {
 
 fn described(data: &Dataset) -> String {
     let (count, shape) = (data.len(), data.shape());
-    format!(
-        "{count} of shape {shape}, stored as {}; {}",
-        data.encoding(),
-        labels(data.classes(), data.scales().len())
-    )
+    format!("{count} of shape {shape}, stored as {}; {}", data.encoding(), data.described_labels())
 }
 
 fn labels(classes: &[String], numbers: usize) -> String {

@@ -1,5 +1,7 @@
 //! The public description of a table: the type of each column and its permitted values.
 
+mod texts;
+
 use std::collections::HashSet;
 use std::path::Path;
 
@@ -11,11 +13,15 @@ use crate::error::DataError;
 use crate::gaps::first_gap;
 use crate::input::unreadable;
 use crate::labels::{MAX_CLASSES, numbered};
+use crate::table::Notation;
+use crate::text::Tokenization;
 
 /// The public description of a table, as a TOML file.
 ///
-/// Features are in the order of the schema: one for each `number`, one for each value of each `category`. The target is one of
-/// the columns: a category is a class; a number is predicted as a number and scaled like any other.
+/// Features are in the order of the schema: one for each `number`, one for each value of each `category`. A `text` becomes
+/// tokens (see [`TextEncoder`](crate::TextEncoder)). A table has one text or a pair of texts, and then no numbers and categories
+/// besides the target. The target is one of the columns: a category is a class; a number is predicted as a number and scaled like
+/// any other; a text is predicted token by token from the other text.
 ///
 /// # Guarantees
 ///
@@ -27,6 +33,7 @@ use crate::labels::{MAX_CLASSES, numbered};
 ///     target = "income"          # a name, or a number from 1 if there is no header
 ///     # header = true            # these are the defaults
 ///     # delimiter = ","
+///     # quotes = true            # false: a double quote is a character like any other
 ///     # missing = ["", "?", "NA"]
 ///     # others = "error"         # "ignore": columns that are not described are not read
 ///
@@ -54,6 +61,21 @@ use crate::labels::{MAX_CLASSES, numbered};
 ///     values = ["low", "high"]
 /// "#)?;
 /// assert_eq!(schema.features(), 3);
+///
+/// let schema = sordino_data::Schema::parse("reviews.toml", r#"
+///     target = "stars"
+///
+///     [[columns]]
+///     name = "review"
+///     type = "text"
+///     tokenizer = "hashed,size=16384"   # the default; or the path of a tokenizer.json, relative to the schema
+///     max_length = 256                  # in tokens; the default
+///
+///     [[columns]]
+///     name = "stars"
+///     type = "number"
+///     scale = 5.0
+/// "#)?;
 /// # Ok::<(), sordino_data::DataError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -61,6 +83,8 @@ use crate::labels::{MAX_CLASSES, numbered};
 pub struct Schema {
     pub(crate) header: bool,
     delimiter: char,
+    #[serde(skip_serializing_if = "is_yes")]
+    quotes: bool,
     pub(crate) missing: Vec<String>,
     #[serde(skip_serializing_if = "Unknown::is_error")]
     pub(crate) others: Unknown,
@@ -77,6 +101,8 @@ struct RawSchema {
     header: bool,
     #[serde(default = "comma")]
     delimiter: char,
+    #[serde(default = "yes")]
+    quotes: bool,
     #[serde(default = "blanks")]
     missing: Vec<String>,
     #[serde(default)]
@@ -99,6 +125,7 @@ enum ColumnReference {
 pub(crate) enum Column {
     Number(Number),
     Category(Category),
+    Text(TextColumn),
     Ignore(Ignored),
 }
 
@@ -144,6 +171,18 @@ impl Unknown {
     }
 }
 
+/// A text, read as tokens.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TextColumn {
+    #[serde(alias = "names")]
+    name: Names,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tokenizer: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_length: Option<usize>,
+}
+
 /// A column that is not read.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -154,6 +193,10 @@ pub(crate) struct Ignored {
 
 fn yes() -> bool {
     true
+}
+
+fn is_yes(value: &bool) -> bool {
+    *value
 }
 
 fn comma() -> char {
@@ -177,6 +220,7 @@ impl Column {
         match self {
             Column::Number(Number { name, .. })
             | Column::Category(Category { name, .. })
+            | Column::Text(TextColumn { name, .. })
             | Column::Ignore(Ignored { name }) => name,
         }
     }
@@ -185,6 +229,7 @@ impl Column {
         match self {
             Column::Number(Number { name, .. })
             | Column::Category(Category { name, .. })
+            | Column::Text(TextColumn { name, .. })
             | Column::Ignore(Ignored { name }) => name,
         }
     }
@@ -204,14 +249,15 @@ impl Column {
         match self {
             Column::Number(_) => 1,
             Column::Category(category) => category.values.len(),
-            Column::Ignore(_) => 0,
+            Column::Text(_) | Column::Ignore(_) => 0,
         }
     }
 
     fn check(&self) -> Result<(), SchemaProblem> {
         let refuse = |problem: String, hint| Err((format!("column `{}`: {problem}", self.name()), hint));
         match self {
-            Column::Ignore(_) => {}
+            // The tokenizer is checked when it is read.
+            Column::Text(_) | Column::Ignore(_) => {}
             Column::Number(number) => {
                 if !number.center.is_finite() {
                     return refuse(
@@ -273,7 +319,8 @@ impl Schema {
     pub fn read(path: &Path) -> Result<Schema, DataError> {
         let file = path.display().to_string();
         let text = std::fs::read_to_string(path).map_err(|error| unreadable(&file, &error))?;
-        Schema::parse(&file, &text)
+        let schema = Schema::parse(&file, &text)?;
+        Ok(schema.with_tokenizer_below(path.parent().unwrap_or(Path::new(""))))
     }
 
     /// Reads a schema; `file` is its name in errors.
@@ -290,27 +337,30 @@ impl Schema {
                 Some(span) => format!("{file}, line {}", 1 + text[..span.start].matches('\n').count()),
                 None => file.to_owned(),
             };
-            let hint = "a schema has header, delimiter, missing, others, target and [[columns]] with name or names and a type: \
-                        number (center, scale, clip, missing), category (values, unknown) or ignore";
+            let hint = "a schema has header, delimiter, quotes, missing, others, target and [[columns]] with name or names and a \
+                        type: number (center, scale, clip, missing), category (values, unknown), text (tokenizer, max_length) or \
+                        ignore";
             DataError::schema(place, error.message().trim().replace('\n', ", "), hint)
         })?;
         raw.check().map_err(|(problem, hint)| DataError::schema(file, problem, hint))
     }
 
-    /// A schema in which every column is a number that is not scaled, except a target with classes.
-    pub(crate) fn numbers(
+    /// A schema in which every column is a text, or a number that is not scaled, except a target with classes.
+    pub(crate) fn plain(
         file: &str,
         header: bool,
         delimiter: u8,
         names: &[String],
         target: Option<(usize, Option<usize>)>,
+        texts: Option<&Tokenization>,
     ) -> Result<Schema, DataError> {
-        let column = |(place, name): (usize, &String)| match target {
-            Some((target, Some(classes))) if target == place => Column::Category(Category {
+        let column = |(place, name): (usize, &String)| match (target, texts) {
+            (Some((target, Some(classes))), _) if target == place => Column::Category(Category {
                 name: name.as_str().into(),
                 values: numbered(classes),
                 unknown: Unknown::Error,
             }),
+            (_, Some(texts)) => Column::Text(TextColumn::new(name, texts)),
             _ => Column::Number(Number {
                 name: name.as_str().into(),
                 center: 0.0,
@@ -322,6 +372,7 @@ impl Schema {
         let raw = RawSchema {
             header,
             delimiter: char::from(delimiter),
+            quotes: true,
             missing: blanks(),
             others: Unknown::Error,
             target: target.map(|(place, _)| ColumnReference::Number(place + 1)),
@@ -330,16 +381,16 @@ impl Schema {
         raw.check().map_err(|(problem, hint)| DataError::file(file, problem, hint))
     }
 
-    /// The number of features that a record becomes: one for each number, one for each value of each category.
+    /// The number of features that a record becomes: one for each number, one for each value of each category, none for texts.
     pub fn features(&self) -> usize {
         let target = self.target_place(None);
         let features = self.columns.iter().enumerate().filter(|&(place, _)| Some(place) != target);
         features.map(|(_, column)| column.width()).sum()
     }
 
-    pub(crate) fn delimiter(&self) -> u8 {
-        // Checked to be ASCII.
-        self.delimiter as u8
+    pub(crate) fn notation(&self) -> Notation {
+        // The delimiter is checked to be ASCII.
+        Notation { delimiter: self.delimiter as u8, quotes: self.quotes }
     }
 
     /// The index of the target: the column with the name or the number `other`, or else the target of the schema.
@@ -391,7 +442,7 @@ impl Schema {
 
 impl RawSchema {
     fn check(self) -> Result<Schema, SchemaProblem> {
-        let RawSchema { header, delimiter, missing, others, target, columns } = self;
+        let RawSchema { header, delimiter, quotes, missing, others, target, columns } = self;
         if !delimiter.is_ascii() || matches!(delimiter, '"' | '\n' | '\r') {
             let problem = format!(
                 "delimiter must be an ASCII character other than a quote or a line end, got {delimiter:?}"
@@ -423,15 +474,16 @@ impl RawSchema {
             }
             column.check()?;
         }
-        let schema = Schema { header, delimiter, missing, others, target, columns };
+        let schema = Schema { header, delimiter, quotes, missing, others, target, columns };
         match (&schema.target, schema.target_place(None)) {
             (Some(_), None) => return Err(no_target(&schema)),
             (_, Some(place)) => schema.check_target(place)?,
             (None, None) => {}
         }
-        if !(1..=MAX_VALUES).contains(&schema.features()) {
+        schema.check_texts(schema.target_place(None))?;
+        if !schema.has_texts() && !(1..=MAX_VALUES).contains(&schema.features()) {
             let problem = format!("the columns become {} features; at least 1 is needed", schema.features());
-            return Err((problem, "describe a number or a category besides the target"));
+            return Err((problem, "describe a number, a category or a text besides the target"));
         }
         Ok(schema)
     }

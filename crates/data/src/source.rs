@@ -1,43 +1,57 @@
 //! Files and directories of records, and the reader for each format.
 
-use std::io::BufRead;
 use std::path::{Path, PathBuf};
 
 use crate::dataset::Dataset;
 use crate::encoding::{Conversion, Encoding};
 use crate::error::DataError;
+use crate::format::Format;
+use crate::images::{self, ImageOptions};
 use crate::input::open;
 use crate::schema::Schema;
 use crate::unlabelled::{PredictionOptions, UnlabelledRows};
-use crate::{cache, csv, embedded, idx, npy, npy_folder, svmlight};
+use crate::{cache, idx, npy, npy_folder, parquet, svmlight};
 
 /// The location of records, and what is publicly known about them.
 ///
 /// | path | format | needs |
 /// | --- | --- | --- |
 /// | a directory | IDX, as MNIST | `classes` unless there are 10 |
+/// | a directory | CIFAR-10 or CIFAR-100, binary | |
 /// | a directory with `x.npy` and `y.npy` | arrays whose records stay in their file, optionally `x_test.npy` and `y_test.npy` | `classes` if `y` has integers |
+/// | a directory | a folder of PNG and JPEG files for each class, optionally under `train` and `test` | `images.size` and `images.channels` |
+/// | a directory | texts: a folder of `.txt` files for each class, a `.txt` file with a text on each line for each class, or the files of SST-2, QNLI or E2E | |
 /// | `.csv` `.tsv` `.txt` `.data` | CSV | `schema`; or `classes`, if every column is a number and the target (the last column, or `target`) is a class |
-/// | `.npz` | arrays `x` and `y`, optionally `x_test` and `y_test` | `classes` if `y` has integers |
+/// | `.jsonl` `.ndjson` | JSON Lines: an object on each line, all with the same keys | as CSV |
+/// | `.parquet`, or a directory of such files | a table | as CSV |
+/// | `.parquet`, or a directory of such files | a column of images, as Hugging Face stores them | `images.size` and `images.channels`; `classes` unless the file names them |
+/// | `.npz` | arrays `x` and `y`, optionally `x_test` and `y_test`; or the names of MedMNIST | `classes` if `y` has integers |
 /// | `.npy` | `x`, for prediction | |
 /// | `.sordino` | what [`convert`](crate::convert) wrote; the records stay in their file | |
 /// | `.svm` `.svmlight` `.libsvm` | SVMLight, LIBSVM | `features`; `classes` unless there are 2 |
-/// | `mushroom`, if there is no such file | [`embedded::mushroom`] | |
+/// | `mushroom`, if there is no such file | [`embedded::mushroom`](crate::embedded::mushroom) | |
 ///
-/// All names except `.npz` may also end in `.gz`. Bytes (IDX files and arrays of `uint8`) are divided by 255. Other numbers are not
-/// scaled, except by a schema.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// All names except `.npz`, `.parquet`, `.sordino` and those of images may also end in `.gz`. Bytes (IDX files and arrays of `uint8`) are
+/// divided by 255. Other numbers are not scaled, except by a schema.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Source {
     /// The file, or the directory.
     pub path: PathBuf,
-    /// The schema of a CSV file.
+    /// The schema of a table.
     pub schema: Option<PathBuf>,
-    /// The column of a CSV file that is to be predicted: its name, or its number from 1. It overrides the target of the schema.
+    /// The column of a table that is to be predicted: its name, or its number from 1. It overrides the target of the schema.
     pub target: Option<String>,
     /// The number of classes.
     pub classes: Option<usize>,
     /// The number of features.
     pub features: Option<usize>,
+    /// How images are converted.
+    pub images: ImageOptions,
+    /// The tokenizer of texts (see [`TextEncoder`](crate::TextEncoder)). It overrides that of the schema. Without a schema, it
+    /// states that all columns except the target are texts.
+    pub tokenizer: Option<String>,
+    /// The largest number of tokens of a text.
+    pub max_length: Option<usize>,
 }
 
 /// The records of a source: a training set and, if the format separates them, a test set.
@@ -51,104 +65,34 @@ pub struct Splits {
     pub schema: Option<Schema>,
 }
 
-/// The format of a source.
-#[derive(Clone, Copy)]
-pub(crate) enum Format {
-    Idx,
-    Csv { delimiter: u8 },
-    Npz,
-    Npy,
-    NpyFolder,
-    Cache,
-    SvmLight,
-    Mushroom,
-}
-
-impl Format {
-    pub(crate) fn of(path: &Path) -> Result<Format, DataError> {
-        if path.is_dir() {
-            return Ok(if npy_folder::is_npy_folder(path) { Format::NpyFolder } else { Format::Idx });
-        }
-        if path == Path::new(embedded::NAME) && !path.exists() {
-            return Ok(Format::Mushroom);
-        }
-        let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
-        let name = name.strip_suffix(".gz").unwrap_or(&name);
-        match name.rsplit_once('.').map(|(_, extension)| extension) {
-            Some("csv" | "txt" | "data") => Ok(Format::Csv { delimiter: b',' }),
-            Some("tsv") => Ok(Format::Csv { delimiter: b'\t' }),
-            Some("npz") => Ok(Format::Npz),
-            Some("npy") => Ok(Format::Npy),
-            Some(cache::EXTENSION) => Ok(Format::Cache),
-            Some("svm" | "svmlight" | "libsvm") => Ok(Format::SvmLight),
-            _ if !path.exists() => Err(DataError::file(
-                path.display().to_string(),
-                "no such file or directory",
-                "give a file, a directory of IDX files, or mushroom for the data that is part of Sordino",
-            )),
-            _ => Err(DataError::file(
-                path.display().to_string(),
-                "the format is not clear from the name",
-                "give a file .csv, .tsv, .txt, .data (CSV), .npz, .npy, .svm, .svmlight or .libsvm (all except .npz also \
-                 with .gz) or .sordino, a directory of IDX files or of x.npy and y.npy, or the name mushroom",
-            )),
-        }
-    }
-
-    pub(crate) fn is_table(self) -> bool {
-        matches!(self, Format::Csv { .. } | Format::Mushroom)
-    }
-}
-
 impl Source {
-    pub(crate) fn file(&self) -> String {
+    fn file(&self) -> String {
         self.path.display().to_string()
     }
 
     /// Returns an error for settings that the format does not use.
     pub(crate) fn check(&self, format: Format) -> Result<(), DataError> {
-        let table = format.is_table();
+        let (table, stored) = (format.is_table(), format.has_stored_images());
+        let schema = self.schema.as_ref().map(|path| path.display().to_string());
         let unused = [
-            (
-                "schema",
-                self.schema.as_ref().map(|path| path.display().to_string()),
-                table || matches!(format, Format::Cache),
-            ),
-            ("target", self.target.clone(), table),
-            (
-                "number of features",
-                self.features.map(|n| n.to_string()),
-                table || matches!(format, Format::SvmLight),
-            ),
+            ("schema", schema, table || format == Format::Cache),
+            ("target", self.target.clone(), table || format == Format::ParquetImages),
+            ("number of features", self.features.map(|n| n.to_string()), table || format == Format::SvmLight),
+            ("image size", self.images.size.map(|size| size.to_string()), stored),
+            ("number of channels", self.images.channels.map(|n| n.to_string()), stored),
+            ("tokenizer", self.tokenizer.clone(), table),
+            ("max_length", self.max_length.map(|n| n.to_string()), table),
         ];
         for (what, given, used) in unused {
             if let Some(got) = given.filter(|_| !used) {
-                let hint =
-                    "{schema} and {target} are for CSV files, {features} is for CSV and SVMLight files"
-                        .to_owned();
+                let hint = "{schema} and {target} are for tables, {features} is for tables and SVMLight files, {image_size} and \
+                            {channels} are for PNG and JPEG images, {tokenizer} and {max_length} for texts"
+                    .to_owned();
                 let permitted = format!("left out for {}", self.file());
                 return Err(DataError::Setting { what, permitted, got, hint });
             }
         }
         Ok(())
-    }
-
-    /// The text of a table.
-    pub(crate) fn text(&self, format: Format) -> Result<Box<dyn BufRead>, DataError> {
-        if matches!(format, Format::Mushroom) { embedded::records() } else { open(&self.path) }
-    }
-
-    /// The options for reading a table that are the same for training and prediction.
-    pub(crate) fn options(&self, format: Format) -> Result<csv::Options<'_>, DataError> {
-        let schema = match (&self.schema, format) {
-            (Some(path), _) => Some(Schema::read(path)?),
-            (None, Format::Mushroom) => Some(embedded::schema()?),
-            (None, _) => None,
-        };
-        let delimiter = if let Format::Csv { delimiter } = format { delimiter } else { b',' };
-        let target = self.target.as_deref();
-        let (classes, features) = (self.classes, self.features);
-        Ok(csv::Options { schema, target, classes, features, delimiter, ..csv::Options::default() })
     }
 }
 
@@ -168,29 +112,29 @@ impl Source {
 pub fn read(source: &Source) -> Result<Splits, DataError> {
     let format = Format::of(&source.path)?;
     source.check(format)?;
-    match format {
-        Format::Idx => idx::read(&source.path, source.classes),
-        Format::Csv { .. } | Format::Mushroom => {
-            let options = csv::Options { labelled: true, ..source.options(format)? };
-            let (train, schema) = csv::read(&source.file(), source.text(format)?, options)?;
-            Ok(Splits { train, test: None, schema: Some(schema) })
-        }
-        Format::Npz => npy::read_npz(&source.path, source.classes),
-        Format::Npy => Err(without_labels(&source.path)),
-        Format::NpyFolder => npy_folder::read(&source.path, source.classes),
+    let (path, file) = (&source.path, source.file());
+    let sets = match format {
+        Format::Idx => idx::read(path, source.classes),
+        Format::Cifar(cifar) => cifar.read(path, source.classes),
+        Format::ClassImages => images::files::read(path, source.classes, &source.images),
+        Format::Table(table) => table.read(source),
+        Format::ParquetImages => parquet::read_images(source),
+        Format::Npz => npy::read_npz(path, source.classes),
+        Format::NpyFolder => npy_folder::read(path, source.classes),
         Format::Cache => cache::read(source),
+        Format::Npy | Format::Images => Err(without_labels(path, format)),
         Format::SvmLight => {
-            let text = open(&source.path)?;
-            let train = svmlight::read(&source.file(), text, source.features, source.classes)?;
+            let train = svmlight::read(&file, open(path)?, source.features, source.classes)?;
             Ok(Splits { train, test: None, schema: None })
         }
-    }
+    }?;
+    let normalised = |set: Dataset| set.normalised(&file, &source.images);
+    Ok(Splits { train: normalised(sets.train)?, test: sets.test.map(normalised).transpose()?, ..sets })
 }
 
 /// Reads labelled records from another file, to test a model trained on `sets`, which were read from `source`.
 ///
-/// A table is read by the schema of `sets`. From a directory, an NPZ file or a file `.sordino` the test set is read, or the training set
-/// if there is no test set.
+/// A table is read by the schema of `sets`. From a source that has a test set, the test set is read, otherwise the training set.
 ///
 /// # Errors
 ///
@@ -199,23 +143,21 @@ pub fn read_test(path: &Path, source: &Source, sets: &Splits) -> Result<Dataset,
     let format = Format::of(path)?;
     let (file, train) = (path.display().to_string(), &sets.train);
     let test = match (format, &sets.schema) {
-        (Format::Npy, _) => return Err(without_labels(path)),
+        (Format::Npy | Format::Images, _) => return Err(without_labels(path, format)),
         (Format::Cache, _) => cache::read_test(path, sets)?,
-        (_, Some(schema)) => {
-            let source = Source { path: path.to_owned(), ..Source::default() };
-            let schema = Some(schema.clone());
-            let options = csv::Options { schema, labelled: true, ..csv::Options::default() };
-            check_table(format, &file)?;
-            csv::read(&file, source.text(format)?, options)?.0
-        }
+        (Format::Table(table), Some(schema)) => table.read_test(path, schema)?,
+        (_, Some(_)) => return Err(not_a_table(file)),
         (Format::Idx, None) => idx::read_test(path, source.classes, train.encoding())?,
+        (Format::Cifar(cifar), None) => cifar.read_test(path, train.encoding())?,
+        (Format::ClassImages, None) => images::files::read_test(path, train, &source.images)?,
+        (Format::ParquetImages, None) => parquet::read_test_images(path, source, train)?,
         (Format::Npz, None) => npy::read_npz_test(path, source.classes, train.encoding())?,
         (Format::NpyFolder, None) => npy_folder::read_test(path, source.classes, train.encoding())?,
         (Format::SvmLight, None) => {
             Conversion::new(&file, Encoding::Text, Some(train.encoding()))?;
             svmlight::read(&file, open(path)?, source.features, source.classes)?
         }
-        (Format::Csv { .. } | Format::Mushroom, None) => {
+        (Format::Table(_), None) => {
             return Err(DataError::file(
                 file,
                 format!("is a table, but {} is not", source.file()),
@@ -234,43 +176,47 @@ pub fn read_test(path: &Path, source: &Source, sets: &Splits) -> Result<Dataset,
             "test records must have the shape and the labels of the training records",
         ));
     }
-    Ok(test)
+    test.normalised(&file, &source.images)
 }
 
 fn described(records: &Dataset) -> String {
-    let labels = match (records.classes().len(), records.scales().len()) {
-        (0, numbers) => format!("{numbers} numbers to predict"),
-        (classes, _) => format!("{classes} classes"),
-    };
-    format!("of shape {} with {labels}", records.shape())
+    format!("of shape {} with {}", records.shape(), records.described_labels())
 }
 
-fn without_labels(path: &Path) -> DataError {
-    DataError::file(
-        path.display().to_string(),
-        "an NPY file has no labels",
-        "put both into an NPZ file: numpy.savez(path, x=..., y=...); or into a folder: x.npy and y.npy",
-    )
-}
-
-/// Returns an error for a file that is not a table, because the training records are a table.
-fn check_table(format: Format, file: &str) -> Result<(), DataError> {
-    if format.is_table() {
-        return Ok(());
+fn without_labels(path: &Path, format: Format) -> DataError {
+    let file = path.display().to_string();
+    match format {
+        Format::Images => DataError::file(
+            file,
+            "the images have no classes",
+            "make a folder of images for each class; a folder without classes is for prediction",
+        ),
+        _ => DataError::file(
+            file,
+            "an NPY file has no labels",
+            "put both into an NPZ file: numpy.savez(path, x=..., y=...); or into a folder: x.npy and y.npy",
+        ),
     }
-    Err(DataError::file(
+}
+
+/// The error for a source that is not a table, because the training records are a table.
+fn not_a_table(file: String) -> DataError {
+    DataError::file(
         file,
         "is not a table, but the training records are",
-        "give a CSV file (.csv, .tsv, .txt, .data) with the columns of the training records",
-    ))
+        "give a table (.csv, .tsv, .txt, .data, .jsonl, .ndjson, .parquet) with the columns of the training records, or a folder of \
+         texts if they are texts",
+    )
 }
 
 /// Reads records without their labels, for prediction.
 ///
 /// Labels are optional and are not read: a CSV file may lack the target column, an NPZ file `y`, and lines of SVMLight their
 /// label. A CSV file without a schema has no target unless [`Source::target`] names it, or [`Source::features`] is one less
-/// than the number of columns. From a directory of IDX files the test images are read, or the training images if there are no
-/// others; `x_test` of an NPZ file is not read. [`UnlabelledRows::part`] states what was read.
+/// than the number of columns. From a source with a training set and a test set, the test set is read; but from an NPZ file with
+/// `x`, from a directory with `x.npy` and from a file `.sordino`, the training set is read. [`UnlabelledRows::part`] states what was
+/// read. PNG and JPEG images have their names as ids; their shape is [`PredictionOptions::shape`], or is declared as for training. If
+/// the schema has a text, a file `.txt` has a text on each line.
 ///
 /// # Errors
 ///
@@ -278,26 +224,33 @@ fn check_table(format: Format, file: &str) -> Result<(), DataError> {
 /// the reason.
 pub fn read_unlabelled(source: &Source, reading: &PredictionOptions) -> Result<UnlabelledRows, DataError> {
     let (format, file) = (Format::of(&source.path)?, source.file());
-    if source.schema.is_some() && !matches!(format, Format::Cache) {
-        check_table(format, &file)?;
+    if source.schema.is_some() && !format.is_table() && format != Format::Cache {
+        return Err(not_a_table(file));
     }
-    if matches!(format, Format::Csv { .. } | Format::Mushroom | Format::SvmLight) {
+    if format.is_table() || format == Format::SvmLight {
         Conversion::new(&file, Encoding::Text, reading.encoding)?;
     }
-    let options = source.options(format)?;
-    if options.schema.is_none() || matches!(format, Format::Cache) {
+    if !format.is_table() {
         reading.check_plain(&file)?;
     }
-    match format {
-        Format::Idx => idx::read_unlabelled(&source.path, reading.encoding),
-        Format::Csv { .. } | Format::Mushroom => {
-            let (id, ignore_unknown) = (reading.id.as_deref(), reading.ignore_unknown);
-            csv::read_unlabelled(&file, source.text(format)?, csv::Options { id, ignore_unknown, ..options })
+    let (path, wanted) = (&source.path, reading.encoding);
+    let rows = match format {
+        Format::Idx => idx::read_unlabelled(path, wanted),
+        Format::Cifar(cifar) => cifar.read_unlabelled(path, wanted),
+        Format::ClassImages | Format::Images => {
+            images::files::read_unlabelled(path, &source.images, wanted, reading.shape)
         }
-        Format::Npz => npy::read_npz_unlabelled(&source.path, reading.encoding),
-        Format::Npy => npy_folder::read_array(&source.path, reading.encoding),
-        Format::NpyFolder => npy_folder::read_unlabelled(&source.path, reading.encoding),
-        Format::Cache => cache::read_unlabelled(&source.path, options.schema.as_ref(), reading.encoding),
-        Format::SvmLight => svmlight::read_unlabelled(&file, open(&source.path)?, source.features),
-    }
+        Format::Table(table) => table.read_unlabelled(source, reading),
+        Format::ParquetImages => parquet::read_unlabelled_images(source, wanted, reading.shape),
+        Format::Npz => npy::read_npz_unlabelled(path, wanted),
+        Format::Npy => npy_folder::read_array(path, wanted),
+        Format::NpyFolder => npy_folder::read_unlabelled(path, wanted),
+        Format::Cache => {
+            let schema = source.schema.as_deref().map(Schema::read).transpose()?;
+            cache::read_unlabelled(path, schema.as_ref(), wanted)
+        }
+        Format::SvmLight => svmlight::read_unlabelled(&file, open(path)?, source.features),
+    }?;
+    let records = rows.records.map(|records| records.normalised(&file, &source.images)).transpose()?;
+    Ok(UnlabelledRows { records, ..rows })
 }

@@ -5,12 +5,15 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
+use rayon::prelude::*;
 use sordino_nn::{RecordStore, Shape};
 
 use crate::encoding::Conversion;
 use crate::error::DataError;
+use crate::input::unreadable;
 use crate::npy_header::{Dtype, NumberKind};
 use crate::positioned::PositionedFile;
+use crate::values::{normalise, not_finite};
 
 /// The largest number of records in a file.
 pub(crate) const MAX_RECORDS: usize = u32::MAX as usize;
@@ -23,6 +26,8 @@ pub(crate) struct StoredRecords {
     file: Arc<RecordFile>,
     /// The places in the file of the records, or `None` for all.
     chosen: Option<Arc<[u32]>>,
+    /// The mean and the standard deviation of each channel of an image that is normalised.
+    channels: Option<Arc<[(f64, f64)]>>,
 }
 
 /// A file of records, open for as long as they are used.
@@ -259,7 +264,7 @@ pub(crate) fn channels_first(image: &mut [f32], channels: usize) {
 impl StoredRecords {
     /// All records of a file.
     pub(crate) fn all(file: RecordFile) -> StoredRecords {
-        StoredRecords { file: Arc::new(file), chosen: None }
+        StoredRecords { file: Arc::new(file), chosen: None, channels: None }
     }
 
     /// The records whose entry in `side` equals `wanted`.
@@ -267,7 +272,20 @@ impl StoredRecords {
         let places = side.iter().enumerate().filter(|&(_, &side)| side == wanted);
         // A file has at most `MAX_RECORDS` records.
         let chosen = places.map(|(place, _)| self.place(place) as u32).collect();
-        StoredRecords { file: self.file.clone(), chosen: Some(chosen) }
+        StoredRecords { chosen: Some(chosen), ..self.clone() }
+    }
+
+    /// Normalises each image when it is read. All images are read once, to check that their values stay finite.
+    pub(crate) fn normalise(&mut self, channels: &[(f64, f64)]) -> Result<(), DataError> {
+        let (name, width) = (&self.file.name, self.file.shape.len());
+        let check = |image: &mut Vec<f32>, record: usize| match self.read_values(record, image) {
+            Ok(()) if normalise(image, channels) => Ok(()),
+            Ok(()) => Err(not_finite(name, record)),
+            Err(error) => Err(unreadable(name, &error)),
+        };
+        (0..self.records()).into_par_iter().try_for_each_init(|| vec![0.0; width], check)?;
+        self.channels = Some(channels.into());
+        Ok(())
     }
 
     fn place(&self, record: usize) -> usize {
@@ -295,7 +313,11 @@ impl RecordStore for StoredRecords {
     }
 
     fn read_values(&self, record: usize, values: &mut [f32]) -> io::Result<()> {
-        self.file.values(self.place(record), values)
+        self.file.values(self.place(record), values)?;
+        match &self.channels {
+            Some(channels) if !normalise(values, channels) => Err(io::ErrorKind::InvalidData.into()),
+            _ => Ok(()),
+        }
     }
 
     fn read_tokens(&self, record: usize, tokens: &mut [u32]) -> io::Result<()> {

@@ -1,5 +1,7 @@
 //! Records for prediction: rows that can be read, and rows that cannot.
 
+use sordino_nn::Shape;
+
 use crate::dataset::Dataset;
 use crate::encoding::Encoding;
 use crate::error::DataError;
@@ -13,6 +15,8 @@ pub struct PredictionOptions {
     pub ignore_unknown: bool,
     /// The encoding of the records that the model was trained on; without it, any encoding is accepted.
     pub encoding: Option<Encoding>,
+    /// The shape of the records that the model was trained on. PNG and JPEG images are converted to it.
+    pub shape: Option<Shape>,
 }
 
 impl PredictionOptions {

@@ -1,7 +1,9 @@
 //! The values of records, in memory or in a file.
 
+use rayon::prelude::*;
 use sordino_nn::{Inputs, RecordStore, Shape};
 
+use crate::error::DataError;
 use crate::stored::StoredRecords;
 
 /// The inputs of all records of a data set, one record after another.
@@ -36,6 +38,26 @@ impl RecordValues {
         }
     }
 
+    /// Replaces a value `x` of channel `c` by `(x - mean) / std`, where `channels[c]` is `(mean, std)`.
+    pub(crate) fn normalise(
+        &mut self,
+        file: &str,
+        shape: Shape,
+        channels: &[(f64, f64)],
+    ) -> Result<(), DataError> {
+        let values = match self {
+            Self::Floats(values) => values,
+            Self::Stored(records) => return records.normalise(channels),
+            // Images are never sequences.
+            Self::Sequences { .. } | Self::Tokens { .. } => return Ok(()),
+        };
+        let finite = |image: &mut [f32]| normalise(image, channels);
+        match values.par_chunks_exact_mut(shape.len()).map(finite).position_first(|finite| !finite) {
+            None => Ok(()),
+            Some(record) => Err(not_finite(file, record)),
+        }
+    }
+
     /// The records whose entry in `side` equals `wanted`.
     pub(crate) fn part(&self, shape: Shape, side: &[bool], wanted: bool) -> RecordValues {
         match self {
@@ -64,6 +86,25 @@ impl From<StoredRecords> for RecordValues {
     fn from(records: StoredRecords) -> Self {
         Self::Stored(records)
     }
+}
+
+/// Replaces a value `x` of channel `c` of an image by `(x - mean) / std`, where `channels[c]` is `(mean, std)`; false if one is not
+/// finite.
+pub(crate) fn normalise(image: &mut [f32], channels: &[(f64, f64)]) -> bool {
+    let plane = image.len() / channels.len();
+    for (plane, (mean, std)) in image.chunks_exact_mut(plane).zip(channels) {
+        plane.iter_mut().for_each(|value| *value = ((f64::from(*value) - mean) / std) as f32);
+    }
+    image.iter().all(|value| value.is_finite())
+}
+
+/// The error for an image that cannot be normalised.
+pub(crate) fn not_finite(file: &str, record: usize) -> DataError {
+    DataError::file(
+        format!("{file}, record {}", record + 1),
+        "a value is not finite after normalisation",
+        "give a larger {std}",
+    )
 }
 
 /// Of records with `width` values each, those whose entry in `side` equals `wanted`.

@@ -7,11 +7,12 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use sordino_data::{Dataset, Encoding, Scale, Source, Splits};
+use sordino_data::{Dataset, Encoding, ImageOptions, Scale, Schema, Source, Splits};
 use sordino_nn::Shape;
 
 use crate::{
-    Origin, RunFiles, RunFolder, SettingValues, Settings, TrainError, Value, model_notes, settings::given,
+    Origin, RunFiles, RunFolder, SettingValues, Settings, TrainError, Value, model_notes,
+    public_defaults::with_public_defaults, settings::given,
 };
 
 /// Public facts about the records that a model reads. They are stored with its weights.
@@ -91,6 +92,8 @@ pub struct DataDescription {
     pub(crate) values: SettingValues,
     /// The schema of a table.
     pub(crate) schema: Option<String>,
+    /// The tokenizer of texts, if it is a file.
+    pub(crate) tokenizer: Option<String>,
     /// When the data was last changed, as the ledger stores it.
     pub(crate) last_changed: String,
 }
@@ -111,8 +114,21 @@ impl DataDescription {
         train: &Dataset,
         test: Option<&Dataset>,
     ) -> Result<Self, TrainError> {
-        const FOR_FILES: [&str; 7] =
-            ["schema", "target", "classes", "features", "test_data", "test_fraction", "split_seed"];
+        const FOR_FILES: [&str; 13] = [
+            "schema",
+            "target",
+            "classes",
+            "features",
+            "image_size",
+            "channels",
+            "mean",
+            "std",
+            "tokenizer",
+            "max_length",
+            "test_data",
+            "test_fraction",
+            "split_seed",
+        ];
         if let Some(name) = settings.names().into_iter().find(|name| FOR_FILES.contains(name)) {
             return Err(TrainError::refused(
                 format!("{name} describes a file, but the records are given in memory"),
@@ -150,6 +166,7 @@ impl DataDescription {
             records: train.len(),
             values: SettingValues { data: given(settings.data.clone()), ..SettingValues::default() },
             schema: None,
+            tokenizer: None,
             last_changed: String::new(),
         })
     }
@@ -177,6 +194,7 @@ impl RunData {
         let source =
             Source { path: absolute(&settings.data).unwrap_or("mushroom".into()), ..data_source(settings) };
         check_paths([Some(&source.path), test_data.as_ref()].into_iter().flatten())?;
+        let source = with_public_defaults(settings, source)?;
         let sets = sordino_data::read(&source)?;
         let separate = separate_test_set(test_data.as_deref(), &source, &sets)?;
         let Splits { train, test, schema } = sets;
@@ -187,10 +205,14 @@ impl RunData {
                 Origin::Default,
             )),
             test_data: given(test_data),
+            image_size: stated(settings.image_size, source.images.size),
+            channels: stated(settings.channels, source.images.channels),
+            mean: stated(settings.mean.clone(), source.images.mean.clone()),
+            std: stated(settings.std.clone(), source.images.std.clone()),
             ..SettingValues::default()
         };
         if schema.is_some() {
-            // The schema has the target, the classes and the features.
+            // The schema has the target, the classes, the features and the tokenizer.
             values.schema = Some(Value::given_or(
                 settings.schema.as_ref().map(|_| RunFiles::SCHEMA.into()),
                 RunFiles::SCHEMA.into(),
@@ -202,6 +224,10 @@ impl RunData {
             values.classes = given(settings.classes);
             values.features = given(settings.features);
         }
+        let tokenizer = schema.as_ref().and_then(Schema::tokenizer_file).map(|file| tokenizer_text(&file));
+        let tokenizer = tokenizer.transpose()?;
+        // The run keeps a copy of the tokenizer next to the schema.
+        let schema = schema.map(|schema| schema.with_tokenizer_file(RunFiles::TOKENIZER));
         let schema =
             schema.map(|schema| toml::to_string(&schema).expect("a schema of numbers and strings is TOML"));
         let (train, test) = match test.or(separate) {
@@ -226,9 +252,15 @@ impl RunData {
             last_changed: last_changed(Some(&source.path)),
             values,
             schema,
+            tokenizer,
         };
         Ok(Self { train, test, description })
     }
+}
+
+/// A setting as it was used: given by the user, or stated by a public model.
+fn stated<T>(by_user: Option<T>, used: Option<T>) -> Option<Value<T>> {
+    used.map(|used| Value::given_or(by_user, used, Origin::PublicFact))
 }
 
 /// Where the data is, according to the settings.
@@ -239,7 +271,22 @@ pub fn data_source(settings: &Settings) -> Source {
         target: settings.target.clone(),
         classes: settings.classes,
         features: settings.features,
+        images: ImageOptions {
+            size: settings.image_size,
+            channels: settings.channels,
+            mean: settings.mean.clone(),
+            std: settings.std.clone(),
+        },
+        tokenizer: settings.tokenizer.clone(),
+        max_length: settings.max_length,
     }
+}
+
+/// The text of a tokenizer's file.
+fn tokenizer_text(file: &Path) -> Result<String, TrainError> {
+    fs::read_to_string(file).map_err(|error| {
+        TrainError::refused(format!("cannot read {}: {error}", file.display()), "restore the file")
+    })
 }
 
 /// Rejects paths that cannot be written to a TOML file.
@@ -292,14 +339,7 @@ fn reject_split(settings: &Settings) -> Result<(), TrainError> {
 /// because nothing that is computed from the records may be stored.
 pub(crate) fn last_changed(path: Option<&PathBuf>) -> String {
     let Some(path) = path else { return String::new() };
-    let is_data = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        name.contains("-idx") || name.ends_with(".npy")
-    };
-    let mut files = vec![path.clone()];
-    if let Ok(entries) = fs::read_dir(path) {
-        files = entries.flatten().map(|entry| entry.path()).filter(is_data).collect();
-    }
+    let files = sordino_data::files(path);
     let changed = |path: &PathBuf| fs::metadata(path).and_then(|found| found.modified()).ok();
     let last = files.iter().filter_map(changed).max().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     last.map_or(String::new(), |time| {

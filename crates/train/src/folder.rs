@@ -13,6 +13,7 @@ use crate::TrainError;
 /// | file | content |
 /// | --- | --- |
 /// | `config.toml` | all settings; a new run can use them |
+/// | `schema.toml`, `network.toml`, `tokenizer.json` | copies of public files that the settings refer to, as far as there are any |
 /// | `ledger` | what may have been released; each line is written before the release and chained to the previous one by a hash |
 /// | `metrics.jsonl` | measurements on public data, one JSON object per line |
 /// | `model.safetensors` | the weights |

@@ -78,6 +78,7 @@ mod learner;
 mod metrics;
 mod model;
 mod price;
+mod public_defaults;
 mod public_model;
 mod resolve;
 mod run;

@@ -3,6 +3,7 @@
 use std::{fs, io::ErrorKind};
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use sordino_privacy::Account;
 
 use crate::{RunFolder, Settings, TrainError, data::last_changed, write_whole};
@@ -16,6 +17,8 @@ pub struct RunFiles {
     pub network: Option<String>,
     /// The public model that the run builds on: its files and their hashes.
     pub public_model: Option<String>,
+    /// The tokenizer of texts.
+    pub tokenizer: Option<String>,
 }
 
 impl RunFiles {
@@ -25,12 +28,15 @@ impl RunFiles {
     pub const NETWORK: &str = "network.toml";
     /// The name of the file that lists the files of a public model.
     pub const PUBLIC_MODEL: &str = "public_model.toml";
+    /// The name of the tokenizer's file.
+    pub const TOKENIZER: &str = "tokenizer.json";
 
-    fn named(&self) -> [(&'static str, Option<&String>); 3] {
+    fn named(&self) -> [(&'static str, Option<&String>); 4] {
         [
             (Self::SCHEMA, self.schema.as_ref()),
             (Self::NETWORK, self.network.as_ref()),
             (Self::PUBLIC_MODEL, self.public_model.as_ref()),
+            (Self::TOKENIZER, self.tokenizer.as_ref()),
         ]
     }
 
@@ -60,15 +66,22 @@ impl RunFiles {
             schema: text(Self::SCHEMA)?,
             network: text(Self::NETWORK)?,
             public_model: text(Self::PUBLIC_MODEL)?,
+            tokenizer: text(Self::TOKENIZER)?,
         })
     }
 
-    /// What the ledger stores about the settings of a run.
+    /// What the ledger stores about the settings of a run. A tokenizer is large, so the ledger has its hash.
     pub(crate) fn about(&self, settings: &Settings) -> String {
         let mut about = settings.to_toml();
         for (name, text) in self.named() {
-            if let Some(text) = text {
-                about += &format!("# {name}\n{text}");
+            match text {
+                Some(text) if name == Self::TOKENIZER => {
+                    let hash =
+                        Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+                    about += &format!("# {name}, SHA-256 {hash}\n");
+                }
+                Some(text) => about += &format!("# {name}\n{text}"),
+                None => {}
             }
         }
         about
@@ -112,7 +125,8 @@ pub fn verified_settings(folder: &RunFolder, account: &Account) -> Result<Settin
         true => Ok(settings),
         false => Err(TrainError::refused(
             format!("the settings in {} differ from those in the ledger", folder.path().display()),
-            "config.toml, schema.toml or network.toml was changed after the run began; the first line of the ledger has their text",
+            "config.toml, schema.toml, network.toml or tokenizer.json was changed after the run began; the first line of the ledger has \
+             their text, and the SHA-256 of tokenizer.json",
         )),
     }
 }

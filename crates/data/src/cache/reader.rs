@@ -81,7 +81,7 @@ impl Cache {
     }
 
     fn check_schema(&self, schema: &Schema) -> Result<(), DataError> {
-        match self.header.facts.schema.as_ref() == Some(schema) {
+        match self.header.facts.schema.as_ref().is_some_and(|stored| stored.reads_like(schema)) {
             true => Ok(()),
             false => Err(self.another_schema()),
         }

@@ -9,12 +9,12 @@ use sordino_nn::{Inputs, Shape, Targets};
 
 use super::EXTENSION;
 use super::header::{Facts, Header, Tensor, Type};
-use crate::csv;
 use crate::dataset::Dataset;
 use crate::encoding::Encoding;
 use crate::error::DataError;
+use crate::format::Format;
 use crate::input::unreadable;
-use crate::source::{Format, Source, Splits, read};
+use crate::source::{Source, Splits, read};
 
 /// What a file of records has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,8 +32,9 @@ pub struct Converted {
 /// **The file is as private as the records.** On Unix, only its owner can read it. The public description (shape, encoding,
 /// classes, scales, schema) goes into its header.
 ///
-/// The file appears under its name when it is complete. The values of a table, of a folder of NPY arrays and of another file `.sordino`
-/// are not held in memory; those of other formats are.
+/// The file appears under its name when it is complete. The values of a table, the tokens of texts, and the values of a
+/// folder of NPY arrays and of another file `.sordino` are not held in memory; those of other formats are. Images are stored with the size
+/// and the channels of the source, without normalisation.
 ///
 /// # Errors
 ///
@@ -42,14 +43,29 @@ pub fn convert(source: &Source, path: &Path) -> Result<Converted, DataError> {
     check_name(path)?;
     let format = Format::of(&source.path)?;
     source.check(format)?;
-    if format.is_table() {
-        let options = csv::Options { labelled: true, ..source.options(format)? };
-        return csv::convert(&source.file(), source.text(format)?, options, path);
+    check_plain_images(source)?;
+    if let Format::Table(table) = format {
+        return table.convert(source, path);
     }
     let sets = read(source)?;
     write(path, &sets)?;
     let test_records = sets.test.as_ref().map_or(0, |test| test.len() as u64);
     Ok(Converted { records: sets.train.len() as u64, test_records, shape: sets.train.shape() })
+}
+
+/// Refuses normalisation: a file of records has the images as they are stored.
+fn check_plain_images(source: &Source) -> Result<(), DataError> {
+    let images = &source.images;
+    match [("mean", &images.mean), ("std", &images.std)].into_iter().find(|(_, given)| given.is_some()) {
+        None => Ok(()),
+        Some((what, given)) => Err(DataError::Setting {
+            what,
+            permitted: "left out for a conversion".to_owned(),
+            got: format!("{:?}", given.as_deref().unwrap_or_default()),
+            hint: "the file has the images as they are stored; give {mean} and {std} to the training"
+                .to_owned(),
+        }),
+    }
 }
 
 fn check_name(path: &Path) -> Result<(), DataError> {
@@ -92,6 +108,8 @@ pub(crate) struct CacheWriter<'a> {
     /// The end of the last array, and the number of bytes that were written after the header.
     end: u64,
     written: u64,
+    /// Where the records of the current array of tokens end.
+    ends: Vec<i64>,
 }
 
 /// A file that is removed unless it gets its final name.
@@ -120,7 +138,17 @@ impl<'a> CacheWriter<'a> {
         let skipped = file.seek(SeekFrom::Start(8 + header as u64));
         skipped.map_err(|error| unwritable(path, &error))?;
         let tensors = BTreeMap::new();
-        Ok(CacheWriter { path, facts, file, temporary, header, tensors, end: 0, written: 0 })
+        Ok(CacheWriter {
+            path,
+            facts,
+            file,
+            temporary,
+            header,
+            tensors,
+            end: 0,
+            written: 0,
+            ends: Vec::new(),
+        })
     }
 
     pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Result<(), DataError> {
@@ -135,21 +163,37 @@ impl<'a> CacheWriter<'a> {
         self.end = self.written;
     }
 
+    /// Writes the tokens of a record.
+    pub(crate) fn tokens(&mut self, tokens: &[u32]) -> Result<(), DataError> {
+        self.ends.push(self.ends.last().unwrap_or(&0) + tokens.len() as i64);
+        self.bytes(&tokens.iter().flat_map(|token| token.to_le_bytes()).collect::<Vec<_>>())
+    }
+
+    /// Makes arrays of all records of tokens that were written after the last array.
+    pub(crate) fn token_arrays(&mut self, prefix: &str) -> Result<(), DataError> {
+        let ends = std::mem::take(&mut self.ends);
+        self.array(prefix, "tokens", Type::I32, vec![ends.last().copied().unwrap_or(0) as u64]);
+        self.bytes(&0_i64.to_le_bytes())?;
+        for ends in ends.chunks(1 << 12) {
+            self.bytes(&ends.iter().flat_map(|end| end.to_le_bytes()).collect::<Vec<_>>())?;
+        }
+        self.array(prefix, "starts", Type::I64, vec![ends.len() as u64 + 1]);
+        Ok(())
+    }
+
+    /// The error for records whose labels are their tokens.
+    pub(crate) fn no_language_models(path: &Path) -> DataError {
+        let hint = "train on the source of the records; they are held in memory";
+        DataError::file(path.display().to_string(), "records for language models cannot be converted", hint)
+    }
+
     /// Writes one set of records and its labels.
     fn set(&mut self, prefix: &str, data: &Dataset) -> Result<(), DataError> {
         let records = data.len() as u64;
         match data.shape() {
             Shape::Tokens { .. } => {
-                let mut starts = vec![0_i64];
-                each_tokens(data, &mut |tokens| {
-                    starts.push(starts[starts.len() - 1] + tokens.len() as i64);
-                    self.bytes(&tokens.iter().flat_map(|token| token.to_le_bytes()).collect::<Vec<_>>())
-                })?;
-                self.array(prefix, "tokens", Type::I32, vec![starts[starts.len() - 1] as u64]);
-                for starts in starts.chunks(1 << 12) {
-                    self.bytes(&starts.iter().flat_map(|start| start.to_le_bytes()).collect::<Vec<_>>())?;
-                }
-                self.array(prefix, "starts", Type::I64, vec![records + 1]);
+                each_tokens(data, &mut |tokens| self.tokens(tokens))?;
+                self.token_arrays(prefix)?;
             }
             shape => {
                 let dtype = self.values(data)?;
@@ -211,11 +255,7 @@ impl<'a> CacheWriter<'a> {
                 }
                 self.array(prefix, "labels", Type::F32, vec![records, width as u64]);
             }
-            Targets::NextTokens { .. } => {
-                let file = self.path.display().to_string();
-                let hint = "train on the source of the records; they are held in memory";
-                return Err(DataError::file(file, "records for language models cannot be converted", hint));
-            }
+            Targets::NextTokens { .. } => return Err(CacheWriter::no_language_models(self.path)),
         }
         Ok(())
     }

@@ -40,7 +40,7 @@ fn a_public_sample_tells_types_and_some_values() {
     assert!(text.contains(values), "{text}");
     let many: String = (0..60).map(|i| format!("{i},word{i},1,1,1,0\n")).collect();
     let text = drafted(TABLE, Some(&format!("age,work,pixel0,pixel1,pixel2,income\n{many}")));
-    assert!(text.contains("name = \"work\"\ntype = \"FILL IN: ignore, or category"), "{text}");
+    assert!(text.contains("name = \"work\"\ntype = \"FILL IN: text, ignore or category"), "{text}");
 }
 
 /// Fills the gaps one after another: each is refused with its line until none is left.

@@ -3,15 +3,24 @@
 
 mod cache;
 mod check;
+mod cifar;
 mod csv;
 mod draft;
 mod files;
 mod idx;
+mod images;
+mod json_lines;
 mod never_panics;
 mod npy;
 mod npy_folder;
 mod overview;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod prediction;
 mod schema;
 mod source;
 mod svmlight;
+mod text_folders;
+mod texts;
+#[cfg(feature = "tokenizers")]
+mod tokenizer_files;

@@ -5,7 +5,7 @@ use proptest::test_runner::{Config, RngAlgorithm, RngSeed, TestRunner};
 use sordino_data::{Schema, Source, read};
 
 use crate::files::{Directory, gzip, source, unlabelled};
-use crate::{idx, npy};
+use crate::{idx, images, npy};
 
 const SCHEMA: &str = "target = \"b\"\n[[columns]]\nname = \"a\"\ntype = \"number\"\n[[columns]]\nname = \"b\"\n\
                       type = \"category\"\nvalues = [\"x\", \"y\"]\n";
@@ -15,16 +15,37 @@ fn good() -> Vec<(&'static str, Vec<u8>)> {
     let x = npy::npy("<f4", "(2, 1)", &[0; 8]);
     let y = npy::npy("|u1", "(2,)", &[0, 1]);
     let archive = npy::npz(&[("x", x.clone()), ("y", y)], zip::CompressionMethod::Deflated);
-    vec![
+    let picture = images::grey([0, 100, 200, 255]);
+    let mut files = vec![
+        ("pictures/a/x.png", images::png(picture.clone())),
+        ("pictures/b/x.jpg", images::jpeg(picture)),
+        ("cifar/train.bin", vec![1; 3074]),
         ("plain.csv", b"a,b\n1,0\n2,1\n".to_vec()),
         ("described.csv", b"a,b\n1,x\n2,\"y\"\n".to_vec()),
+        ("t.jsonl", b"{\"a\": \"hi\", \"b\": 0}\n{\"b\": 1, \"a\": null}\n".to_vec()),
         ("t.svm", b"1 1:2 3:4\n0 2:1 # c\n".to_vec()),
         ("zipped.svm", gzip("1 1:2\n0\n")),
         ("t.npy", x),
         ("t.npz", archive),
         ("train-images-idx3-ubyte", idx::file(0x803, &[2, 1, 2], &[1, 2, 3, 4])),
         ("train-labels-idx1-ubyte", idx::file(0x801, &[2], &[1, 2])),
+    ];
+    files.extend(parquet_files());
+    files
+}
+
+#[cfg(feature = "parquet")]
+fn parquet_files() -> Vec<(&'static str, Vec<u8>)> {
+    vec![
+        ("images.parquet", crate::parquet::images(&[Some(3), None], &[0, 1], None)),
+        ("table.parquet", crate::parquet::table(parquet::basic::Compression::SNAPPY)),
+        ("plain.parquet", crate::parquet::table(parquet::basic::Compression::UNCOMPRESSED)),
     ]
+}
+
+#[cfg(not(feature = "parquet"))]
+fn parquet_files() -> Vec<(&'static str, Vec<u8>)> {
+    Vec::new()
 }
 
 fn try_everything(directory: &Directory, name: &str, bytes: &[u8]) {
@@ -34,7 +55,22 @@ fn try_everything(directory: &Directory, name: &str, bytes: &[u8]) {
         "described.csv" => {
             vec![Source { schema: Some(directory.path().join("schema.toml")), ..source(&path) }]
         }
+        "t.jsonl" => {
+            let texts = Source { tokenizer: Some("bytes".to_owned()), classes: Some(2), ..source(&path) };
+            vec![Source { classes: Some(2), ..source(&path) }, texts]
+        }
         "t.svm" | "zipped.svm" => vec![Source { features: Some(3), ..source(&path) }],
+        "table.parquet" | "plain.parquet" => {
+            vec![Source { schema: Some(directory.path().join("columns.toml")), ..source(&path) }]
+        }
+        "images.parquet" => {
+            vec![Source { classes: Some(2), images: images::options("2", 1), ..source(&path) }]
+        }
+        "pictures/a/x.png" | "pictures/b/x.jpg" => {
+            let folder = directory.path().join("pictures");
+            vec![Source { images: images::options("3", 3), ..source(folder) }]
+        }
+        "cifar/train.bin" => vec![source(directory.path().join("cifar"))],
         "t.npy" | "t.npz" => vec![Source { classes: Some(2), ..source(&path) }],
         _ => vec![source(directory.path())],
     };
@@ -58,6 +94,8 @@ fn runner(cases: u32) -> TestRunner {
 fn directory() -> Directory {
     let directory = Directory::new();
     directory.write("schema.toml", SCHEMA);
+    #[cfg(feature = "parquet")]
+    directory.write("columns.toml", crate::parquet::SCHEMA);
     for (name, bytes) in good() {
         directory.write(name, bytes);
     }

@@ -225,3 +225,73 @@ fn damaged_archives_are_refused() {
     let error = read(&source(directory.write("t.npz", &bytes[..100]))).unwrap_err();
     assert!(error.hint().contains("numpy.savez"), "{error}");
 }
+
+#[test]
+fn the_names_of_medmnist_and_keras_are_known() {
+    let directory = Directory::new();
+    let images = |pixel: u8, count: usize| {
+        npy("|u1", &format!("({count}, 8, 8, 3)"), &[pixel, 102, 204].repeat(count * 64))
+    };
+    // Labels of MedMNIST have two axes.
+    let labels = |classes: &[u8]| npy("|u1", &format!("({}, 1)", classes.len()), classes);
+    let mut arrays = vec![
+        ("train_images", images(0, 2)),
+        ("train_labels", labels(&[1, 0])),
+        ("val_images", images(51, 1)),
+        ("val_labels", labels(&[1])),
+    ];
+    let validated = sets(&directory, &arrays, Some(2)).unwrap();
+    assert_eq!(validated.train.shape(), Shape::Image { channels: 3, height: 8, width: 8 });
+    // Channels come first in a record.
+    assert_eq!(values(&validated.train)[..192], [vec![0.0; 64], vec![0.4; 64], vec![0.8; 64]].concat());
+    assert_eq!(classes(&validated.train), [1, 0]);
+    assert_eq!(values(&validated.test.unwrap())[0], 0.2);
+    arrays.extend([("test_images", images(255, 3)), ("test_labels", labels(&[0, 0, 1]))]);
+    let sets = sets(&directory, &arrays, Some(2)).unwrap();
+    assert_eq!((values(sets.test.as_ref().unwrap())[0], sets.test.unwrap().len()), (1.0, 3));
+    assert_eq!(unlabelled(&source(directory.path().join("t.npz"))).unwrap().len(), 3);
+
+    let keras = [("x_train", x()), ("y_train", y()), ("x_test", x()), ("y_test", y())];
+    let path = directory.write("keras.npz", npz(&keras, zip::CompressionMethod::Stored));
+    let keras = read(&Source { classes: Some(3), ..source(path) }).unwrap();
+    assert_eq!((keras.train.len(), keras.test.unwrap().len()), (2, 2));
+}
+
+#[test]
+fn arrays_in_half_precision_are_read() {
+    let directory = Directory::new();
+    // 1, -2, 0.5 and 65504.
+    let halves = npy("<f2", "(2, 2)", &[0x00, 0x3c, 0x00, 0xc0, 0x00, 0x38, 0xff, 0x7b]);
+    let sets = sets(&directory, &[("x", halves), ("y", y())], Some(3)).unwrap();
+    assert_eq!(values(&sets.train), [1.0, -2.0, 0.5, 65504.0]);
+}
+
+#[test]
+fn zip_bombs_are_refused_before_they_are_unpacked() {
+    // 1 MB of zeros behind a header that promises four numbers.
+    let mut bomb = x();
+    bomb.resize(1 << 20, 0);
+    let message = refused(&[("x", bomb), ("y", y())], Some(3));
+    assert!(
+        message.starts_with(
+            "t.npz, array x: the archive has 1048576 bytes for this array, but its header promises"
+        ),
+        "{message}"
+    );
+    // 257 MiB of zeros, as promised, in a quarter of a megabyte.
+    let mut bomb = ZipWriter::new(Cursor::new(Vec::new()));
+    let options = SimpleFileOptions::default().compression_method(zip::CompressionMethod::Deflated);
+    bomb.start_file("x.npy", options.large_file(true)).unwrap();
+    bomb.write_all(&npy("|u1", "(1, 269484032)", &[])).unwrap();
+    let zeros = vec![0; 1 << 20];
+    for _ in 0..257 {
+        bomb.write_all(&zeros).unwrap();
+    }
+    let bomb = bomb.finish().unwrap().into_inner();
+    assert!(bomb.len() < 1 << 20);
+    let directory = Directory::new();
+    let error = unlabelled(&source(directory.write("t.npz", bomb))).unwrap_err();
+    let message = directory.message(&error);
+    assert!(message.contains("array x: ") && message.contains("more than 500 times as many"), "{message}");
+    assert!(error.hint().contains("zip bomb"));
+}

@@ -15,7 +15,8 @@ fn table(text: &str, schema: &str, id: Option<&str>, ignore_unknown: bool) -> Re
     let directory = Directory::new();
     let schema = Some(directory.write("schema.toml", schema));
     let source = Source { schema, ..source(directory.write("t.csv", text)) };
-    let reading = PredictionOptions { id: id.map(str::to_owned), ignore_unknown, encoding: None };
+    let reading =
+        PredictionOptions { id: id.map(str::to_owned), ignore_unknown, ..PredictionOptions::default() };
     read_unlabelled(&source, &reading).map_err(|error| directory.message(&error))
 }
 

@@ -41,8 +41,10 @@ fn unknown_keys_and_types_are_refused() {
     let message = refused(&format!("header = true\nheaders = 1\n{COLUMN}"));
     assert!(message.starts_with("s.toml, line 2: unknown field `headers`"), "{message}");
     assert!(number("centre = 1").contains("unknown field `centre`"), "{}", number("centre = 1"));
-    let message = refused("[[columns]]\nname = \"a\"\ntype = \"text\"\n");
-    assert!(message.contains("unknown variant `text`, expected one of `number`, `category`, `ignore`"));
+    let message = refused("[[columns]]\nname = \"a\"\ntype = \"string\"\n");
+    assert!(
+        message.contains("unknown variant `string`, expected one of `number`, `category`, `text`, `ignore`")
+    );
     assert!(refused("[[columns]]\nname = \"a\"\n").contains("missing field `type`"));
     assert!(refused("header = true\n").contains("missing field `columns`"));
     assert!(refused(&format!("target = 1.5\n{COLUMN}")).contains("a column's name, or its number from 1"));

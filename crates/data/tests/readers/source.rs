@@ -5,7 +5,7 @@ use crate::files::{Directory, source, unlabelled};
 #[test]
 fn the_format_must_be_known() {
     let directory = Directory::new();
-    for name in ["t.parquet", "t", "csv", "t.gz"] {
+    for name in ["t.tiff", "t", "csv", "t.gz"] {
         let error = read(&source(directory.write(name, "1,2\n"))).unwrap_err();
         assert_eq!(directory.message(&error), format!("{name}: the format is not clear from the name"));
         assert!(error.hint().contains(".csv") && error.hint().contains(".svmlight"));
@@ -36,6 +36,7 @@ fn unused_settings_are_refused() {
     assert_eq!(directory.message(&error), "target must be left out for t.npz, got y");
     let error = read(&Source { features: Some(3), ..source(&path) }).unwrap_err();
     assert_eq!(directory.message(&error), "number of features must be left out for t.npz, got 3");
+    directory.write("train-images-idx3-ubyte", "");
     let error = read(&Source { schema: Some("s.toml".into()), ..source(directory.path()) }).unwrap_err();
     assert!(error.to_string().starts_with("schema must be left out for "), "{error}");
 }

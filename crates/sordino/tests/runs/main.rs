@@ -3,7 +3,9 @@
 
 mod algorithms;
 mod data;
+mod images;
 mod place;
 mod predict;
+mod texts;
 mod train;
 mod trust;

@@ -214,6 +214,7 @@ pub fn resolve_with(
             schema: data.schema.clone(),
             network: network_text,
             public_model: model.public().map(PublicModel::listing),
+            tokenizer: data.tokenizer.clone(),
         },
         last_changed: data.last_changed.clone(),
         model,

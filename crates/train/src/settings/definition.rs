@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use sordino_accounting::{Accountant, ClipNorm, Delta, Epsilon, NoiseMultiplier, Steps};
+use sordino_data::ImageSize;
 
 use crate::TrainError;
 
@@ -127,9 +128,23 @@ impl SettingValue for Accountant {
     }
 }
 
+impl SettingValue for ImageSize {
+    fn parse(_name: &'static str, text: &str) -> Result<Self, TrainError> {
+        Ok(text.parse()?)
+    }
+}
+
 impl SettingValue for Vec<usize> {
     fn parse(name: &'static str, text: &str) -> Result<Self, TrainError> {
         text.split(',').map(|part| usize::parse(name, part)).collect()
+    }
+}
+
+impl SettingValue for Vec<f64> {
+    const IS_NUMBER: bool = true;
+
+    fn parse(name: &'static str, text: &str) -> Result<Self, TrainError> {
+        text.split(',').map(|part| f64::parse(name, part)).collect()
     }
 }
 

@@ -11,6 +11,7 @@ use std::{
 use definition::{permitted_values, settings};
 use serde::{Deserialize, Serialize};
 use sordino_accounting::{Accountant, ClipNorm, Delta, Epsilon, NoiseMultiplier, Steps};
+use sordino_data::ImageSize;
 use toml::de::DeTable;
 
 pub(crate) use definition::given;
@@ -21,9 +22,10 @@ use crate::TrainError;
 
 settings! {
     "Data" {
-        /// Training records: `mushroom` (included), a CSV, NPZ or SVMLight file, or a folder of IDX files [default: mushroom]
+        /// Training records: `mushroom` (included), a CSV, JSON Lines, Parquet, NPZ, SVMLight or .sordino file, or a folder of texts, or of
+        /// IDX, CIFAR, NPY, Parquet or image files [default: mushroom]
         data: PathBuf = "FILE";
-        /// Public schema of a CSV file: columns, categories, scales
+        /// Public schema of a table: columns, categories, scales, texts
         schema: PathBuf = "FILE";
         /// Column to predict, by name or by number from 1
         target: String = "COLUMN";
@@ -31,6 +33,19 @@ settings! {
         classes: usize = "N";
         /// Public number of features
         features: usize = "N";
+        /// Public size to which PNG and JPEG images are resized: 64, or 64x48 for height 64 and width 48
+        image_size: ImageSize = "SIZE";
+        /// Public channels of PNG and JPEG images: 1 is grey, 3 is colour
+        channels: usize = "N";
+        /// Public number that is subtracted from all pixels, or one for each channel; bytes are divided by 255 before [default: 0]
+        mean: Vec<f64> = "X,..";
+        /// Public number by which pixels are divided after that, or one for each channel [default: 1]
+        std: Vec<f64> = "X,..";
+        /// Public tokenizer of texts: bytes, characters[,alphabet=ABC], hashed[,size=N], or a file tokenizer.json; without a schema,
+        /// it makes the columns texts [default: hashed,size=16384, or what docs/data.md states for a folder]
+        tokenizer: String = "NAME[,K=V]";
+        /// Public number of tokens at which texts are cut [default: 256]
+        max_length: usize = "N";
         /// Test records in the same format, treated as PUBLIC; no records are then held back
         test_data: PathBuf = "FILE";
         /// Fraction of the records that is held back for testing and treated as PUBLIC; 0 holds back none [default: 0.2, if the data
@@ -167,6 +182,7 @@ impl Settings {
         let numbers = [
             ("classes", count(self.classes)),
             ("features", count(self.features)),
+            ("max_length", count(self.max_length)),
             ("split_seed", self.split_seed),
             ("hidden", count(widest)),
             ("max_batch_size", self.max_batch_size),
@@ -198,6 +214,10 @@ impl Settings {
         }
         if let Some(model) = settings.model.as_mut().filter(|model| is_path(model)) {
             *model = folder.join(&*model).display().to_string();
+        }
+        if let Some(tokenizer) = settings.tokenizer.as_mut().filter(|tokenizer| tokenizer.ends_with(".json"))
+        {
+            *tokenizer = folder.join(&*tokenizer).display().to_string();
         }
         Ok(settings)
     }

@@ -25,7 +25,8 @@ pub(crate) struct Arguments {
     /// Folder of a run
     #[arg(long, value_name = "DIR")]
     run: PathBuf,
-    /// Records to predict, in the format of the run's data; labels are not needed. From an NPZ file, the array x is read
+    /// Records to predict, in the format of the run's data; labels are not needed. From an NPZ file, the array x is read. For images, also a
+    /// folder of PNG and JPEG files, or one such file; for texts, also any table, a folder, or the lines of a .txt file
     #[arg(long, value_name = "FILE")]
     data: PathBuf,
     /// Column of a table that identifies its rows, by name or by number from 1 [default: rows are numbered from 1]
@@ -64,6 +65,7 @@ fn read(arguments: &Arguments, settings: &Settings, facts: &DataFacts) -> Result
         id: arguments.id.clone(),
         ignore_unknown: arguments.ignore_unknown,
         encoding: Some(facts.encoding),
+        shape: Some(facts.input),
     };
     let unlabelled = sordino_data::read_unlabelled(&source, &reading)?;
     match &unlabelled.records {

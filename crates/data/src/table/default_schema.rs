@@ -1,7 +1,5 @@
 //! The schema of a table that is read without one.
 
-use std::io::BufRead;
-
 use super::rows::Rows;
 use super::{Options, name_of, no_such_target};
 use crate::error::DataError;
@@ -9,16 +7,16 @@ use crate::field::parse;
 use crate::labels::check_classes;
 use crate::schema::Schema;
 
-/// A schema in which every column is a number, with the names of the header.
-pub(super) fn default_schema<R: BufRead>(
-    rows: &Rows<'_, R>,
-    options: &Options<'_>,
-) -> Result<Schema, DataError> {
-    let (file, first) = (rows.file, &rows.record);
+/// A schema in which every column except the target is a number, or a text if a tokenizer is given, with the names of the header.
+pub(super) fn default_schema(rows: &dyn Rows, options: &Options<'_>) -> Result<Schema, DataError> {
+    let (file, first) = (rows.file(), rows.record());
     // A first line with a number in it is a record: a record with a bad value must not be taken for a header.
-    let header = !first.iter().any(|field| parse(field.trim_ascii()).is_some());
+    let header = rows.names_columns() || !first.iter().any(|field| parse(field.trim_ascii()).is_some());
     // A record without a number must not be taken for a header either.
-    if header && first.iter().any(|field| field.trim_ascii().is_empty() || Schema::counts_as_missing(field)) {
+    if header
+        && !rows.names_columns()
+        && first.iter().any(|field| field.trim_ascii().is_empty() || Schema::counts_as_missing(field))
+    {
         return Err(DataError::file(
             rows.place(),
             "is neither a header, which names every column, nor a record, which has numbers",
@@ -67,5 +65,6 @@ pub(super) fn default_schema<R: BufRead>(
         });
     }
     let classes = options.classes.filter(|_| options.labelled).map(check_classes).transpose()?;
-    Schema::numbers(file, header, options.delimiter, &names, target.map(|place| (place, classes)))
+    let target = target.map(|place| (place, classes));
+    Schema::plain(file, header, options.delimiter, &names, target, options.texts.as_ref())
 }

@@ -1,13 +1,13 @@
 //! The meaning of each field of a row.
 
 use std::collections::HashMap;
-use std::io::BufRead;
 
 use super::rows::Rows;
 use super::{Options, name_of, no_such_target};
 use crate::error::{DataError, quoted};
-use crate::field::{Lookup, Refused, Vocabulary, listed, number_of};
+use crate::field::{Lookup, Refused, Vocabulary, listed, number_of, text_of};
 use crate::schema::{Column, Number, Schema, Unknown};
+use crate::text::Form;
 
 /// The meaning of each field of a row.
 pub(super) struct Layout<'a> {
@@ -22,6 +22,8 @@ pub(super) struct Layout<'a> {
     predicting: bool,
     /// The number of features.
     pub(super) width: usize,
+    /// The form of records that are texts.
+    pub(super) form: Form,
 }
 
 enum Cell<'a> {
@@ -30,13 +32,16 @@ enum Cell<'a> {
     Number(&'a Number, usize),
     /// The vocabulary, and the index of its first feature.
     Category(Vocabulary<'a>, usize),
+    /// The index of the text in the record.
+    Text(usize),
     Class(Vocabulary<'a>),
     Target(&'a Number),
 }
 
-/// The label of a row, and its unknown categories.
+/// The label and the texts of a row, and its unknown categories.
 #[derive(Default)]
-pub(super) struct ParsedRow {
+pub(super) struct ParsedRow<'r> {
+    pub(super) texts: [&'r str; 2],
     pub(super) class: Option<u32>,
     pub(super) number: Option<f32>,
     /// Fields with a category that is not listed.
@@ -48,21 +53,22 @@ pub(super) enum Labelling<'a> {
     Absent,
     Class(&'a [String]),
     Number(&'a Number),
+    NextTokens,
 }
 
 impl<'a> Layout<'a> {
     /// `rows` is positioned at the header, or at the first record if there is none.
-    pub(super) fn new<R: BufRead>(
-        rows: &Rows<'_, R>,
+    pub(super) fn new(
+        rows: &dyn Rows,
         schema: &'a Schema,
         options: &Options<'_>,
     ) -> Result<Layout<'a>, DataError> {
         let target = schema.target_place(options.target);
         if options.labelled {
-            check_target(rows.file, schema, target, options)?;
+            check_target(rows.file(), schema, target, options)?;
         }
         let id = options.id.map(|name| id_place(rows, schema, name)).transpose()?;
-        let order = match schema.header {
+        let order = match named(rows, schema) {
             true => {
                 let mut problem = None;
                 let order = order_by_header(rows, schema, target, options.labelled, id, |found| {
@@ -72,7 +78,8 @@ impl<'a> Layout<'a> {
             }
             false => order_without_header(rows, schema, target, options.labelled, id)?,
         };
-        let starts = starts(rows.file, schema, target, options.features)?;
+        schema.check_texts(target).map_err(|(problem, hint)| DataError::file(rows.file(), problem, hint))?;
+        let starts = starts(rows.file(), schema, target, options.features)?;
         let cell = |&place: &Option<usize>| match place.map(|place| (place, &schema.columns[place])) {
             None => Cell::Skip,
             Some((place, _)) if Some(place) == target && !options.labelled => Cell::Skip,
@@ -85,6 +92,7 @@ impl<'a> Layout<'a> {
             Some((place, Column::Category(category))) => {
                 Cell::Category(Vocabulary::new(category), starts[place])
             }
+            Some((place, Column::Text(_))) => Cell::Text(schema.text_index(place, target)),
         };
         let name = |place: &Option<usize>| {
             place.map_or_else(|| "id".to_owned(), |place| schema.columns[place].name().to_owned())
@@ -97,6 +105,7 @@ impl<'a> Layout<'a> {
             ignore_unknown: options.ignore_unknown,
             predicting: !options.labelled,
             width: starts[schema.columns.len()],
+            form: schema.text_form(target, options.labelled),
         })
     }
 
@@ -110,16 +119,19 @@ impl<'a> Layout<'a> {
     }
 
     /// The id of the row; empty if the row ends before it.
-    pub(super) fn id<R: BufRead>(&self, rows: &Rows<'_, R>) -> String {
-        name_of(self.id.and_then(|field| rows.record.get(field)).unwrap_or_default())
+    pub(super) fn id(&self, rows: &dyn Rows) -> String {
+        if let (None, Some(id)) = (self.id, rows.id()) {
+            return id;
+        }
+        name_of(self.id.and_then(|field| rows.record().get(field)).unwrap_or_default())
     }
 
     /// Reads the row into `features`, which are 0 before the call; the first problem is an error.
-    pub(super) fn read<R: BufRead>(
+    pub(super) fn read<'r>(
         &self,
-        rows: &Rows<'_, R>,
+        rows: &'r dyn Rows,
         features: &mut [f32],
-    ) -> Result<ParsedRow, DataError> {
+    ) -> Result<ParsedRow<'r>, DataError> {
         let mut problem = None;
         let row = self.read_all(rows, features, |found| {
             problem.get_or_insert(found);
@@ -128,19 +140,19 @@ impl<'a> Layout<'a> {
     }
 
     /// Reads the row into `features`, and reports every problem.
-    pub(super) fn read_all<R: BufRead>(
+    pub(super) fn read_all<'r>(
         &self,
-        rows: &Rows<'_, R>,
+        rows: &'r dyn Rows,
         features: &mut [f32],
         mut report: impl FnMut(DataError),
-    ) -> ParsedRow {
+    ) -> ParsedRow<'r> {
         let mut row = ParsedRow::default();
         if let Err(error) = self.check_length(rows) {
             report(error);
             return row;
         }
         for (field, cell) in self.cells.iter().enumerate() {
-            let text = rows.record[field].trim_ascii();
+            let text = rows.record()[field].trim_ascii();
             let read = match cell {
                 Cell::Skip => Ok(()),
                 Cell::Number(number, at) => {
@@ -158,6 +170,7 @@ impl<'a> Layout<'a> {
                     }
                     Lookup::Unknown => Err(vocabulary.unknown()),
                 },
+                Cell::Text(index) => text_of(&rows.record()[field]).map(|text| row.texts[*index] = text),
                 Cell::Class(vocabulary) => vocabulary.class(text).map(|class| row.class = Some(class)),
                 Cell::Target(number) => number_of(text, number, &[]).map(|value| row.number = Some(value)),
             };
@@ -175,7 +188,8 @@ impl<'a> Layout<'a> {
             Cell::Target(number) => Some(Labelling::Number(number)),
             _ => None,
         });
-        label.unwrap_or(Labelling::Absent)
+        let absent = if self.form == Form::Continuation { Labelling::NextTokens } else { Labelling::Absent };
+        label.unwrap_or(absent)
     }
 
     /// The names of the columns with their counts, without counts of 0.
@@ -184,8 +198,8 @@ impl<'a> Layout<'a> {
         counts.map(|(name, &count)| (name.clone(), count)).collect()
     }
 
-    fn check_length<R: BufRead>(&self, rows: &Rows<'_, R>) -> Result<(), DataError> {
-        let (found, expected) = (rows.record.len(), self.cells.len());
+    fn check_length(&self, rows: &dyn Rows) -> Result<(), DataError> {
+        let (found, expected) = (rows.record().len(), self.cells.len());
         if found == expected {
             return Ok(());
         }
@@ -200,16 +214,16 @@ impl<'a> Layout<'a> {
         ))
     }
 
-    fn error<R: BufRead>(&self, rows: &Rows<'_, R>, field: usize, refused: Refused) -> DataError {
+    fn error(&self, rows: &dyn Rows, field: usize, refused: Refused) -> DataError {
         let place = format!("{}, column {} ({})", rows.place(), field + 1, self.names[field]);
         let hint = match (&self.cells[field], self.predicting) {
-            (_, false) => refused.hint,
+            (_, false) | (Cell::Text(_), _) => refused.hint,
             (Cell::Category(..), true) => {
                 "the model was trained with these values only; {ignore_unknown} reads an unknown category as all zeros"
             }
             (_, true) => "the model was trained with this column as a number: write a number here",
         };
-        DataError::value(place, refused.permitted, quoted(&rows.record[field]), hint)
+        DataError::value(place, refused.permitted, quoted(&rows.record()[field]), hint)
     }
 }
 
@@ -226,14 +240,17 @@ fn starts(
         width += if Some(place) == target { 0 } else { column.width() };
         starts.push(width);
     }
-    if width == 0 {
-        let hint = "describe a number or a category besides the target";
+    if width == 0 && !schema.has_texts() {
+        let hint = "describe a number, a category or a text besides the target";
         return Err(DataError::file(file, "no column is a feature", hint));
     }
     match features {
         Some(features) if features != width => Err(DataError::Setting {
             what: "number of features",
-            permitted: format!("{width} as in the schema, or left out"),
+            permitted: match schema.has_texts() {
+                true => "left out for texts".to_owned(),
+                false => format!("{width} as in the schema, or left out"),
+            },
             got: features.to_string(),
             hint: "a category becomes one feature for each of its values".to_owned(),
         }),
@@ -241,34 +258,39 @@ fn starts(
     }
 }
 
+/// Whether the first row has the names of the columns.
+fn named(rows: &dyn Rows, schema: &Schema) -> bool {
+    schema.header || rows.names_columns()
+}
+
 /// The field of the id, by its name in the header or by its number from 1.
-fn id_place<R: BufRead>(rows: &Rows<'_, R>, schema: &Schema, name: &str) -> Result<usize, DataError> {
-    let named =
-        schema.header.then(|| rows.record.iter().position(|field| field.trim_ascii() == name.as_bytes()));
-    let fields = rows.record.len();
+fn id_place(rows: &dyn Rows, schema: &Schema, name: &str) -> Result<usize, DataError> {
+    let place = named(rows, schema)
+        .then(|| rows.record().iter().position(|field| field.trim_ascii() == name.as_bytes()));
+    let fields = rows.record().len();
     let numbered =
         || name.parse::<usize>().ok().filter(|number| (1..=fields).contains(number)).map(|n| n - 1);
-    named.flatten().or_else(numbered).ok_or_else(|| {
-        let hint = match schema.header {
+    place.flatten().or_else(numbered).ok_or_else(|| {
+        let hint = match named(rows, schema) {
             true => {
-                let names: Vec<String> = rows.record.iter().map(name_of).collect();
+                let names: Vec<String> = rows.record().iter().map(name_of).collect();
                 format!("the columns are {}; a number from 1 is also permitted", listed(&names))
             }
             false => format!("the table has no header; give a number from 1 to {fields}"),
         };
-        DataError::file(rows.file, format!("the id `{name}` is not one of the {fields} columns"), hint)
+        DataError::file(rows.file(), format!("the id `{name}` is not one of the {fields} columns"), hint)
     })
 }
 
 /// The schema's column of each field of a table without header; none for an id that the schema does not describe.
-fn order_without_header<R: BufRead>(
-    rows: &Rows<'_, R>,
+fn order_without_header(
+    rows: &dyn Rows,
     schema: &Schema,
     target: Option<usize>,
     labelled: bool,
     id: Option<usize>,
 ) -> Result<Vec<Option<usize>>, DataError> {
-    let (fields, columns) = (rows.record.len(), schema.columns.len());
+    let (fields, columns) = (rows.record().len(), schema.columns.len());
     let mut order: Vec<Option<usize>> = (0..columns).map(Some).collect();
     match id {
         // There is one field more than the schema describes: the id.
@@ -334,16 +356,21 @@ fn check_target(
 }
 
 /// Reports every problem of a header.
-pub(super) fn check_header<R: BufRead>(rows: &Rows<'_, R>, schema: &Schema, report: impl FnMut(DataError)) {
-    if schema.header {
-        order_by_header(rows, schema, schema.target_place(None), true, None, report);
+pub(super) fn check_header(
+    rows: &dyn Rows,
+    schema: &Schema,
+    target: Option<&str>,
+    report: impl FnMut(DataError),
+) {
+    if named(rows, schema) {
+        order_by_header(rows, schema, schema.target_place(target), true, None, report);
     }
 }
 
 /// The schema's column of each field, by the header's names; none for an id that the schema does not describe, and for a column
 /// that is not described if the others are ignored. Without labels, the target and ignored columns may be absent.
-fn order_by_header<R: BufRead>(
-    rows: &Rows<'_, R>,
+fn order_by_header(
+    rows: &dyn Rows,
     schema: &Schema,
     target: Option<usize>,
     labelled: bool,
@@ -357,7 +384,7 @@ fn order_by_header<R: BufRead>(
     }
     let mut found = vec![false; schema.columns.len()];
     let mut order = Vec::new();
-    for (field, name) in rows.record.iter().enumerate() {
+    for (field, name) in rows.record().iter().enumerate() {
         let name = name.trim_ascii();
         let place = places.get(name).copied();
         order.push(place);

@@ -1,0 +1,213 @@
+//! The text columns of a schema.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::{
+    Category, Column, ColumnReference, RawSchema, Schema, SchemaProblem, TextColumn, Unknown, blanks,
+};
+use crate::error::DataError;
+use crate::text::{Choice, DEFAULT_MAX_LENGTH, DEFAULT_TOKENIZER, Form, TextEncoder, Tokenization};
+
+impl TextColumn {
+    pub(super) fn new(name: &str, texts: &Tokenization) -> TextColumn {
+        TextColumn {
+            name: name.into(),
+            tokenizer: Some(texts.tokenizer.clone()),
+            max_length: Some(texts.max_length),
+        }
+    }
+
+    fn tokenizer(&self) -> &str {
+        self.tokenizer.as_deref().unwrap_or(DEFAULT_TOKENIZER)
+    }
+
+    fn max_length(&self) -> usize {
+        self.max_length.unwrap_or(DEFAULT_MAX_LENGTH)
+    }
+}
+
+impl Schema {
+    /// A schema of texts with classes, in the columns `text` and `label`.
+    pub(crate) fn classified_texts(
+        file: &str,
+        tokenizer: &str,
+        max_length: usize,
+        classes: Vec<String>,
+    ) -> Result<Schema, DataError> {
+        let texts = Tokenization { tokenizer: tokenizer.to_owned(), max_length };
+        let label = Category { name: "label".into(), values: classes, unknown: Unknown::Error };
+        let raw = RawSchema {
+            header: true,
+            delimiter: ',',
+            quotes: true,
+            missing: blanks(),
+            others: Unknown::Error,
+            target: Some(ColumnReference::Name("label".to_owned())),
+            columns: vec![Column::Text(TextColumn::new("text", &texts)), Column::Category(label)],
+        };
+        raw.check().map_err(|(problem, hint)| DataError::file(file, problem, hint))
+    }
+
+    /// Whether a text lacks a tokenizer, and whether one lacks a maximum length.
+    pub(crate) fn unstated_texts(&self) -> (bool, bool) {
+        let lacks = |lacks: fn(&TextColumn) -> bool| self.text_columns().any(|(_, text)| lacks(text));
+        (lacks(|text| text.tokenizer.is_none()), lacks(|text| text.max_length.is_none()))
+    }
+
+    /// Whether a column is a text.
+    pub(crate) fn has_texts(&self) -> bool {
+        self.text_columns().next().is_some()
+    }
+
+    fn text_columns(&self) -> impl Iterator<Item = (usize, &TextColumn)> {
+        self.columns.iter().enumerate().filter_map(|(place, column)| match column {
+            Column::Text(text) => Some((place, text)),
+            _ => None,
+        })
+    }
+
+    /// The encoder of the texts; `None` if there are none.
+    pub(crate) fn encoder(&self) -> Result<Option<TextEncoder>, DataError> {
+        let texts = self.text_columns().next();
+        texts.map(|(_, text)| TextEncoder::new(text.tokenizer(), text.max_length())).transpose()
+    }
+
+    /// The form of the records.
+    pub(crate) fn text_form(&self, target: Option<usize>, labelled: bool) -> Form {
+        let predicted = self.text_columns().any(|(place, _)| Some(place) == target);
+        match (predicted, self.text_columns().count()) {
+            (true, _) if labelled => Form::Continuation,
+            (true, _) => Form::Prompt,
+            (false, 1) => Form::One,
+            (false, _) => Form::Pair,
+        }
+    }
+
+    /// The index of a text among those of a record: 0 or 1. A text that is predicted comes last.
+    pub(crate) fn text_index(&self, place: usize, target: Option<usize>) -> usize {
+        let others = self.text_columns().filter(|&(other, _)| Some(other) != target);
+        if Some(place) == target { 1 } else { others.filter(|&(other, _)| other < place).count() }
+    }
+
+    /// Checks that texts are the only features, and that they are read in the same way.
+    pub(crate) fn check_texts(&self, target: Option<usize>) -> Result<(), SchemaProblem> {
+        let Some((_, first)) = self.text_columns().next() else { return Ok(()) };
+        let feature = self.columns.iter().enumerate().find(|&(place, column)| {
+            Some(place) != target && matches!(column, Column::Number(_) | Column::Category(_))
+        });
+        if let Some((_, column)) = feature {
+            let problem = format!(
+                "column `{}` is a text, so `{}` cannot be a feature",
+                first.name.first(),
+                column.name()
+            );
+            return Err((
+                problem,
+                "give it type = \"ignore\"; a record is a text, a pair of texts, or numbers",
+            ));
+        }
+        let count = self.text_columns().count();
+        if count > 2 {
+            let problem = format!("{count} columns are texts; a record is one text or a pair of texts");
+            return Err((problem, "give the others type = \"ignore\""));
+        }
+        let different =
+            |other: &TextColumn| other.tokenizer() != first.tokenizer() || other.max_length() != first.max_length();
+        if let Some((_, other)) = self.text_columns().find(|(_, other)| different(other)) {
+            let problem =
+                format!("the columns `{}` and `{}` form a pair", first.name.first(), other.name.first());
+            return Err((problem, "give them the same tokenizer and the same max_length"));
+        }
+        Ok(())
+    }
+
+    /// The same schema with another tokenizer or maximum length, if they are given. It then states both, for every text.
+    pub(crate) fn with_texts(
+        mut self,
+        tokenizer: Option<&str>,
+        max_length: Option<usize>,
+    ) -> Result<Schema, DataError> {
+        let given = tokenizer.map(str::to_owned).or(max_length.map(|length| length.to_string()));
+        if let Some(got) = given.filter(|_| !self.has_texts()) {
+            return Err(DataError::Setting {
+                what: if tokenizer.is_some() { "tokenizer" } else { "max_length" },
+                permitted: "left out for a table without texts".to_owned(),
+                got,
+                hint: "a column of texts has type = \"text\" in the schema".to_owned(),
+            });
+        }
+        for column in &mut self.columns {
+            if let Column::Text(text) = column {
+                text.tokenizer = Some(tokenizer.unwrap_or(text.tokenizer()).to_owned());
+                text.max_length = Some(max_length.unwrap_or(text.max_length()));
+            }
+        }
+        Ok(self)
+    }
+
+    /// The file of the tokenizer, if it is one.
+    pub fn tokenizer_file(&self) -> Option<PathBuf> {
+        let (_, text) = self.text_columns().next()?;
+        Choice::file(text.tokenizer()).map(Path::to_owned)
+    }
+
+    /// The same schema with another file of the tokenizer, if its tokenizer is a file.
+    #[must_use]
+    pub fn with_tokenizer_file(mut self, file: &str) -> Schema {
+        for column in &mut self.columns {
+            if let Column::Text(text) = column
+                && Choice::file(text.tokenizer()).is_some()
+            {
+                text.tokenizer = Some(file.to_owned());
+            }
+        }
+        self
+    }
+
+    /// The same schema with the absolute path of the tokenizer's file, if there is one.
+    pub(crate) fn with_absolute_tokenizer(self) -> Schema {
+        match self.tokenizer_file().and_then(|file| file.canonicalize().ok()) {
+            Some(file) => self.with_tokenizer_file(&file.display().to_string()),
+            None => self,
+        }
+    }
+
+    /// Whether records that were read by either schema are the same: their tokenizers may be copies of one file.
+    pub(crate) fn reads_like(&self, other: &Schema) -> bool {
+        let text = |schema: &Schema| schema.tokenizer_file().and_then(|file| fs::read(file).ok());
+        let same_tokenizer = match (text(self), text(other)) {
+            (Some(one), Some(other)) => one == other,
+            // A file of records outlives the tokenizer that it was made with.
+            _ => true,
+        };
+        let anywhere = |schema: &Schema| schema.clone().with_tokenizer_file("tokenizer.json");
+        same_tokenizer && anywhere(self) == anywhere(other)
+    }
+
+    /// The same schema; a relative path of a tokenizer is taken relative to this folder.
+    pub(super) fn with_tokenizer_below(self, folder: &Path) -> Schema {
+        match self.tokenizer_file() {
+            Some(file) => {
+                let file = folder.join(file).display().to_string();
+                self.with_tokenizer_file(&file)
+            }
+            None => self,
+        }
+    }
+
+    /// The names of the text and, if records have one, of the class, for files that have nothing else.
+    pub(crate) fn classified_columns(&self, file: &str) -> Result<(&str, Option<&str>), DataError> {
+        let target = self.target_place(None);
+        let texts: Vec<_> = self.text_columns().filter(|&(place, _)| Some(place) != target).collect();
+        match (&texts[..], target.map(|place| &self.columns[place])) {
+            ([(_, text)], Some(Column::Category(class))) => Ok((text.name.first(), Some(class.name.first()))),
+            ([(_, text)], _) => Ok((text.name.first(), None)),
+            _ => Err(DataError::file(
+                file,
+                format!("has one text for each record, but the schema describes {}", texts.len()),
+                "give a table, with a column for each text",
+            )),
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! Texts: how they become tokens, and the files and folders that have them.
+//!
+//! A tokenizer is public. It is `bytes`, `characters` or `hashed`, which need no vocabulary, or a `tokenizer.json`, whose
+//! vocabulary was made from other texts. Nothing about it is derived from the records.
+
+mod characters;
+mod choice;
+mod encoder;
+mod folder;
+mod in_memory;
+mod lines;
+mod rows;
+mod tokens;
+#[cfg(feature = "tokenizers")]
+mod vocabulary_file;
+mod words;
+
+pub(crate) use choice::Choice;
+pub use encoder::{Text, TextEncoder};
+pub(crate) use folder::{Part, PartFiles, TextFolder};
+pub(crate) use lines::Lines;
+pub(crate) use rows::TextRows;
+pub(crate) use tokens::{Form, TokenBuffer};
+
+/// The tokenizer that is used if none is named.
+pub(crate) const DEFAULT_TOKENIZER: &str = "hashed,size=16384";
+/// The largest number of tokens of a record, unless another is set.
+pub(crate) const DEFAULT_MAX_LENGTH: usize = 256;
+
+/// How texts are read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Tokenization {
+    pub(crate) tokenizer: String,
+    pub(crate) max_length: usize,
+}
