@@ -150,13 +150,18 @@ impl ResolvedModel {
         self.public.as_ref()
     }
 
+    /// Whether frozen layers of a public model are applied to these records before the network reads them.
+    pub fn encodes(&self, data: &Dataset) -> bool {
+        self.public.is_some() && data.shape() != self.input
+    }
+
     /// What the network reads in place of the records; none if it reads the records themselves.
     ///
     /// # Errors
     /// Records of another shape.
     pub fn encode(&self, data: &Dataset) -> Result<Option<Dataset>, TrainError> {
         match &self.public {
-            Some(public) if data.shape() != self.input => public.encode(data),
+            Some(public) if self.encodes(data) => public.encode(data),
             _ => Ok(None),
         }
     }

@@ -33,6 +33,10 @@ pub struct Run<'a> {
 
 /// Receives the events of a run.
 pub trait Observer {
+    /// The frozen layers of a public model are about to be applied to this many records, once, before training.
+    fn encoding(&mut self, _records: usize) {}
+    /// All records are encoded; training begins.
+    fn encoded(&mut self) {}
     /// A run was resumed. Its checkpoint is from step `checkpoint`, and it continues after step `position`. The steps between were charged
     /// and are lost.
     fn resumed(&mut self, _checkpoint: u64, _position: u64) {}
@@ -92,7 +96,7 @@ impl<'a> Run<'a> {
     /// # Errors
     /// As [`TrainError`] lists them. What was released before an error is in the ledger.
     pub fn begin(&self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Ending, TrainError> {
-        self.encoded(|run| run.begin_encoded(stop, observer))
+        self.encoded(observer, |run, observer| run.begin_encoded(stop, observer))
     }
 
     fn begin_encoded(&self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Ending, TrainError> {
@@ -111,7 +115,7 @@ impl<'a> Run<'a> {
     /// # Errors
     /// As [`TrainError`] lists them; a run without a folder; a checkpoint that refers to lines that are missing from the ledger.
     pub fn resume(&self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Ending, TrainError> {
-        self.encoded(|run| run.resume_encoded(stop, observer))
+        self.encoded(observer, |run, observer| run.resume_encoded(stop, observer))
     }
 
     fn resume_encoded(&self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Ending, TrainError> {
@@ -140,15 +144,26 @@ impl<'a> Run<'a> {
     }
 
     /// Calls `f` with a run on what the trained network reads. The frozen layers of a public model are applied to all records first, once.
-    fn encoded<T>(&self, f: impl FnOnce(&Run<'_>) -> Result<T, TrainError>) -> Result<T, TrainError> {
+    fn encoded<T>(
+        &self,
+        observer: &mut dyn Observer,
+        f: impl FnOnce(&Run<'_>, &mut dyn Observer) -> Result<T, TrainError>,
+    ) -> Result<T, TrainError> {
         let model = &self.priced.resolved.model;
+        if model.encodes(self.records) {
+            observer.encoding(self.records.len() + self.test.map_or(0, Dataset::len));
+        }
         let records = model.encode(self.records)?;
         let test = self.test.map(|test| model.encode(test)).transpose()?.flatten();
-        f(&Run {
+        if records.is_some() {
+            observer.encoded();
+        }
+        let run = Run {
             records: records.as_ref().unwrap_or(self.records),
             test: test.as_ref().or(self.test),
             ..*self
-        })
+        };
+        f(&run, observer)
     }
 
     fn train(

@@ -73,6 +73,17 @@ impl ProgressDisplay {
 }
 
 impl Observer for ProgressDisplay {
+    fn encoding(&mut self, records: usize) {
+        let note =
+            format!("applying the frozen layers of the public model to {} records", grouped(records as u64));
+        let _ = writeln!(io::stderr(), "{note}");
+    }
+
+    fn encoded(&mut self) {
+        self.bar.reset_elapsed();
+        self.log = Log::new(Instant::now());
+    }
+
     fn stepped(&mut self, position: u64, account: &Account) {
         self.bar.set_position(position);
         if !self.bar.is_hidden() {
