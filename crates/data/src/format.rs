@@ -11,10 +11,6 @@ use crate::{cache, embedded, npy_folder, parquet};
 
 /// The format of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(
-    not(feature = "parquet"),
-    expect(dead_code, reason = "only the Parquet reader finds Parquet formats")
-)]
 pub(crate) enum Format {
     Idx,
     Cifar(Cifar),

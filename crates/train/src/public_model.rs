@@ -77,7 +77,11 @@ impl PublicModel {
 
     /// The shape that the trained network reads, for records of this shape.
     pub fn output(&self, input: Shape) -> Shape {
-        self.encoder.as_ref().map_or(input, |encoder| encoder.output())
+        match (&self.encoder, &self.trained) {
+            (Some(encoder), _) => encoder.output(),
+            (None, Some(trained)) => trained.input,
+            (None, None) => input,
+        }
     }
 
     /// What the trained network reads in place of the records; none if it reads the records themselves.
@@ -177,7 +181,14 @@ fn worthwhile_split(whole: &Description) -> Result<Option<(Description, Descript
 }
 
 fn check_input(folder: &Path, description: &Description, input: Shape) -> Result<(), TrainError> {
-    if description.input == input {
+    let fits = match (description.input, input) {
+        // A tokenizer may have fewer tokens than the table of embeddings has rows.
+        (Shape::Tokens { steps, vocabulary }, Shape::Tokens { steps: length, vocabulary: tokens }) => {
+            steps == length && tokens <= vocabulary
+        }
+        (reads, input) => reads == input,
+    };
+    if fits {
         return Ok(());
     }
     Err(TrainError::refused(

@@ -112,8 +112,9 @@ impl Schema {
             let problem = format!("{count} columns are texts; a record is one text or a pair of texts");
             return Err((problem, "give the others type = \"ignore\""));
         }
-        let different =
-            |other: &TextColumn| other.tokenizer() != first.tokenizer() || other.max_length() != first.max_length();
+        let different = |other: &TextColumn| {
+            other.tokenizer() != first.tokenizer() || other.max_length() != first.max_length()
+        };
         if let Some((_, other)) = self.text_columns().find(|(_, other)| different(other)) {
             let problem =
                 format!("the columns `{}` and `{}` form a pair", first.name.first(), other.name.first());

@@ -3,11 +3,12 @@ use std::path::PathBuf;
 
 use safetensors::{Dtype, SafeTensors};
 use sordino_data::{
-    Dataset, Encoding, PredictionOptions, Source, Splits, convert, read, read_test, read_unlabelled,
+    Dataset, Encoding, ImageOptions, PredictionOptions, Source, Splits, convert, read, read_test,
+    read_unlabelled,
 };
 use sordino_nn::{Inputs, Targets};
 
-use crate::files::{Directory, classes, source, values};
+use crate::files::{Directory, classes, source, tokens, values};
 use crate::idx;
 use crate::npy::{floats, npy, npz};
 
@@ -281,4 +282,81 @@ fn a_file_is_written_completely_or_not_at_all() {
         use std::os::unix::fs::PermissionsExt;
         assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
     }
+}
+
+#[test]
+fn texts_are_converted_to_their_tokens() {
+    let directory = Directory::new();
+    for (name, text) in [("train/neg/1.txt", "bad"), ("train/pos/1.txt", "good"), ("test/pos/1.txt", "é")] {
+        directory.write(&format!("reviews/{name}"), text);
+    }
+    let folder = Source { tokenizer: Some("bytes".to_owned()), ..source(directory.path().join("reviews")) };
+    let lines = "{\"text\": \"a\", \"y\": 1}\n{\"text\": \"\", \"y\": 0}\n";
+    let lines = source(directory.write("t.jsonl", lines));
+    let lines =
+        Source { classes: Some(2), max_length: Some(8), tokenizer: Some("bytes".to_owned()), ..lines };
+    for source in [folder, lines] {
+        let (memory, path) = converted(&directory, &source);
+        let stored = read(&Source { path, ..Source::default() }).unwrap();
+        assert!(matches!(stored.train.inputs(), Inputs::Stored(_)));
+        assert_eq!(tokens(&stored.train), tokens(&memory.train));
+        assert_eq!(classes(&stored.train), classes(&memory.train));
+        assert_eq!(stored.test.as_ref().map(tokens), memory.test.as_ref().map(tokens));
+        assert_eq!((stored.train.shape(), stored.schema), (memory.train.shape(), memory.schema));
+    }
+}
+
+#[test]
+fn language_models_and_normalisation_are_not_converted() {
+    let directory = Directory::new();
+    let out = directory.path().join("t.sordino");
+    let schema =
+        "target = 'ref'\n[[columns]]\nname = 'ref'\ntype = 'text'\n[[columns]]\nname = 'mr'\ntype = 'text'\n";
+    let schema = Some(directory.write("s.toml", schema));
+    let table = Source { schema, ..source(directory.write("t.csv", "mr,ref\na,b\n")) };
+    let message = directory.message(&convert(&table, &out).unwrap_err());
+    assert_eq!(message, "t.sordino: records for language models cannot be converted");
+    let images = ImageOptions { mean: Some(vec![0.5]), ..ImageOptions::default() };
+    let images = Source { images, ..source(directory.path()) };
+    let mushroom = Source { path: "mushroom".into(), ..images };
+    let message = convert(&mushroom, &out).unwrap_err().to_string();
+    assert_eq!(message, "mean must be left out for a conversion, got [0.5]");
+    assert!(!out.exists());
+}
+
+#[cfg(feature = "tokenizers")]
+#[test]
+fn a_file_of_tokens_is_read_with_a_copy_of_its_tokenizer() {
+    let directory = Directory::new();
+    let fixture = include_str!("../fixtures/wordpiece.json");
+    let schema = "target = 'y'\n[[columns]]\nname = 'text'\ntype = 'text'\ntokenizer = 'my.json'\n[[columns]]\n\
+                  name = 'y'\ntype = 'category'\nvalues = ['0', '1']\n";
+    directory.write("my.json", fixture);
+    let table = Source {
+        schema: Some(directory.write("s.toml", schema)),
+        ..source(directory.write("t.csv", "text,y\na good film,1\nunhelpful,0\n"))
+    };
+    let (_, path) = converted(&directory, &table);
+    let copy = |text: &str| {
+        directory.write("run/tokenizer.json", text);
+        let schema = directory.write("run/s.toml", schema.replace("my.json", "tokenizer.json"));
+        let stated = schema_with_length(&schema);
+        read(&Source { schema: Some(stated), ..source(&path) })
+    };
+    assert!(copy(fixture).is_ok());
+    let error = copy(&fixture.replace("\"good\"", "\"evil\"")).unwrap_err();
+    assert!(error.to_string().contains("were read by another schema"), "{error}");
+    // The file of records outlives its tokenizer.
+    fs::remove_file(directory.path().join("my.json")).unwrap();
+    assert!(copy(fixture).is_ok());
+}
+
+/// A converted schema states the maximum length.
+#[cfg(feature = "tokenizers")]
+fn schema_with_length(schema: &std::path::Path) -> PathBuf {
+    let text = fs::read_to_string(schema).unwrap();
+    let text = text.replace("tokenizer.json'", "tokenizer.json'\nmax_length = 256");
+    let path = schema.with_file_name("stated.toml");
+    fs::write(&path, text).unwrap();
+    path
 }

@@ -62,3 +62,31 @@ fn other_formats_have_their_first_problem() {
     assert!(check(&from(1.0, None)).is_err());
     assert_eq!(check(&source("mushroom")).unwrap().records, 8124);
 }
+
+#[test]
+fn every_problem_of_texts_and_json_lines_is_listed() {
+    let directory = Directory::new();
+    directory.write("reviews/a/1.txt", b"\xff");
+    directory.write("reviews/b/1.txt", "fine");
+    directory.write("reviews/b/2.txt", b"\xfe");
+    let messages = |source: &Source| -> Vec<String> {
+        let problems = check(source).unwrap();
+        problems.listed.iter().map(|problem| directory.message(problem)).collect()
+    };
+    let found = messages(&source(directory.path().join("reviews")));
+    let expected = [
+        "reviews/a/1.txt, column 1 (text): must be UTF-8",
+        "reviews/b/2.txt, column 1 (text): must be UTF-8",
+    ];
+    assert!(found.iter().zip(expected).all(|(found, expected)| found.starts_with(expected)), "{found:?}");
+    assert_eq!(found.len(), 2);
+
+    // A line that is not an object ends the check; what was found before is kept.
+    let lines =
+        "{\"a\": \"one\", \"b\": \"x\"}\n{\"a\": 2, \"b\": \"z\"}\nnothing\n{\"a\": \"two\", \"b\": \"x\"}\n";
+    let schema = Some(directory.write("s.toml", SCHEMA));
+    let found = messages(&Source { schema, ..source(directory.write("t.jsonl", lines)) });
+    assert_eq!(found.len(), 3, "{found:?}");
+    assert_eq!(found[1], "t.jsonl, line 2, column 2 (b): must be one of `x`, `y`, got `z`");
+    assert!(found[2].starts_with("t.jsonl, line 3, byte "), "{found:?}");
+}

@@ -117,3 +117,17 @@ fn what_has_no_schema_and_a_sample_of_another_table_are_refused() {
     let sample = directory.write("s.csv", "age,work\n1,2\n");
     assert_eq!(refused(&table, Some(sample.as_path())), "s.csv: the sample has no column `pixel0`");
 }
+
+#[test]
+fn a_draft_of_json_lines_has_the_keys_and_a_folder_of_texts_needs_none() {
+    let directory = Directory::new();
+    let path = directory.write("t.jsonl", "{\"1\": \"secret\", \"b\": 2}\n{\"1\": \"more\", \"b\": 3}\n");
+    let sample = directory.write("s.csv", "b,1\n7,public\n");
+    let text = draft(&path, Some(&sample), false).unwrap();
+    let expected = "name = \"1\"\ntype = \"category\"\nvalues = [\"public\", \"FILL IN: ";
+    assert!(text.contains(expected) && !text.contains("secret"), "{text}");
+    assert!(text.contains("name = \"b\"\ntype = \"number\"\n"), "{text}");
+    directory.write("names/Irish.txt", "a\n");
+    let message = directory.message(&draft(&directory.path().join("names"), None, false).unwrap_err());
+    assert_eq!(message, "names: is not a table, so it needs no schema");
+}

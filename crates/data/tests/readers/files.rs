@@ -85,6 +85,14 @@ pub(crate) fn tokens(dataset: &Dataset) -> Vec<Vec<u32>> {
         Inputs::Tokens { tokens, starts } => {
             starts.windows(2).map(|record| tokens[record[0]..record[1]].to_vec()).collect()
         }
+        Inputs::Stored(store) => {
+            let read = |record| {
+                let mut tokens = vec![0; store.steps(record)];
+                store.read_tokens(record, &mut tokens).unwrap();
+                tokens
+            };
+            (0..store.records()).map(read).collect()
+        }
         _ => panic!("tokens"),
     }
 }

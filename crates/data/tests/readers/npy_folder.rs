@@ -1,6 +1,6 @@
 use std::fs;
 
-use sordino_data::{DataError, Source, Splits, read, read_test, read_unlabelled};
+use sordino_data::{DataError, ImageOptions, Source, Splits, read, read_test, read_unlabelled};
 use sordino_nn::{Inputs, Shape};
 
 use crate::files::{Directory, classes, gzip, numbers, source, unlabelled, values};
@@ -169,4 +169,28 @@ fn a_file_that_shrinks_later_gives_an_error_and_not_a_crash() {
     let error = store.read_values(1, &mut record).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof);
     assert_eq!(format!("{store:?}"), "StoredRecords { records: 2, shape: Features(5000), .. }");
+}
+
+#[test]
+fn images_in_files_are_normalised_like_images_in_memory() {
+    let pixels: Vec<u8> = (0..2 * 3 * 64).map(|i| (i * 7) as u8).collect();
+    for (x, last) in [("(2, 3, 8, 8)", false), ("(2, 8, 8, 3)", true)] {
+        let (x, y) = (npy("|u1", x, &pixels), npy("|u1", "(2,)", &[0, 1]));
+        let directory = folder(&[("x", x.clone()), ("y", y.clone())]);
+        let archive = directory.write("t.npz", npz(&[("x", x), ("y", y)], zip::CompressionMethod::Stored));
+        let images = ImageOptions {
+            mean: Some(vec![0.5, 0.25, 0.0]),
+            std: Some(vec![0.5, 0.25, 0.125]),
+            ..ImageOptions::default()
+        };
+        let described = |path| Source { classes: Some(2), images: images.clone(), ..source(path) };
+        let stored = read(&described(directory.path().to_owned())).unwrap().train;
+        let memory = read(&described(archive)).unwrap().train;
+        assert!(matches!(stored.inputs(), Inputs::Stored(_)));
+        assert_eq!(values(&stored), values(&memory), "channels last: {last}");
+        let tiny = ImageOptions { std: Some(vec![1e-300]), ..ImageOptions::default() };
+        let tiny = Source { classes: Some(2), images: tiny, ..source(directory.path()) };
+        let message = directory.message(&read(&tiny).unwrap_err());
+        assert!(message.ends_with("x.npy, record 1: a value is not finite after normalisation"), "{message}");
+    }
 }

@@ -3,6 +3,7 @@ use std::fs;
 use sordino_data::{Source, convert, overview};
 
 use crate::files::{Directory, gzip, source};
+use crate::images::{grey, png};
 use crate::npy::{npy, npz};
 
 fn shown(source: &Source) -> Vec<String> {
@@ -39,4 +40,25 @@ fn other_sources_are_read_and_counted() {
     let expected = ["training records: 8124 of shape 126, stored as text (CSV or SVMLight); 2 classes"];
     assert_eq!(shown(&source("mushroom")), expected);
     assert!(overview(&source("none.csv")).is_err());
+}
+
+#[test]
+fn images_are_counted_and_texts_are_described_without_settings() {
+    let directory = Directory::new();
+    for name in ["pets/train/cat/1.png", "pets/train/dog/1.png", "pets/test/dog/2.png"] {
+        directory.write(name, png(grey([0; 4])));
+    }
+    let pets = source(directory.path().join("pets"));
+    let expected = ["training records: 2 images; 2 classes", "test records: 1 images; 2 classes"];
+    assert_eq!(shown(&pets), expected);
+    for name in ["names/Irish.txt", "names/Arabic.txt"] {
+        directory.write(name, "a\nb\n");
+    }
+    let shown_names = shown(&source(directory.path().join("names")));
+    assert!(
+        shown_names[0].starts_with("training records: 4 of shape 256 tokens of 292, "),
+        "{shown_names:?}"
+    );
+    let lines = source(directory.write("t.jsonl", "{\"a\": \"secret\", \"b\": 1}\n"));
+    assert_eq!(shown(&lines), ["records: 1", "columns: 2", "column 1: a", "column 2: b"]);
 }

@@ -9,10 +9,10 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
-use sordino_data::{PredictionOptions, Source, read, read_test, read_unlabelled};
+use sordino_data::{PredictionOptions, Source, check, draft, overview, read, read_test, read_unlabelled};
 use sordino_nn::Shape;
 
-use crate::files::{Directory, classes, numbers, source, unlabelled, values};
+use crate::files::{Directory, classes, numbers, source, texts, unlabelled, values};
 use crate::images::{grey, options, png};
 
 /// The values of a column with the definition level of each row; 0 is a missing value.
@@ -280,4 +280,40 @@ fn numbers_to_predict_are_read_from_a_column() {
     let path = directory.write("t.parquet", table(Compression::SNAPPY));
     let train = read(&Source { schema: Some(schema), ..source(path) }).unwrap().train;
     assert_eq!(numbers(&train), (&[1.0, 0.0, 1.0, 0.0][..], 1));
+}
+
+#[test]
+fn texts_in_parquet_columns_become_tokens() {
+    let directory = Directory::new();
+    let columns = [Cells::Texts(vec!["é", "a b", ""]), Cells::Longs(vec![1, 0, 1])];
+    let bytes = file(
+        "message m { required binary text (UTF8); required int64 label; }",
+        &columns,
+        WriterProperties::default(),
+    );
+    let path = directory.write("t.parquet", bytes);
+    let plain = Source { classes: Some(2), tokenizer: Some("bytes".to_owned()), ..source(&path) };
+    let schema = "target = 'label'\n[[columns]]\nname = 'label'\ntype = 'category'\nvalues = ['0', '1']\n\
+                  [[columns]]\nname = 'text'\ntype = 'text'\ntokenizer = 'bytes'\n";
+    let schema = Some(directory.write("s.toml", schema));
+    for source in [plain, Source { schema, ..source(&path) }] {
+        let sets = read(&source).unwrap();
+        assert_eq!(texts(&sets.train)[..3], ["é", "a b", "|"]);
+        assert_eq!(classes(&sets.train), [1, 0, 1, 1, 0, 1]);
+    }
+}
+
+#[test]
+fn tables_in_parquet_are_checked_drafted_and_shown() {
+    let directory = Directory::new();
+    let table = by_schema(&directory, directory.write("t.parquet", table(Compression::SNAPPY)));
+    assert_eq!(check(&table).unwrap().total, 0);
+    let schema = Some(directory.write("s.toml", SCHEMA.replace("\"red\"]", "\"blue\"]")));
+    let problems = check(&Source { schema, ..table.clone() }).unwrap();
+    // Both groups of rows have the same values.
+    assert!(problems.total > 1 && problems.total % 2 == 0, "{problems:?}");
+    let text = draft(&table.path, None, false).unwrap();
+    assert!(text.contains("name = \"colour\"\ntype = \"FILL IN: ") && !text.contains("green"), "{text}");
+    let parts = overview(&source(&table.path)).unwrap().parts;
+    assert_eq!((parts[0].name.as_str(), parts[2].content.as_str()), ("records", "size"));
 }

@@ -80,3 +80,67 @@ fn bad_texts_are_refused_before_a_run_begins() {
     }
     assert!(!place.has("runs"));
 }
+
+const FLAGS: &str = "--batch-size 100 --delta 1e-4 --epsilon 8 --steps 60 --seed 1 --out run";
+
+#[test]
+fn a_folder_of_texts_is_learnt_by_the_default_model() {
+    let place = Place::new("default-texts");
+    for row in 0..400 {
+        let (class, text) = if row % 2 == 0 { ("pos", "a good film") } else { ("neg", "a bad joke") };
+        fs::create_dir_all(place.0.join("reviews").join(class)).unwrap();
+        place.write(&format!("reviews/{class}/{row}.txt"), text);
+    }
+    let answer = place.json(&format!("train --data reviews {FLAGS}"));
+    assert!(answer["test_accuracy"].as_f64().unwrap() > 0.9, "{answer}");
+    assert!(place.read("run/config.toml").contains("model = \"embedding-mlp\""));
+    place.write("new.txt", "good film\nbad joke\n");
+    let table = place.text_with_notes("predict --run run --data new.txt");
+    assert_eq!(predicted(&table), ["pos", "neg"], "{table}");
+
+    // The tokens in a file give the same model.
+    place.text_with_notes("data convert reviews --out reviews.sordino");
+    let stored = place.json(&format!("train --data reviews.sordino {}", FLAGS.replace("run", "stored")));
+    assert_eq!(stored["test_accuracy"], answer["test_accuracy"]);
+    let again = place.text_with_notes("predict --run stored --data new.txt");
+    assert_eq!(again, table);
+}
+
+#[test]
+fn texts_in_json_lines_are_read_by_a_schema() {
+    let place = Place::new("json-lines");
+    let row = |row: usize| {
+        let (label, text) = if row.is_multiple_of(2) { ("yes", "a good film") } else { ("no", "a bad joke") };
+        format!("{{\"id\": {row}, \"text\": \"{text}\", \"label\": \"{label}\"}}\n")
+    };
+    place.write("reviews.jsonl", &(0..400).map(row).collect::<String>());
+    place.write(
+        "schema.toml",
+        "target = 'label'\nothers = 'ignore'\n[[columns]]\nname = 'text'\ntype = 'text'\n\
+         tokenizer = 'hashed,size=64'\nmax_length = 8\n[[columns]]\nname = 'label'\ntype = 'category'\n\
+         values = ['no', 'yes']\n",
+    );
+    let checked = place.text_with_notes("data check reviews.jsonl --schema schema.toml");
+    assert_eq!(checked, "400 records, no problems\n");
+    let answer = place.json(&format!("train --data reviews.jsonl --schema schema.toml {FLAGS}"));
+    assert!(answer["test_accuracy"].as_f64().unwrap() > 0.9, "{answer}");
+    place.write("new.jsonl", "{\"id\": \"p\", \"text\": \"good\"}\n{\"id\": \"q\", \"text\": \"bad\"}\n");
+    let table = place.text_with_notes("predict --run run --data new.jsonl --id id");
+    assert_eq!(predicted(&table), ["yes", "no"], "{table}");
+    assert!(table.contains("\np,") && table.contains("\nq,"), "{table}");
+}
+
+#[test]
+fn names_are_read_by_characters_and_an_lstm() {
+    let place = Place::new("names");
+    fs::create_dir_all(place.0.join("names")).unwrap();
+    for (class, name) in [("Greek", "Adamidis"), ("Irish", "O'Brien")] {
+        place.write(&format!("names/{class}.txt"), &format!("{name}\n").repeat(100));
+    }
+    let flags = "--model lstm,width=8 --max-length 8 --batch-size 50 --delta 1e-3 --epsilon 8 --steps 4 --seed 1 --out run";
+    place.text_with_notes(&format!("train --data names {flags}"));
+    assert!(place.read("run/schema.toml").contains("tokenizer = \"characters\""));
+    place.write("new.txt", "Brown\n");
+    let table = place.text_with_notes("predict --run run --data new.txt");
+    assert!(table.starts_with("id,prediction,probability_Greek,probability_Irish\n1,"), "{table}");
+}

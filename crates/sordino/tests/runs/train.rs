@@ -288,8 +288,8 @@ fn an_interrupted_run_is_saved_and_can_be_resumed() {
 #[test]
 fn a_model_that_does_not_fit_into_memory_is_refused_before_anything_is_written() {
     let place = Place::new("memory");
-    let message = place.refusal("train --model mlp --hidden 16000000,120");
-    assert!(message.contains("3,952,000,362 parameters takes about"), "{message}");
+    let message = place.refusal("train --model mlp --hidden 1000000,4000");
+    assert!(message.contains("4,127,012,002 parameters takes about"), "{message}");
     assert!(
         message.contains(" GiB is ") && message.contains("parameters fit: choose a smaller model"),
         "{message}"
