@@ -10,7 +10,8 @@ use crate::field::parse;
 use crate::format::Format;
 use crate::gaps::GAP;
 use crate::schema::Schema;
-use crate::table::Rows;
+use crate::table::{Rows, TableFormat};
+use crate::text::Part;
 
 /// The largest number of values that a drafted vocabulary lists.
 const VOCABULARY: usize = 50;
@@ -82,13 +83,13 @@ pub fn draft(path: &Path, sample: Option<&Path>, without_header: bool) -> Result
 impl Table {
     /// Opens a table. The delimiter of a CSV file is the one that its first line has most of.
     pub(crate) fn open(path: &Path) -> Result<Table, DataError> {
-        let opened = match Format::of(path)? {
-            Format::Table(table) => table.open_without_schema(path)?,
-            _ => None,
-        };
-        match opened {
-            Some((rows, delimiter)) => Ok(Table { rows, delimiter }),
-            None => Err(DataError::file(
+        match Format::of(path)? {
+            Format::Table(table) if table != TableFormat::TextFolder => {
+                let table = table.with_usual_delimiter(path)?;
+                let rows = table.rows(path, None, Part::Train, true)?;
+                Ok(Table { rows, delimiter: table.delimiter() })
+            }
+            _ => Err(DataError::file(
                 path.display().to_string(),
                 "is not a table, so it needs no schema",
                 "give a table (.csv, .tsv, .txt, .data, .jsonl, .ndjson, .parquet)",

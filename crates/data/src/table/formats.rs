@@ -95,17 +95,17 @@ impl TableFormat {
         super::convert::convert(&mut *train, test, options.clone(), path)
     }
 
-    /// Opens a table whose columns are not known, with its delimiter; `None` for texts, whose columns are known.
-    pub(crate) fn open_without_schema(self, path: &Path) -> Result<Option<(Box<dyn Rows>, u8)>, DataError> {
-        let (table, delimiter) = match self {
-            TableFormat::TextFolder => return Ok(None),
-            TableFormat::Csv { .. } => {
-                let delimiter = usual_delimiter(path)?;
-                (TableFormat::Csv { delimiter }, delimiter)
-            }
-            other => (other, b','),
-        };
-        Ok(Some((table.rows(path, None, Part::Train, true)?, delimiter)))
+    /// The same format; the delimiter of a CSV file is the usual one that its first line has most of.
+    pub(crate) fn with_usual_delimiter(self, path: &Path) -> Result<TableFormat, DataError> {
+        match self {
+            TableFormat::Csv { .. } => usual_delimiter(path).map(|delimiter| TableFormat::Csv { delimiter }),
+            other => Ok(other),
+        }
+    }
+
+    /// The delimiter of a CSV file, or the default.
+    pub(crate) fn delimiter(self) -> u8 {
+        if let TableFormat::Csv { delimiter } = self { delimiter } else { b',' }
     }
 
     /// Whether the texts of a source lack a tokenizer, and whether they lack a maximum length. A folder of texts has its own, which it
@@ -160,14 +160,14 @@ impl TableFormat {
                 tokenizer: tokenizer.unwrap_or(DEFAULT_TOKENIZER).to_owned(),
                 max_length: max_length.unwrap_or(DEFAULT_MAX_LENGTH),
             });
-        let delimiter = if let TableFormat::Csv { delimiter } = self { delimiter } else { b',' };
+        let delimiter = self.delimiter();
         let target = source.target.as_deref();
         let (classes, features) = (source.classes, source.features);
         Ok(Options { schema, target, classes, features, delimiter, texts, ..Options::default() })
     }
 
     /// Opens the file or a part of the folder.
-    fn rows(
+    pub(crate) fn rows(
         self,
         path: &Path,
         schema: Option<&Schema>,

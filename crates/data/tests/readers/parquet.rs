@@ -311,7 +311,7 @@ fn tables_in_parquet_are_checked_drafted_and_shown() {
     let schema = Some(directory.write("s.toml", SCHEMA.replace("\"red\"]", "\"blue\"]")));
     let problems = check(&Source { schema, ..table.clone() }).unwrap();
     // Both groups of rows have the same values.
-    assert!(problems.total > 1 && problems.total % 2 == 0, "{problems:?}");
+    assert!(problems.total > 1 && problems.total.is_multiple_of(2), "{problems:?}");
     let text = draft(&table.path, None, false).unwrap();
     assert!(text.contains("name = \"colour\"\ntype = \"FILL IN: ") && !text.contains("green"), "{text}");
     let parts = overview(&source(&table.path)).unwrap().parts;
