@@ -1,6 +1,7 @@
 //! The data of a run: which records are private, which are public, and what is publicly known about them.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
     time::UNIX_EPOCH,
@@ -320,6 +321,15 @@ fn separate_test_set(
             "leave out one of them",
         ));
     }
+    let training: BTreeSet<PathBuf> = sordino_data::files(&source.path).into_iter().collect();
+    if let Some(shared) =
+        sordino_data::files(path).iter().find(|file| file.is_file() && training.contains(*file))
+    {
+        return Err(TrainError::refused(
+            format!("test_data and data share the file {}", shared.display()),
+            "test records are public, so they cannot be training records; give other files",
+        ));
+    }
     Ok(Some(sordino_data::read_test(path, source, sets)?))
 }
 
@@ -340,9 +350,68 @@ fn reject_split(settings: &Settings) -> Result<(), TrainError> {
 pub(crate) fn last_changed(path: Option<&PathBuf>) -> String {
     let Some(path) = path else { return String::new() };
     let files = sordino_data::files(path);
+    // A file that is renamed, added or removed changes its folder. The order of records and the classes follow from names.
+    let folders =
+        files.iter().flat_map(|file| file.ancestors().skip(1)).filter(|folder| folder.starts_with(path));
+    let folders: BTreeSet<PathBuf> = folders.map(Path::to_owned).collect();
+    let files: Vec<PathBuf> = files.into_iter().chain(folders).collect();
     let changed = |path: &PathBuf| fs::metadata(path).and_then(|found| found.modified()).ok();
     let last = files.iter().filter_map(changed).max().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     last.map_or(String::new(), |time| {
         format!("# data last changed at {}.{:09}\n", time.as_secs(), time.subsec_nanos())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::File, time::Duration};
+
+    use super::*;
+
+    /// A folder of images for each of two classes, all last changed long ago.
+    fn class_folders(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("sordino-train-data-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        let long_ago = UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        for class in ["cat", "dog"] {
+            fs::create_dir_all(folder.join(class)).unwrap();
+            let image = folder.join(class).join("1.png");
+            fs::write(&image, "").unwrap();
+            for path in [image, folder.join(class)] {
+                File::open(path).unwrap().set_modified(long_ago).unwrap();
+            }
+        }
+        File::open(&folder).unwrap().set_modified(long_ago).unwrap();
+        folder
+    }
+
+    #[test]
+    fn renamed_classes_and_files_are_changes_of_the_data() {
+        for (from, to) in [("cat", "zebra"), ("cat/1.png", "cat/2.png")] {
+            let folder = class_folders("renamed");
+            let before = last_changed(Some(&folder));
+            assert_eq!(before, "# data last changed at 1000000000.000000000\n");
+            fs::rename(folder.join(from), folder.join(to)).unwrap();
+            assert_ne!(last_changed(Some(&folder)), before, "{from}");
+            fs::remove_dir_all(folder).unwrap();
+        }
+    }
+
+    #[test]
+    fn test_records_must_not_be_training_files() {
+        let folder = std::env::temp_dir().join(format!("sordino-train-shared-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        for class in ["a", "b"] {
+            fs::create_dir_all(folder.join(class)).unwrap();
+            fs::write(folder.join(class).join("1.txt"), class).unwrap();
+        }
+        let settings = Settings {
+            data: Some(folder.clone()),
+            test_data: Some(folder.join("a").join("1.txt")),
+            ..Settings::default()
+        };
+        let error = RunData::read(&settings).err().unwrap().to_string();
+        assert!(error.contains("share the file"), "{error}");
+        fs::remove_dir_all(folder).unwrap();
+    }
 }

@@ -39,6 +39,7 @@ impl VocabularyFile {
         }
         let not_one = |problem: String| refused(&file, format!("is not a tokenizer.json: {problem}"));
         check_template(&bytes).map_err(not_one)?;
+        check_dropout(&bytes).map_err(|problem| refused(&file, problem))?;
         let mut tokenizer = Tokenizer::from_bytes(&bytes).map_err(|error| not_one(error.to_string()))?;
         tokenizer.with_padding(None);
         let added = |pair| tokenizer.get_post_processor().map_or(0, |added| added.added_tokens(pair));
@@ -129,6 +130,17 @@ struct Processor {
     single: Vec<Value>,
     pair: Vec<Value>,
     special_tokens: Map<String, Value>,
+}
+
+/// Refuses random merges: the tokens of a text must depend on the text alone.
+fn check_dropout(bytes: &[u8]) -> Result<(), String> {
+    let file: serde_json::Value = serde_json::from_slice(bytes).unwrap_or_default();
+    match file["model"]["dropout"].as_f64() {
+        Some(dropout) if dropout != 0.0 => {
+            Err(format!("the dropout of the model must be null or 0, got {dropout}"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Checks that the special tokens of every template are defined; the crate `tokenizers` panics if one is not.
