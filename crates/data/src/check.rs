@@ -1,4 +1,4 @@
-//! Every problem of a file at once.
+//! Lists all problems of a file.
 
 use crate::error::DataError;
 use crate::format::Format;
@@ -7,12 +7,12 @@ use crate::source::{Source, read};
 /// The largest number of problems that are listed.
 const LISTED: usize = 100;
 
-/// The problems of a file. They quote private values, so they are for the owner of the data.
+/// The problems of a file. They quote private values, so they are only for the owner of the data.
 #[derive(Debug, Default)]
 pub struct Problems {
-    /// The first 100 problems, in their order.
+    /// The first 100 problems, in the order of the file.
     pub listed: Vec<DataError>,
-    /// The number of all problems.
+    /// The total number of problems.
     pub total: u64,
     /// The number of records that were read.
     pub records: u64,
@@ -27,7 +27,7 @@ impl Problems {
     }
 }
 
-/// Finds every problem of a table; of a source in another format, the first.
+/// Finds every problem of a table, or the first problem of a source in another format.
 ///
 /// # Errors
 ///

@@ -17,7 +17,7 @@ pub(crate) struct Parts {
 
 impl Parts {
     /// `train` and `test` of a folder, or `val` if there is no `test`. Without `train`, the folder itself is the training set. A folder
-    /// `train` without folders in it is a class of that name.
+    /// `train` that contains no folders is a class of that name.
     pub(crate) fn of(folder: &Path) -> Parts {
         let has_folders =
             |path: &PathBuf| entries(path).is_ok_and(|entries| entries.iter().any(|entry| entry.is_dir()));
@@ -103,7 +103,7 @@ pub(crate) fn files(
     Ok(files)
 }
 
-/// All files with one of these extensions, of a folder or of its folders, sorted by name.
+/// All files with one of these extensions in a folder and in the folders within it, sorted by name.
 pub(crate) fn all_files(folder: &Path, extensions: &[&str]) -> Result<Vec<ClassFile>, DataError> {
     let mut files = Vec::new();
     for path in entries(folder)? {

@@ -1,8 +1,8 @@
-//! The names of the columns that a rule of a schema is for.
+//! The names of the columns to which a rule of a schema applies.
 
 use serde::{Deserialize, Serialize};
 
-/// The name of a column, or the names of several columns with the same rule. A schema that has been checked has one name in each column.
+/// The name of a column, or the names of several columns with the same rule. In a checked schema, each column has one name.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(from = "OneOrMany", into = "String")]
 pub(crate) struct Names(pub(crate) Vec<String>);

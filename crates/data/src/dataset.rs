@@ -69,8 +69,8 @@ impl Dataset {
         self.values.inputs()
     }
 
-    /// The same labels with other inputs: what a public network computes from each record. Sequences have a start for each record, in
-    /// steps, and the end of the last one.
+    /// The same labels with other inputs: the outputs of a public network for each record. For sequences, `starts` has the first step of
+    /// each record and the end of the last one.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The draft of a schema: what the header tells, and named gaps for what must come from knowledge of the subject.
+//! The draft of a schema: what the header states, and gaps for what must come from knowledge of the subject.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -16,13 +16,13 @@ use crate::text::Part;
 /// The largest number of values that a drafted vocabulary lists.
 const VOCABULARY: usize = 50;
 
-/// A table, open before its first line.
+/// An open table, positioned before its first line.
 pub(crate) struct Table {
     rows: Box<dyn Rows>,
     delimiter: u8,
 }
 
-/// What a public sample tells about a column.
+/// What a public sample shows about a column.
 enum Kind {
     Unknown,
     Number,
@@ -32,14 +32,15 @@ enum Kind {
     Text,
 }
 
-/// Drafts a schema for a table from its first line and, if given, from a sample, which tells the types of the columns and some values
-/// of the vocabularies. What must come from knowledge of the subject is a gap, `"FILL IN: ..."`, which [`Schema::read`] refuses with its
-/// line.
+/// Drafts a schema for a table from its first line and, if given, from a sample, which determines the types of the columns and some values
+/// of the vocabularies. Whatever must come from knowledge of the subject is left as a gap, `"FILL IN: ..."`, which [`Schema::read`] refuses
+/// with an error that names its line.
 ///
 /// # Guarantees
 ///
-/// No value of a record gets into the draft, if `without_header` is true for a table without a header. (A first line with a number, a
-/// missing value or two equal values is never taken for a header.) **The sample must be public:** its values get into the draft.
+/// The draft contains no value of a record, provided that `without_header` is true for a table without a header. (A first line with a
+/// number, a missing value or two equal values is never taken for a header.) **The sample must be public:** its values are copied into the
+/// draft.
 ///
 /// # Errors
 ///
@@ -81,7 +82,7 @@ pub fn draft(path: &Path, sample: Option<&Path>, without_header: bool) -> Result
 }
 
 impl Table {
-    /// Opens a table. The delimiter of a CSV file is the one that its first line has most of.
+    /// Opens a table. The delimiter of a CSV file is the one that occurs most often in its first line.
     pub(crate) fn open(path: &Path) -> Result<Table, DataError> {
         match Format::of(path)? {
             Format::Table(table) if table != TableFormat::TextFolder => {
@@ -229,7 +230,7 @@ impl Kind {
     }
 }
 
-/// Consecutive columns that get one rule: their names differ only in the digits at their end, and they are numbers or unknown.
+/// Consecutive columns that share one rule: their names differ only in the digits at the end, and their type is number or unknown.
 fn groups(names: &[String], kinds: &[Kind]) -> Vec<std::ops::Range<usize>> {
     let stem = |name: &str| name.trim_end_matches(|character: char| character.is_ascii_digit()).to_owned();
     let alike = |a: usize, b: usize| {

@@ -8,9 +8,9 @@ use crate::error::DataError;
 
 /// How the values of records are stored.
 ///
-/// A model reads the encoding that it was trained on. Bytes are divided by 255, and a file of floats does not show whether its
-/// pixels range from 0 to 255 or from 0 to 1. Only bytes and other integers are converted into each other, because a pixel is
-/// the same integer in both.
+/// A model reads only the encoding that it was trained on. Bytes are divided by 255, and a file of floats does not show whether its pixels
+/// range from 0 to 255 or from 0 to 1. Only bytes and other integers are converted into each other, because a pixel is the same integer in
+/// both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Encoding {

@@ -27,12 +27,12 @@ pub(crate) enum Format {
     /// A folder of NPY arrays.
     NpyFolder,
     SvmLight,
-    /// What `convert` wrote.
+    /// A file written by `convert`.
     Cache,
 }
 
 impl Format {
-    /// The format of a path. Of Parquet files, the names and types of the columns are read.
+    /// The format of a path. For Parquet files, the names and types of the columns are read.
     pub(crate) fn of(path: &Path) -> Result<Format, DataError> {
         if path.is_dir() {
             return Format::of_directory(path);
@@ -67,7 +67,7 @@ impl Format {
         }
     }
 
-    /// The format of a directory. Only names are looked at, except for Parquet files.
+    /// The format of a directory. Only names are examined, except for Parquet files.
     fn of_directory(path: &Path) -> Result<Format, DataError> {
         if npy_folder::is_npy_folder(path) {
             return Ok(Format::NpyFolder);
@@ -116,7 +116,7 @@ impl Format {
     }
 }
 
-/// The depth of folders within a directory that are read: `train`, and a class within it.
+/// The depth to which folders within a directory are read: `train`, and a class within it.
 const DEPTH: usize = 2;
 
 /// The files and folders whose changes change the records of a source: a file itself; of a directory, its data files and the

@@ -2,7 +2,7 @@
 
 use crate::error::DataError;
 
-/// What a value begins with that is still to be filled in.
+/// The beginning of every value that is still to be filled in.
 pub(crate) const GAP: &str = "FILL IN: ";
 
 /// The error for the first value of a draft that is still to be filled in.

@@ -1,4 +1,4 @@
-//! IDX, the format of MNIST and its family: images and labels in two files of bytes.
+//! IDX, the format of MNIST and similar data sets: images and labels in two files of bytes.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::labels::{LabelValues, check_classes, numbered};
 use crate::source::Splits;
 use crate::unlabelled::UnlabelledRows;
 
-/// The number of classes of MNIST and its family.
+/// The number of classes of MNIST and similar data sets.
 const DIGITS: usize = 10;
 
 /// Reads `train-*` and, if present, `t10k-*` of a directory.

@@ -36,8 +36,8 @@ pub(crate) fn unreadable(file: &str, error: &io::Error) -> DataError {
     DataError::file(file, error.to_string(), hint)
 }
 
-/// Reads exactly `total` bytes and checks that the source ends there. `take` receives them in pieces; all but the last are
-/// multiples of 8 bytes. A header that promises too much does not use more memory than the size of the file.
+/// Reads exactly `total` bytes and checks that the source ends there. `take` receives them in pieces; all but the last are multiples of 8
+/// bytes. If the header states too large a size, no more memory is used than the size of the file.
 ///
 /// `start` is the current position in the source, for error messages.
 pub(crate) fn read_exactly(

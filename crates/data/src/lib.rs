@@ -4,7 +4,7 @@
 //! [`Dataset::from_rows`] makes a data set from arrays in memory, [`Dataset::from_texts`] from texts. [`read`] reads a file or a
 //! directory. Every format except NPZ, Parquet, images and `.sordino` may be compressed with gzip.
 //!
-//! Records that are larger than memory stay in their file: in a folder of NPY arrays, or in a file `.sordino` that [`convert`] writes. They
+//! Data that is larger than memory stays in its file: in a folder of NPY arrays, or in a `.sordino` file that [`convert`] writes. Records
 //! are read when a pass needs them. [`draft`](draft()), [`check`](check()) and [`overview`](overview()) help to prepare data.
 //!
 //! # Guarantees
@@ -14,8 +14,8 @@
 //! records. A value that does not fit the description is an error; the description is never adapted to it. No `Debug` output
 //! shows a record.
 //!
-//! Error messages quote the first bad value, at most 40 characters of it. They are for the owner of the data and should not
-//! be published. A hint names settings in braces, such as `{classes=10}`; a front end replaces them by its own notation.
+//! Error messages quote the first bad value, at most 40 characters of it. They are for the owner of the data and should not be published. A
+//! hint names settings in braces, such as `{classes=10}`; a front end replaces them with its own notation.
 #![forbid(unsafe_code)]
 
 mod arrays;

@@ -18,9 +18,9 @@ use crate::source::Splits;
 use crate::stored::{channels_first, not_permitted};
 use crate::unlabelled::UnlabelledRows;
 
-/// The largest array, in bytes, that may be compressed to less than a [`MAX_INFLATION`]th.
+/// Only arrays above this size, in bytes, are limited to a compression ratio of [`MAX_INFLATION`].
 const MAX_REPEATED: u64 = 1 << 28;
-/// Deflate reaches 1032 on zeros; images and numbers stay below 100.
+/// The largest compression ratio. Deflate reaches 1032 on zeros; images and numbers stay below 100.
 const MAX_INFLATION: u64 = 500;
 
 /// The names of the arrays of a training set and of its test sets, of which the first that is present is read.
@@ -29,7 +29,7 @@ struct Naming {
     tests: &'static [(&'static str, &'static str)],
 }
 
-/// The names of Sordino, of Keras and of MedMNIST.
+/// The names that Sordino, Keras and MedMNIST use.
 const NAMINGS: [Naming; 3] = [
     Naming { train: ("x", "y"), tests: &[("x_test", "y_test")] },
     Naming { train: ("x_train", "y_train"), tests: &[("x_test", "y_test")] },
@@ -188,8 +188,8 @@ pub(crate) struct ZipSize {
     inflated: u64,
 }
 
-/// Reads a header. An array of a zip archive must have the size that its header promises, and a large one must not consist of
-/// almost nothing but repetition: an archive of a few kilobytes could fill the memory.
+/// Reads a header. An array of a zip archive must not be larger than its header states, and the compression ratio of a large array is
+/// limited, because an archive of a few kilobytes could fill the memory.
 fn header(file: &str, source: &mut dyn Read, size: Option<ZipSize>) -> Result<Header, DataError> {
     let header = npy_header::read(file, source)?;
     let Some(ZipSize { stored, inflated }) = size else { return Ok(header) };
@@ -233,7 +233,7 @@ impl Records {
     }
 }
 
-/// What the header of an array says about its records.
+/// What the header of an array states about its records.
 pub(crate) struct ArrayLayout {
     pub(crate) shape: Shape,
     pub(crate) conversion: Conversion,

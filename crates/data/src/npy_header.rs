@@ -31,7 +31,7 @@ impl fmt::Display for Header {
 }
 
 impl Header {
-    /// The bytes of the whole array, with its header.
+    /// The size of the whole array in bytes, with its header.
     pub(crate) fn promised(&self) -> Option<u64> {
         let size = |total: u64, &size: &usize| total.checked_mul(size as u64);
         self.shape.iter().try_fold(self.dtype.size as u64, size)?.checked_add(self.start)

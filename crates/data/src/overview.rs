@@ -1,4 +1,4 @@
-//! What a source contains: shapes, types, and the numbers of records and classes. No value and no statistic of values.
+//! What a source contains: shapes, types, and the numbers of records and classes, but no values and no statistics of values.
 
 use std::path::Path;
 
@@ -38,8 +38,8 @@ impl Overview {
     }
 }
 
-/// Describes a source without its values. Arrays and tables are described by their headers; a source that needs settings to be read is
-/// described by its header if they are not given.
+/// Describes a source without its values. Arrays and tables are described by their headers, and so is a source whose required settings are
+/// missing.
 ///
 /// # Errors
 ///

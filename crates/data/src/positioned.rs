@@ -1,6 +1,4 @@
-//! A file that is read at given positions, by several threads at the same time.
-//!
-//! Files are not mapped into memory: ADR 13 says why.
+//! A file that is read at given positions, by several threads at the same time. Files are not memory-mapped; ADR 13 gives the reasons.
 
 use std::fs::File;
 use std::io;
@@ -9,7 +7,7 @@ use std::path::Path;
 use crate::error::DataError;
 use crate::input::unreadable;
 
-/// An open file. Reading does not move a common position.
+/// An open file. Reads do not share a file position.
 pub(crate) struct PositionedFile {
     #[cfg(unix)]
     file: File,

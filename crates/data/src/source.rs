@@ -16,7 +16,7 @@ use crate::{cache, idx, npy, npy_folder, parquet, svmlight};
 ///
 /// | path | format | needs |
 /// | --- | --- | --- |
-/// | a directory | IDX, as MNIST | `classes` unless there are 10 |
+/// | a directory | IDX, the format of MNIST | `classes` unless there are 10 |
 /// | a directory | CIFAR-10 or CIFAR-100, binary | |
 /// | a directory with `x.npy` and `y.npy` | arrays whose records stay in their file, optionally `x_test.npy` and `y_test.npy` | `classes` if `y` has integers |
 /// | a directory | a folder of PNG and JPEG files for each class, optionally under `train` and `test` | `images.size` and `images.channels` |
@@ -27,7 +27,7 @@ use crate::{cache, idx, npy, npy_folder, parquet, svmlight};
 /// | `.parquet`, or a directory of such files | a column of images, as Hugging Face stores them | `images.size` and `images.channels`; `classes` unless the file names them |
 /// | `.npz` | arrays `x` and `y`, optionally `x_test` and `y_test`; or the names of MedMNIST | `classes` if `y` has integers |
 /// | `.npy` | `x`, for prediction | |
-/// | `.sordino` | what [`convert`](crate::convert) wrote; the records stay in their file | |
+/// | `.sordino` | a file written by [`convert`](crate::convert); the records stay in their file | |
 /// | `.svm` `.svmlight` `.libsvm` | SVMLight, LIBSVM | `features`; `classes` unless there are 2 |
 /// | `mushroom`, if there is no such file | [`embedded::mushroom`](crate::embedded::mushroom) | |
 ///
@@ -100,7 +100,7 @@ impl Source {
 ///
 /// # Errors
 ///
-/// The first value that does not fit, with the file and its line and column, its record or its byte; see [`DataError`].
+/// The first value that is not permitted, with its file and its line and column, record or byte; see [`DataError`].
 ///
 /// ```
 /// use sordino_data::{Source, read};
@@ -211,12 +211,12 @@ fn not_a_table(file: String) -> DataError {
 
 /// Reads records without their labels, for prediction.
 ///
-/// Labels are optional and are not read: a CSV file may lack the target column, an NPZ file `y`, and lines of SVMLight their
-/// label. A CSV file without a schema has no target unless [`Source::target`] names it, or [`Source::features`] is one less
-/// than the number of columns. From a source with a training set and a test set, the test set is read; but from an NPZ file with
-/// `x`, from a directory with `x.npy` and from a file `.sordino`, the training set is read. [`UnlabelledRows::part`] states what was
-/// read. PNG and JPEG images have their names as ids; their shape is [`PredictionOptions::shape`], or is declared as for training. If
-/// the schema has a text, a file `.txt` has a text on each line.
+/// Labels are optional and are not read: a CSV file may lack the target column, an NPZ file `y`, and lines of SVMLight their label. A CSV
+/// file without a schema has no target unless [`Source::target`] names it, or [`Source::features`] is one less than the number of columns.
+/// From a source with a training set and a test set, the test set is read; but from an NPZ file with `x`, from a directory with `x.npy` and
+/// from a file `.sordino`, the training set is read. [`UnlabelledRows::part`] states what was read. The ids of PNG and JPEG images are
+/// their names; their shape is [`PredictionOptions::shape`], or is declared as for training. If the schema has a text column, a `.txt` file
+/// is read as one text per line.
 ///
 /// # Errors
 ///

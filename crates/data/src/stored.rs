@@ -18,13 +18,13 @@ use crate::values::{normalise, not_finite};
 /// The largest number of records in a file.
 pub(crate) const MAX_RECORDS: usize = u32::MAX as usize;
 
-/// Records of a file, all or some of them.
+/// All or some of the records of a file.
 ///
-/// Memory: 4 bytes for each record if some are chosen, and 8 bytes for each record of tokens in the file.
+/// Memory: 4 bytes for each record if only some are selected, and 8 bytes for each record of tokens in the file.
 #[derive(Clone)]
 pub(crate) struct StoredRecords {
     file: Arc<RecordFile>,
-    /// The places in the file of the records, or `None` for all.
+    /// The indices of the selected records in the file, or `None` for all records.
     chosen: Option<Arc<[u32]>>,
     /// The mean and the standard deviation of each channel of an image that is normalised.
     channels: Option<Arc<[(f64, f64)]>>,
@@ -275,7 +275,7 @@ impl StoredRecords {
         StoredRecords { chosen: Some(chosen), ..self.clone() }
     }
 
-    /// Normalises each image when it is read. All images are read once, to check that their values stay finite.
+    /// Normalises each image when it is read. All images are read once now, to check that their normalised values are finite.
     pub(crate) fn normalise(&mut self, channels: &[(f64, f64)]) -> Result<(), DataError> {
         let (name, width) = (&self.file.name, self.file.shape.len());
         let check = |image: &mut Vec<f32>, record: usize| match self.read_values(record, image) {

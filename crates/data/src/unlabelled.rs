@@ -45,7 +45,7 @@ pub struct UnlabelledRows {
     pub rows: Vec<Row>,
     /// Which part of the source was read, if it has several parts.
     pub part: Option<String>,
-    /// Columns with categories that the schema does not list and that were ignored, with the number of such fields.
+    /// Columns with ignored categories, which the schema does not list, and the number of such fields in each.
     pub unknown: Vec<(String, u64)>,
 }
 

@@ -1,10 +1,10 @@
-//! Public options of a source that are not stated, so that a public model may state them.
+//! Public options of a source that are not set, so that a public model may set them.
 
 use crate::error::DataError;
 use crate::format::Format;
 use crate::source::Source;
 
-/// Which options the records of a source may have, but neither the source nor its schema states.
+/// Options that apply to the records of a source but are set neither by the source nor by its schema.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Unstated {
     /// The tokenizer of texts.
@@ -22,7 +22,7 @@ pub struct Unstated {
 }
 
 impl Unstated {
-    /// Looks at the names of the files and at the schema; no record is read. Arrays may be images.
+    /// Examines the names of the files and the schema; no record is read. Arrays are treated as possible images.
     ///
     /// # Errors
     ///

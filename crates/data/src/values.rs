@@ -88,8 +88,8 @@ impl From<StoredRecords> for RecordValues {
     }
 }
 
-/// Replaces a value `x` of channel `c` of an image by `(x - mean) / std`, where `channels[c]` is `(mean, std)`; false if one is not
-/// finite.
+/// Replaces a value `x` of channel `c` of an image by `(x - mean) / std`, where `channels[c]` is `(mean, std)`; returns false if a result
+/// is not finite.
 pub(crate) fn normalise(image: &mut [f32], channels: &[(f64, f64)]) -> bool {
     let plane = image.len() / channels.len();
     for (plane, (mean, std)) in image.chunks_exact_mut(plane).zip(channels) {
@@ -107,13 +107,13 @@ pub(crate) fn not_finite(file: &str, record: usize) -> DataError {
     )
 }
 
-/// Of records with `width` values each, those whose entry in `side` equals `wanted`.
+/// Selects the records, of `width` values each, whose entry in `side` equals `wanted`.
 pub(crate) fn keep<T: Copy>(values: &[T], width: usize, side: &[bool], wanted: bool) -> Vec<T> {
     let records = values.chunks_exact(width).zip(side).filter(|&(_, &s)| s == wanted);
     records.flat_map(|(record, _)| record.iter().copied()).collect()
 }
 
-/// Of sequences with `width` values in each step, those whose entry in `side` equals `wanted`.
+/// Selects the sequences, with `width` values in each step, whose entry in `side` equals `wanted`.
 fn keep_sequences<T: Copy>(
     values: &[T],
     starts: &[usize],

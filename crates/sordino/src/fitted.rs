@@ -1,4 +1,4 @@
-//! A model that was trained, and its predictions.
+//! A trained model and its predictions.
 
 use std::{
     collections::HashMap,
@@ -17,8 +17,8 @@ use crate::{Error, Guarantee, report::RunReport};
 
 /// A trained model with its guarantee.
 ///
-/// Its predictions on any records, private or not, follow from the released weights: they reveal no more about the training records
-/// than the guarantee permits. They may reveal the records that are predicted.
+/// Its predictions for any records, private or not, are computed from the released weights, so they reveal no more about the training
+/// records than the guarantee permits. They may reveal the records that are predicted.
 #[derive(Debug, Clone)]
 pub struct Fitted {
     pub(crate) recipe: ModelRecipe,
@@ -47,7 +47,7 @@ pub(crate) struct ModelRecipe {
 }
 
 impl ModelRecipe {
-    /// The recipe of a run with these settings, which stores a network in this text.
+    /// The recipe of a run with these settings, which stores its network as this text.
     pub(crate) fn new(settings: &Settings, files: &RunFiles) -> Result<Self, Error> {
         let network = files.network.as_deref().map(toml::from_str).transpose();
         Ok(Self {
@@ -60,7 +60,7 @@ impl ModelRecipe {
         })
     }
 
-    /// Whether the network can be built again from the recipe. With own layers, which are Rust code, it cannot.
+    /// Whether the network can be built again from the recipe. A network with custom layers, which are Rust code, cannot.
     fn is_complete(&self) -> bool {
         self.network.is_some() || self.name != RunFiles::NETWORK
     }
@@ -104,7 +104,7 @@ pub enum Prediction {
 }
 
 impl Fitted {
-    /// What the model guarantees.
+    /// The privacy guarantee of the model.
     pub fn guarantee(&self) -> &Guarantee {
         &self.guarantee
     }
@@ -285,7 +285,7 @@ impl Fitted {
     /// Writes the model to one safetensors file: weights, facts about the data, and the guarantee.
     ///
     /// # Errors
-    /// A file that cannot be written; a network with own layers.
+    /// A file that cannot be written; a network with custom layers.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         if !self.recipe.is_complete() {
             return Err(Error::refused(
@@ -307,8 +307,8 @@ impl Fitted {
         })
     }
 
-    /// Writes a model that builds on a [pre-trained one](crate::Model::pretrained) into a new folder, with the names and shapes of
-    /// Hugging Face: the whole model with adapters merged, or the adapters alone.
+    /// Writes a model that builds on a [pre-trained one](crate::Model::pretrained) into a new folder, with the names and shapes that
+    /// Hugging Face uses: the whole model with adapters merged, or the adapters alone.
     ///
     /// # Errors
     /// A model that does not build on a pre-trained one; a folder that exists or cannot be written; adapters, if there are none.
@@ -322,8 +322,8 @@ impl Fitted {
         }
     }
 
-    /// Reads a model that [`save`](Self::save) has written, and checks that the file was not changed by accident. There is no ledger to
-    /// check it against: for that, keep the run in a folder and use [`open`](Self::open).
+    /// Reads a model that [`save`](Self::save) wrote, and checks that the file was not changed by accident. It is not checked against a
+    /// ledger: for that check, store the run in a folder and use [`open`](Self::open).
     ///
     /// # Errors
     /// A file that is incomplete, was changed, or was not written by `save`.
@@ -346,7 +346,7 @@ impl Fitted {
         })
     }
 
-    /// Opens the model of a run's folder, after checking its ledger, its settings and its weights against each other.
+    /// Opens the model in the folder of a run, after checking that its ledger, settings and weights agree.
     ///
     /// # Errors
     /// Files that are missing or were changed.
@@ -407,7 +407,7 @@ fn not_finite(row: usize) -> Error {
     )
 }
 
-/// The softmax, or for one output the logistic function: a probability for each class.
+/// A probability for each class: the softmax, or the logistic function if there is one output.
 fn probabilities(outputs: &[f32]) -> Vec<f64> {
     let outputs: Vec<f64> = match outputs {
         [only] => vec![0.0, f64::from(*only)],

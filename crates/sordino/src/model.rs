@@ -2,7 +2,7 @@
 
 use sordino_nn::Description;
 
-/// A model, before it is fitted to data. Its input and its outputs follow from the data.
+/// A model before it is fitted to data. The data determine its inputs and outputs.
 ///
 /// ```
 /// use sordino::Model;
@@ -23,7 +23,7 @@ impl Model {
         Self { name: Some(name.to_owned()), hidden: None, network: None }
     }
 
-    /// A model by its name with options, as on the command line; `docs/models.md` lists them.
+    /// A model by name, with options, as on the command line; `docs/models.md` lists the models.
     ///
     /// ```
     /// use sordino::Model;
@@ -47,7 +47,7 @@ impl Model {
     }
 
     /// The default model for the shape of the data: logistic or linear regression for features; for images, `resnet20` if they are 3x32x32,
-    /// `mnist_cnn` if they are at least 14x14, else `mlp`; for tokens, `embedding-mlp`.
+    /// `mnist_cnn` if they are at least 14x14, otherwise `mlp`; for tokens, `embedding-mlp`.
     pub fn for_data() -> Self {
         Self { name: None, hidden: None, network: None }
     }
@@ -57,7 +57,7 @@ impl Model {
         Self::known("logistic")
     }
 
-    /// Linear regression, for targets that are numbers.
+    /// Linear regression, for numeric targets.
     pub fn linear() -> Self {
         Self::known("linear")
     }

@@ -25,8 +25,8 @@ use crate::{
 
 /// Trains a model with differential privacy.
 ///
-/// The setters collect [`Settings`]; what is not set has the default of `sordino train`. [`fit`](Self::fit) checks the settings, prices
-/// the plan, and only then uses the records.
+/// The setters collect [`Settings`]; settings that are not set have the defaults of `sordino train`. [`fit`](Self::fit) checks the
+/// settings, prices the plan, and only then uses the records.
 ///
 /// ```
 /// use sordino::{Dataset, Model, Trainer};
@@ -63,7 +63,7 @@ enum Target {
     Resumed(PathBuf),
 }
 
-/// How far training has come.
+/// The progress of training.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TrainingProgress {
     /// The number of steps taken.
@@ -79,7 +79,7 @@ pub struct TrainingProgress {
 pub struct StopHandle(Arc<AtomicBool>);
 
 impl StopHandle {
-    /// Stops training after the current step, or the next training after its first steps. The model so far is returned; the whole plan
+    /// Stops training after the current step, or the next training run after its first steps. The model so far is returned; the whole plan
     /// counts as spent. A later call of `fit` is not stopped.
     pub fn stop(&self) {
         self.0.store(true, Ordering::Relaxed);
@@ -100,8 +100,8 @@ impl<'a> Trainer<'a> {
         }
     }
 
-    /// A trainer that resumes the run in this folder. It keeps its settings; `fit` must be given the records that the run began with, and
-    /// [`test_data`](Self::test_data) the same test records.
+    /// A trainer that resumes the run in this folder. The run keeps its settings. `fit` must be given the records that the run began with,
+    /// and [`test_data`](Self::test_data) the same test records.
     pub fn resume(folder: impl AsRef<Path>) -> Self {
         Self { target: Target::Resumed(folder.as_ref().to_owned()), ..Self::new(Model::for_data()) }
     }
@@ -119,7 +119,7 @@ impl<'a> Trainer<'a> {
         self
     }
 
-    /// The privacy budget. For algorithms as published, the guarantee that the paper claims. The default is (1, 1e-5).
+    /// The privacy budget. For algorithms as published, it is the guarantee that the paper claims. The default is (1, 1e-5).
     ///
     /// # Errors
     /// An epsilon below 0, or a delta outside (0, 1).
@@ -169,7 +169,7 @@ impl<'a> Trainer<'a> {
         Ok(self)
     }
 
-    /// Whether the whole gradient is clipped or each layer.
+    /// Whether the whole gradient or each layer is clipped.
     pub fn clipping(mut self, clipping: Clipping) -> Self {
         self.settings.clipping = Some(clipping);
         self
@@ -250,7 +250,7 @@ impl<'a> Trainer<'a> {
         self
     }
 
-    /// A name for the data. Runs in the same folder on data of the same name count together for the total cost.
+    /// A name for the data. Runs in the same folder on data with the same name are added up for the total cost.
     pub fn data_name(mut self, name: &str) -> Self {
         self.settings.data = Some(name.into());
         self
@@ -349,7 +349,7 @@ impl<'a> Trainer<'a> {
         fitted(priced, folder, ending)
     }
 
-    /// A run that is resumed keeps its settings and its plan.
+    /// A resumed run keeps its settings and its plan.
     fn price_resumed(&self, folder: &RunFolder, data: &Dataset) -> Result<PricedRun, Error> {
         if !self.settings.is_empty() {
             return Err(Error::refused("a resumed run keeps its settings", "set only the test data"));

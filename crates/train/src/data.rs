@@ -46,7 +46,7 @@ impl DataFacts {
     /// Checks that these records have labels of the same kind, with the same names of classes in the same order.
     ///
     /// # Errors
-    /// Labels that mean something else.
+    /// Labels with a different meaning.
     pub fn check_labels(&self, data: &Dataset, whose: &str, other: &str) -> Result<(), TrainError> {
         let kind = |classes: &[String]| match classes {
             [] => "numbers".to_owned(),
@@ -99,7 +99,7 @@ pub struct DataDescription {
     pub(crate) last_changed: String,
 }
 
-/// The first names, as text.
+/// The first few names, as text.
 fn shortened(names: &[String]) -> String {
     let more = if names.len() > 5 { ", ..." } else { "" };
     format!("{}{more}", names[..names.len().min(5)].join(", "))
@@ -259,7 +259,7 @@ impl RunData {
     }
 }
 
-/// A setting as it was used: given by the user, or stated by a public model.
+/// The value of a setting that was used: given by the user, or set by a public model.
 fn stated<T>(by_user: Option<T>, used: Option<T>) -> Option<Value<T>> {
     used.map(|used| Value::given_or(by_user, used, Origin::PublicFact))
 }
@@ -333,7 +333,7 @@ fn separate_test_set(
     Ok(Some(sordino_data::read_test(path, source, sets)?))
 }
 
-/// Rejects settings of a split, for data that has a test set.
+/// Rejects split settings for data that has a test set.
 fn reject_split(settings: &Settings) -> Result<(), TrainError> {
     let split = settings.test_fraction.map(|fraction| format!("test_fraction is {fraction}"));
     match split.or(settings.split_seed.map(|seed| format!("split_seed is {seed}"))) {

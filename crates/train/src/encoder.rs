@@ -5,11 +5,11 @@ use sordino_nn::{Description, Engine, Inputs, Network, NetworkError, Params, Sha
 
 use crate::TrainError;
 
-/// A public network with fixed parameters. The trained model reads its outputs in place of the records.
+/// A public network with fixed parameters. The trained model reads its outputs instead of the records.
 ///
-/// **Guarantees.** The outputs for a record depend on that record alone, bit by bit, and the network is public. So two data sets that differ
-/// in one record still differ in one record after encoding, and the guarantee for training on the outputs holds for the records.
-/// The outputs of private records are as private as the records; they stay in memory.
+/// **Guarantees.** The outputs for a record depend only on that record, bit for bit, and the network is public. So two data sets that
+/// differ in one record still differ in one record after encoding, and the guarantee for training on the outputs holds for the records. The
+/// outputs of private records are as private as the records; they stay in memory.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Encoder {
     description: Description,
@@ -18,7 +18,7 @@ pub struct Encoder {
     output: Shape,
 }
 
-/// How many records are encoded at a time.
+/// The number of records that are encoded at a time.
 const BLOCK: usize = 4096;
 
 impl Encoder {
@@ -40,12 +40,12 @@ impl Encoder {
         self.input
     }
 
-    /// The shape of what the trained model reads.
+    /// The shape of the outputs, which the trained model reads.
     pub fn output(&self) -> Shape {
         self.output
     }
 
-    /// Encodes all records. Labels stay as they are.
+    /// Encodes all records. Labels do not change.
     ///
     /// # Errors
     /// Records of another shape.
@@ -110,7 +110,7 @@ mod tests {
         Encoder::new(description, params).unwrap()
     }
 
-    /// Those of 50 records of lengths 1 to 9 that are not removed.
+    /// Of 50 records of lengths 1 to 9, those that are not removed.
     fn data(removed: &[u32]) -> Dataset {
         let (mut tokens, mut starts, mut classes) = (Vec::new(), vec![0], Vec::new());
         for record in (0..50).filter(|record| !removed.contains(record)) {

@@ -11,7 +11,7 @@ use sordino_nn::{
 
 use crate::{DataFacts, PublicModel, Settings, TrainError, settings::named};
 
-/// A network for the data of a run, and its loss. It can be built several times.
+/// A network for the data of a run, and its loss. The network can be built several times.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResolvedModel {
     architecture: Architecture,
@@ -136,7 +136,7 @@ impl ResolvedModel {
         Ok((name.to_owned(), Self { public, ..model }))
     }
 
-    /// A pre-trained model, of which a part is trained.
+    /// A pre-trained model that is trained in part.
     fn pretrained(folder: &Path, part: TrainedPart, facts: &DataFacts) -> Result<Self, TrainError> {
         let outputs = Some(facts.classes.len().max(facts.numbers.len())).filter(|outputs| *outputs > 0);
         let public = PublicModel::model(folder, part, facts.input, outputs)?;
@@ -155,7 +155,7 @@ impl ResolvedModel {
         self.public.is_some() && data.shape() != self.input
     }
 
-    /// What the network reads in place of the records; none if it reads the records themselves.
+    /// The data that the network reads instead of the records; none if it reads the records themselves.
     ///
     /// # Errors
     /// Records of another shape.

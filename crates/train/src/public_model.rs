@@ -1,4 +1,4 @@
-//! Public pre-trained models: a frozen encoder, or a model of which a part is trained.
+//! Public pre-trained models: a frozen encoder, or a model that is trained in part.
 
 use std::{fmt, path::Path, sync::Arc};
 
@@ -13,7 +13,7 @@ use crate::{
     run_files::{PublicFile, PublicFiles},
 };
 
-/// A public model that a run builds on. Layers that are not trained run once over all records; the rest is trained.
+/// A public model that a run builds on. Its leading frozen layers may be applied to all records once; the rest is trained.
 #[derive(Clone)]
 pub struct PublicModel {
     pretrained: Arc<Pretrained>,
@@ -23,7 +23,8 @@ pub struct PublicModel {
     trained: Option<Description>,
 }
 
-/// The frozen layers before the trained ones run once over all records if they are at least this share of the work of a forward pass.
+/// The frozen layers before the trained ones are applied to all records once if they are at least this fraction of the work of a forward
+/// pass.
 const WORTH_STORING: f64 = 0.1;
 
 impl PublicModel {
@@ -44,7 +45,7 @@ impl PublicModel {
         })
     }
 
-    /// A model with a new head for this many outputs, of which a part is trained; without outputs, a language model.
+    /// A model with a new head for this many outputs, trained in part; a language model if there is no number of outputs.
     ///
     /// # Errors
     /// A folder without a model that can be read; records of another shape; a part that the model does not have.
@@ -84,7 +85,7 @@ impl PublicModel {
         }
     }
 
-    /// What the trained network reads in place of the records; none if it reads the records themselves.
+    /// The data that the trained network reads instead of the records; none if it reads the records themselves.
     ///
     /// # Errors
     /// Records of another shape.
@@ -103,7 +104,7 @@ impl PublicModel {
         }
     }
 
-    /// Writes the whole model, with these trained parameters, into a new folder in the form of Hugging Face.
+    /// Writes the whole model, with these trained parameters, into a new folder, as Hugging Face stores models.
     ///
     /// # Errors
     /// An encoder, which is not trained; a folder that exists or cannot be written; adapters, if there are none.
@@ -155,7 +156,7 @@ impl fmt::Debug for PublicModel {
     }
 }
 
-/// Two public models are the same if their files are and the same part is trained.
+/// Two public models are equal if their files are equal and the same part is trained.
 impl PartialEq for PublicModel {
     fn eq(&self, other: &Self) -> bool {
         self.trained == other.trained && self.files() == other.files()
@@ -172,7 +173,7 @@ fn encoder(pretrained: &Pretrained, description: Description) -> Result<Encoder,
     Encoder::new(description, params)
 }
 
-/// The frozen layers before the first trained one, and the rest, if storing the results of the former saves enough work.
+/// The frozen layers before the first trained one, and the remaining layers, if computing the former only once saves enough work.
 fn worthwhile_split(whole: &Description) -> Result<Option<(Description, Description)>, TrainError> {
     let Some((frozen, trained)) = whole.split_frozen() else { return Ok(None) };
     let work = |description: &Description| Ok::<_, TrainError>(Network::new(description)?.operations());

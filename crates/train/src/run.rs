@@ -37,8 +37,8 @@ pub trait Observer {
     fn encoding(&mut self, _records: usize) {}
     /// All records are encoded; training begins.
     fn encoded(&mut self) {}
-    /// A run was resumed. Its checkpoint is from step `checkpoint`, and it continues after step `position`. The steps between were charged
-    /// and are lost.
+    /// A run was resumed. Its checkpoint is from step `checkpoint`, and it continues after step `position`. The steps in between were
+    /// charged and are lost.
     fn resumed(&mut self, _checkpoint: u64, _position: u64) {}
     /// A step was taken. `position` counts the steps taken or given up.
     fn stepped(&mut self, _position: u64, _account: &Account) {}
@@ -143,7 +143,8 @@ impl<'a> Run<'a> {
         self.train(vault, state, position, stop, observer)
     }
 
-    /// Calls `f` with a run on what the trained network reads. The frozen layers of a public model are applied to all records first, once.
+    /// Calls `f` with a run on the data that the trained network reads. The frozen layers of a public model are first applied to all
+    /// records, once.
     fn encoded<T>(
         &self,
         observer: &mut dyn Observer,

@@ -8,7 +8,7 @@ use sordino_privacy::Account;
 
 use crate::{RunFolder, Settings, TrainError, data::last_changed, write_whole};
 
-/// Public files that the settings refer to, by their text.
+/// The contents of the public files that the settings refer to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunFiles {
     /// The schema of a table.
@@ -131,11 +131,11 @@ pub fn verified_settings(folder: &RunFolder, account: &Account) -> Result<Settin
     }
 }
 
-/// Rejects data that was changed after the run began. Records would move from training to testing, and the guarantee is for the records
-/// that the run began with.
+/// Rejects data that was changed after the run began. Otherwise records could move between training and testing, and the guarantee holds
+/// only for the records that the run began with.
 ///
 /// # Errors
-/// A file with another time of modification.
+/// A file with a different modification time.
 pub fn check_unchanged_data(settings: &Settings, account: &Account) -> Result<(), TrainError> {
     let (now, then) = (last_changed(settings.data.as_ref()), account.about());
     if then.ends_with(&now) {

@@ -13,7 +13,7 @@ use crate::labels::{Scale, check_classes};
 use crate::positioned::PositionedFile;
 use crate::schema::Schema;
 
-/// The longest permitted header: class names and a schema are its only parts that can be large.
+/// The longest permitted header. Only its class names and its schema can be large.
 const MAX_HEADER: u64 = 1 << 26;
 
 /// The format and its version, as the metadata states them.
@@ -164,7 +164,7 @@ impl Header {
         Ok(header)
     }
 
-    /// Checks that the arrays are those of the facts and lie one after another; returns their end.
+    /// Checks that the arrays match the facts and are contiguous; returns their end.
     fn check_tensors(&self) -> Result<u64, String> {
         let mut known: Vec<String> = Vec::new();
         for prefix in ["", "test_"].iter().take(1 + usize::from(self.has_test())) {
@@ -236,7 +236,7 @@ impl Header {
         self.tensors.get(&format!("{prefix}{name}"))
     }
 
-    /// The header as text; spaces at its end fill `room` bytes.
+    /// The header as text, padded with spaces to `room` bytes.
     pub(crate) fn text(facts: &Facts, tensors: &BTreeMap<String, Tensor>, room: usize) -> Vec<u8> {
         let facts = serde_json::to_string(facts).expect("facts are numbers and strings");
         let metadata = [("format", FORMAT.to_owned()), ("version", VERSION.to_owned()), ("facts", facts)];

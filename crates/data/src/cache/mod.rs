@@ -1,8 +1,9 @@
-//! Sordino's own file of records (`.sordino`), which `sordino data convert` writes and whose records are read where they lie.
+//! Sordino's own format for records (`.sordino`), which `sordino data convert` writes. Its records are read from the file when they are
+//! needed.
 //!
-//! The file has the layout of safetensors, so that Python reads it: the length of the header in 8 bytes, the header as JSON, the
-//! arrays. A set of records has the arrays `values` (`U8` or `F32`), or `tokens` and `starts` (`I32`, `I64`), and `labels` (`I32` or
-//! `F32`); the arrays of a test set begin with `test_`. The metadata of the header has the public [facts](Facts).
+//! The file has the layout of safetensors, so that Python can read it: the length of the header in 8 bytes, the header as JSON, the arrays.
+//! A set of records has the arrays `values` (`U8` or `F32`), or `tokens` and `starts` (`I32`, `I64`), and `labels` (`I32` or `F32`); the
+//! arrays of a test set begin with `test_`. The metadata of the header has the public [facts](Facts).
 //!
 //! **The file is as private as the records.**
 
@@ -15,7 +16,7 @@ pub(crate) use self::reader::{read, read_test, read_unlabelled};
 pub(crate) use self::writer::CacheWriter;
 pub use self::writer::{Converted, convert};
 
-/// The end of the names of these files.
+/// The extension of these files.
 pub(crate) const EXTENSION: &str = "sordino";
 
 #[cfg(test)]

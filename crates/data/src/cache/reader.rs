@@ -1,4 +1,4 @@
-//! Reads a file of records: labels into memory, values and tokens where they lie.
+//! Reads a file of records. Labels are read into memory; values and tokens stay in the file.
 
 use std::path::Path;
 use std::sync::Arc;

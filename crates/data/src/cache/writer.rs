@@ -1,4 +1,4 @@
-//! Writes a file of records: in a stream, and under its name only when it is complete.
+//! Writes a file of records as a stream. The file gets its name only when it is complete.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -16,7 +16,7 @@ use crate::format::Format;
 use crate::input::unreadable;
 use crate::source::{Source, Splits, read};
 
-/// What a file of records has.
+/// What a file of records contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Converted {
     /// The number of training records.
@@ -27,14 +27,14 @@ pub struct Converted {
     pub shape: Shape,
 }
 
-/// Reads labelled records and writes them to `path`, a file `.sordino` that is read where it lies.
+/// Reads labelled records and writes them to `path`, a `.sordino` file whose records are read when they are needed.
 ///
-/// **The file is as private as the records.** On Unix, only its owner can read it. The public description (shape, encoding,
-/// classes, scales, schema) goes into its header.
+/// **The file is as private as the records.** On Unix, only its owner can read it. Its header contains the public description (shape,
+/// encoding, classes, scales, schema).
 ///
-/// The file appears under its name when it is complete. The values of a table, the tokens of texts, and the values of a
-/// folder of NPY arrays and of another file `.sordino` are not held in memory; those of other formats are. Images are stored with the size
-/// and the channels of the source, without normalisation.
+/// The file gets its name only when it is complete. The values of a table, the tokens of texts, and the values of a folder of NPY arrays
+/// and of another `.sordino` file are not held in memory; those of other formats are. Images are stored with the size and the channels of
+/// the source, without normalisation.
 ///
 /// # Errors
 ///
@@ -53,7 +53,7 @@ pub fn convert(source: &Source, path: &Path) -> Result<Converted, DataError> {
     Ok(Converted { records: sets.train.len() as u64, test_records, shape: sets.train.shape() })
 }
 
-/// Refuses normalisation: a file of records has the images as they are stored.
+/// Refuses normalisation: a file of records stores images without it.
 fn check_plain_images(source: &Source) -> Result<(), DataError> {
     let images = &source.images;
     match [("mean", &images.mean), ("std", &images.std)].into_iter().find(|(_, given)| given.is_some()) {
@@ -260,7 +260,7 @@ impl<'a> CacheWriter<'a> {
         Ok(())
     }
 
-    /// Writes the header, and gives the file its name when everything is on the disk.
+    /// Writes the header, and renames the file to its final name once everything is on disk.
     pub(crate) fn finish(self) -> Result<(), DataError> {
         let CacheWriter { path, facts, mut file, temporary, header, tensors, .. } = self;
         let text = Header::text(facts, &tensors, header);

@@ -24,7 +24,7 @@ pub(crate) enum Cifar {
 }
 
 impl Cifar {
-    /// The data set in a folder, or in the folder that its archive makes within it.
+    /// The data set in a folder, or in the subfolder that unpacking its archive creates.
     pub(crate) fn detect(folder: &Path) -> Option<Cifar> {
         [Cifar::Ten, Cifar::Hundred].into_iter().find(|cifar| {
             let folder = cifar.folder(folder);

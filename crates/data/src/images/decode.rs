@@ -35,9 +35,9 @@ impl Decoder {
         Decoder { channels, height: height as u32, width: width as u32, values }
     }
 
-    /// Decodes one image into its values, channel by channel. It is converted to 8 bits, then to grey or to red, green and blue,
-    /// then resized with a triangle filter, which averages when an image becomes smaller. The proportions of its sides are not
-    /// kept; transparency and the orientation in the metadata are ignored.
+    /// Decodes one image into its values, channel by channel. It is converted to 8 bits, then to grey or to red, green and blue, then
+    /// resized with a triangle filter, which averages when an image is made smaller. The aspect ratio is not kept; transparency and the
+    /// orientation in the metadata are ignored.
     pub(crate) fn decode(&self, place: &str, bytes: &[u8], values: &mut [f32]) -> Result<(), DataError> {
         let image = stored(place, bytes)?;
         match self.channels {

@@ -16,7 +16,7 @@ use crate::labels::LabelValues;
 use crate::source::Splits;
 use crate::unlabelled::UnlabelledRows;
 
-/// Reads a folder for each class, with a test set if the folder has one.
+/// Reads a folder of images for each class, with a test set if there is one.
 pub(crate) fn read(
     folder: &Path,
     classes: Option<usize>,
@@ -101,8 +101,7 @@ fn labelled(
 /// The values of records, and the records, from 0, that could not be read, in their order.
 type Decoded = (Vec<f32>, Vec<(usize, DataError)>);
 
-/// Decodes files on all cores. If `stop`, nothing is decoded after the first file that cannot be read, which is then the only one
-/// that is reported.
+/// Decodes files on all cores. If `stop` is true, decoding ends at the first file that cannot be read, and only this file is reported.
 fn decoded(
     file: &str,
     files: &[ClassFile],

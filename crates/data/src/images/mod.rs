@@ -8,5 +8,5 @@ mod options;
 pub(crate) use decode::Decoder;
 pub use options::{ImageOptions, ImageSize};
 
-/// The ends of the names of image files, in lower case.
+/// The extensions of image files, in lower case.
 pub(crate) const EXTENSIONS: [&str; 3] = ["png", "jpg", "jpeg"];

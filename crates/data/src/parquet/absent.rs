@@ -1,4 +1,4 @@
-//! The place of the Parquet reader in a build without the feature `parquet`: every Parquet file is an error.
+//! Replaces the Parquet reader in a build without the feature `parquet`: every Parquet file is an error.
 
 use std::path::{Path, PathBuf};
 

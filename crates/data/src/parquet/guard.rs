@@ -1,4 +1,4 @@
-//! Protection against files at which the Parquet reader panics.
+//! Protection against files that make the Parquet reader panic.
 
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
@@ -14,8 +14,8 @@ thread_local! {
     static EXPECTED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Calls the Parquet reader. It checks most of a file, but a page that contradicts its header makes it panic, which becomes an
-/// error here.
+/// Calls the Parquet reader. The reader checks most of a file but panics at a page that contradicts its header; the panic becomes an error
+/// here.
 pub(super) fn guarded<T>(
     place: &str,
     read: impl FnOnce() -> Result<T, ParquetError>,

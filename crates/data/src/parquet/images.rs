@@ -19,7 +19,7 @@ use crate::labels::{LabelValues, check_classes, numbered};
 use crate::source::{Source, Splits};
 use crate::unlabelled::UnlabelledRows;
 
-/// The names of columns of classes that need not be named by the user.
+/// Names of class columns that are recognised without a setting.
 const LABELS: [&str; 3] = ["label", "labels", "fine_label"];
 /// The number of images that are decoded at once.
 const BATCH: usize = 256;
@@ -119,7 +119,7 @@ fn labelled(
     Dataset::new(&file, shape, conversion.encoding, values, labels)
 }
 
-/// The places of the columns that are read.
+/// The indices of the columns that are read.
 struct Columns {
     image: usize,
     label: Option<usize>,
@@ -194,13 +194,13 @@ fn stored_names(reader: &dyn FileReader, columns: &Columns) -> Option<Vec<String
 struct Images {
     /// The values of images that cannot be read are 0.
     values: Vec<f32>,
-    /// The place of each row and its label.
+    /// The position of each row and its label.
     labels: Vec<(String, Option<i64>)>,
     /// The rows, from 0, whose images cannot be read.
     refused: Vec<(usize, DataError)>,
 }
 
-/// Decodes the images of all rows, batch by batch on all cores. With labels, decoding ends after a batch with a bad image.
+/// Decodes the images of all rows, batch by batch on all cores. With labels, decoding ends after a batch with an image that cannot be read.
 fn decoded(
     mut rows: FileRows,
     columns: &Columns,

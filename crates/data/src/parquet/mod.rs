@@ -29,8 +29,8 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// The parts of a file or a folder. The names of a folder's files begin with `train`, `test` or `validation`, which is the test
-    /// set if there is no other; files with other names are the training set, if there are no other files.
+    /// The parts of a file or a folder. The names of a folder's files begin with `train`, `test` or `validation`; the validation set is the
+    /// test set if there is no other. If no file has such a name, all files are the training set.
     pub(crate) fn of(path: &Path) -> Result<Parts, DataError> {
         if !path.is_dir() {
             return Ok(Parts { train: vec![path.to_owned()], test: Vec::new() });

@@ -22,16 +22,16 @@ pub(super) struct FileRows {
     rest: Vec<PathBuf>,
     file: String,
     reader: SerializedFileReader<File>,
-    /// The groups of rows of the file that were begun.
+    /// The number of row groups of the file that were begun.
     groups: usize,
     group: Option<ReaderIter>,
-    /// The rows of the file that were read.
+    /// The number of rows of the file that were read.
     rows: u64,
     names: Vec<String>,
 }
 
 impl FileRows {
-    /// Opens files, of which there is at least one.
+    /// Opens the files; there must be at least one.
     pub(super) fn open(files: &[PathBuf]) -> Result<FileRows, DataError> {
         let Some((first, rest)) = files.split_first() else {
             return Err(DataError::file(
@@ -52,7 +52,7 @@ impl FileRows {
         &self.names
     }
 
-    /// The file that is read.
+    /// The current file.
     pub(super) fn reader(&self) -> &dyn FileReader {
         &self.reader
     }

@@ -49,7 +49,7 @@ impl Schema {
         raw.check().map_err(|(problem, hint)| DataError::file(file, problem, hint))
     }
 
-    /// Whether a text lacks a tokenizer, and whether one lacks a maximum length.
+    /// Whether a text column has no tokenizer, and whether one has no maximum length.
     pub(crate) fn unstated_texts(&self) -> (bool, bool) {
         let lacks = |lacks: fn(&TextColumn) -> bool| self.text_columns().any(|(_, text)| lacks(text));
         (lacks(|text| text.tokenizer.is_none()), lacks(|text| text.max_length.is_none()))
@@ -90,7 +90,7 @@ impl Schema {
         if Some(place) == target { 1 } else { others.filter(|&(other, _)| other < place).count() }
     }
 
-    /// Checks that texts are the only features, and that they are read in the same way.
+    /// Checks that texts are the only features, and that all have the same tokenizer and maximum length.
     pub(crate) fn check_texts(&self, target: Option<usize>) -> Result<(), SchemaProblem> {
         let Some((_, first)) = self.text_columns().next() else { return Ok(()) };
         let feature = self.columns.iter().enumerate().find(|&(place, column)| {
@@ -123,7 +123,7 @@ impl Schema {
         Ok(())
     }
 
-    /// The same schema with another tokenizer or maximum length, if they are given. It then states both, for every text.
+    /// The same schema with another tokenizer or maximum length, if they are given. It then states both for every text column.
     pub(crate) fn with_texts(
         mut self,
         tokenizer: Option<&str>,
@@ -147,7 +147,7 @@ impl Schema {
         Ok(self)
     }
 
-    /// The file of the tokenizer, if it is one.
+    /// The file of the tokenizer, if it has one.
     pub fn tokenizer_file(&self) -> Option<PathBuf> {
         let (_, text) = self.text_columns().next()?;
         Choice::file(text.tokenizer()).map(Path::to_owned)
@@ -197,7 +197,7 @@ impl Schema {
         }
     }
 
-    /// The names of the text and, if records have one, of the class, for files that have nothing else.
+    /// The names of the text column and, if there is one, of the class column, for files without other columns.
     pub(crate) fn classified_columns(&self, file: &str) -> Result<(&str, Option<&str>), DataError> {
         let target = self.target_place(None);
         let texts: Vec<_> = self.text_columns().filter(|&(place, _)| Some(place) != target).collect();

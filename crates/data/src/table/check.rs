@@ -1,4 +1,4 @@
-//! Every problem of a table, instead of the first.
+//! Lists every problem of a table, not only the first.
 
 use super::layout::{Layout, check_header};
 use super::{Options, Rows, begin, first_record};

@@ -13,7 +13,7 @@ use crate::labels::LabelValues;
 use crate::schema::Schema;
 use crate::text::{TextEncoder, TokenBuffer};
 
-/// Writes labelled records, and those for testing if there are any, to `path`; the first value that does not fit is an error.
+/// Writes labelled training records, and test records if there are any, to `path`; the first value that is not permitted is an error.
 pub(super) fn convert(
     train: &mut dyn Rows,
     test: Option<&mut dyn Rows>,

@@ -45,7 +45,7 @@ impl TableFormat {
         Ok(Splits { train, test, schema: Some(schema) })
     }
 
-    /// Reads labelled records by the schema of other records. Of a folder, the test records are read if there are any.
+    /// Reads labelled records with the schema of other records. From a folder, the test records are read if there are any.
     pub(crate) fn read_test(self, path: &Path, schema: &Schema) -> Result<Dataset, DataError> {
         self.read_part(path, schema, self.one_part(path)?)
     }
@@ -56,7 +56,7 @@ impl TableFormat {
         super::read(rows, options).map(|(records, _)| records)
     }
 
-    /// Reads records without labels. Of a folder, the test records are read if there are any.
+    /// Reads records without labels. From a folder, the test records are read if there are any.
     pub(crate) fn read_unlabelled(
         self,
         source: &Source,
@@ -95,7 +95,7 @@ impl TableFormat {
         super::convert::convert(&mut *train, test, options.clone(), path)
     }
 
-    /// The same format; the delimiter of a CSV file is the usual one that its first line has most of.
+    /// The same format; the delimiter of a CSV file is the common one that occurs most often in its first line.
     pub(crate) fn with_usual_delimiter(self, path: &Path) -> Result<TableFormat, DataError> {
         match self {
             TableFormat::Csv { .. } => usual_delimiter(path).map(|delimiter| TableFormat::Csv { delimiter }),
@@ -108,8 +108,8 @@ impl TableFormat {
         if let TableFormat::Csv { delimiter } = self { delimiter } else { b',' }
     }
 
-    /// Whether the texts of a source lack a tokenizer, and whether they lack a maximum length. A folder of texts has its own, which it
-    /// does not need.
+    /// Whether the texts of a source have no tokenizer, and whether they have no maximum length. The defaults of a folder of texts do not
+    /// count, because they can be replaced.
     pub(crate) fn unstated_texts(self, source: &Source) -> Result<(bool, bool), DataError> {
         let (tokenizer, max_length) = match (&source.schema, self) {
             (Some(path), _) => Schema::read(path)?.unstated_texts(),
@@ -215,7 +215,7 @@ impl TableFormat {
     }
 }
 
-/// The usual delimiter that the first line of a file has most of.
+/// The common delimiter that occurs most often in the first line of a file.
 fn usual_delimiter(path: &Path) -> Result<u8, DataError> {
     let mut text = open(path)?;
     let begin = text.fill_buf().map_err(|error| unreadable(&path.display().to_string(), &error))?;

@@ -367,8 +367,8 @@ pub(super) fn check_header(
     }
 }
 
-/// The schema's column of each field, by the header's names; none for an id that the schema does not describe, and for a column
-/// that is not described if the others are ignored. Without labels, the target and ignored columns may be absent.
+/// The schema's column of each field, by the header's names; none for an id that the schema does not describe, and for a column that is
+/// ignored because the schema does not describe it. Without labels, the target and ignored columns may be absent.
 fn order_by_header(
     rows: &dyn Rows,
     schema: &Schema,

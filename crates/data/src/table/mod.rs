@@ -45,7 +45,7 @@ pub(crate) struct Options<'a> {
     pub(crate) ignore_unknown: bool,
 }
 
-/// Reads a table with labels; the first value that does not fit is an error.
+/// Reads a table with labels; the first value that is not permitted is an error.
 pub(crate) fn read(mut rows: Box<dyn Rows>, options: Options<'_>) -> Result<(Dataset, Schema), DataError> {
     let table = Table::read(&mut *rows, options)?;
     match table.refused.into_iter().next() {
@@ -54,7 +54,7 @@ pub(crate) fn read(mut rows: Box<dyn Rows>, options: Options<'_>) -> Result<(Dat
     }
 }
 
-/// Reads a table without labels; a row that does not fit is kept apart.
+/// Reads a table without labels; a row that cannot be read is reported separately.
 pub(crate) fn read_unlabelled(
     mut rows: Box<dyn Rows>,
     options: Options<'_>,
@@ -148,7 +148,7 @@ struct Read {
 }
 
 impl Read {
-    /// Reads all rows from the current one on; with labels, up to the first one that does not fit.
+    /// Reads all rows from the current one on; with labels, up to the first one that cannot be read.
     fn all(
         file: &str,
         rows: &mut dyn Rows,

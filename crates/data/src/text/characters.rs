@@ -18,7 +18,7 @@ impl Characters {
         Characters(characters.into_iter().zip(1..).collect())
     }
 
-    /// The number of tokens, with that of unknown characters.
+    /// The number of tokens, including the one for unknown characters.
     pub(crate) fn size(&self) -> usize {
         self.0.len() + 1
     }

@@ -21,7 +21,7 @@ pub(crate) enum Choice {
 }
 
 impl Choice {
-    /// Reads `bytes`, `characters`, `characters,alphabet=...`, `hashed`, `hashed,size=...` or the path of a file `.json`.
+    /// Reads `bytes`, `characters`, `characters,alphabet=...`, `hashed`, `hashed,size=...` or the path of a `.json` file.
     pub(crate) fn parse(text: &str) -> Result<Choice, DataError> {
         let (name, option) = text.split_once(',').unwrap_or((text, ""));
         match (name.trim(), option.trim_ascii_start().split_once('=')) {
@@ -47,7 +47,7 @@ impl Choice {
         }
     }
 
-    /// The file of a text that names one.
+    /// The path of the tokenizer's file, if the text names one.
     pub(crate) fn file(text: &str) -> Option<&Path> {
         text.ends_with(".json").then(|| Path::new(text))
     }

@@ -14,7 +14,7 @@ use crate::error::DataError;
 /// Permitted values of the maximum length.
 const MAX_LENGTHS: std::ops::RangeInclusive<usize> = 8..=1 << 16;
 
-/// The token of a text without tokens, for tokenizers without a file.
+/// The token that represents a text without tokens, for tokenizers without a file.
 const EMPTY: u32 = 0;
 /// The token between two texts, for tokenizers without a file.
 const SEPARATOR: u32 = 1;
@@ -30,19 +30,18 @@ const RESERVED: u32 = 2;
 /// | `hashed,size=N` | lowercase words (letters, digits, apostrophes) by the FNV-1a hash of their bytes | N, 16384 by default |
 /// | a path `.json` | those of a Hugging Face `tokenizer.json`, with the special tokens that its post-processor adds | that of the file |
 ///
-/// In the first three, token 0 is for a text without tokens and token 1 separates two texts. What is longer than `max_length`
-/// is cut at the end. Of a pair, the longer text is cut first. A `tokenizer.json` keeps its closing special token, and its own
-/// truncation and padding are not used.
+/// In the first three, token 0 represents a text without tokens, and token 1 separates two texts. Records longer than `max_length` are
+/// truncated at the end. In a pair, the longer text is truncated first. The closing special token of a `tokenizer.json` is kept; the file's
+/// own truncation and padding are not used.
 ///
 /// # Guarantees
 ///
-/// The tokens of a text depend on the text and on the tokenizer alone. They are the same in every version. Every text has at
-/// least 1 token.
+/// The tokens of a text depend only on the text and the tokenizer. They are the same in every version. Every text has at least 1 token.
 ///
 /// # Edge cases
 ///
-/// If a `tokenizer.json` adds no special tokens, an empty text becomes its token `<|endoftext|>`, `</s>`, `[SEP]`, `<pad>`,
-/// `[PAD]`, `<unk>` or `[UNK]`, the first that it has.
+/// If a `tokenizer.json` adds no special tokens, an empty text becomes the first of the tokens `<|endoftext|>`, `</s>`, `[SEP]`, `<pad>`,
+/// `[PAD]`, `<unk>` and `[UNK]` that it has.
 ///
 /// ```
 /// use sordino_data::{Dataset, Text, TextEncoder};
@@ -85,7 +84,7 @@ pub enum Text<'a> {
         /// What is predicted.
         text: &'a str,
     },
-    /// A prompt and a separator: a [`Continuation`](Self::Continuation) as far as it is given.
+    /// A prompt and a separator: the part of a [`Continuation`](Self::Continuation) that is given.
     Prompt(&'a str),
 }
 
@@ -224,8 +223,8 @@ impl TextEncoder {
     }
 }
 
-/// Two texts with a separator between them, in at most `max_length` tokens, after the length of the first. The longer one is
-/// cut first.
+/// Two texts with a separator between them, in at most `max_length` tokens, preceded by the length of the first. The longer text is
+/// truncated first.
 fn joined(mut first: Vec<u32>, mut second: Vec<u32>, separator: u32, max_length: usize) -> (usize, Vec<u32>) {
     let room = max_length - 1;
     let shorter = first.len().min(second.len()).min(room / 2);

@@ -45,11 +45,11 @@ pub(crate) enum PartFiles {
     Texts { files: Vec<(PathBuf, String)>, by_line: bool },
 }
 
-/// A folder of IMDb that has no labels.
+/// The folder of IMDb without labels.
 const UNLABELLED: &str = "unsup";
 
 impl TextFolder {
-    /// The kind of the folder; `None` if it does not have texts.
+    /// The kind of the folder; `None` if it is not a folder of texts.
     pub(crate) fn find(path: &Path) -> Option<TextFolder> {
         let inner = path.join("aclImdb");
         let root = if inner.is_dir() { inner } else { path.to_owned() };

@@ -1,4 +1,4 @@
-//! Texts: how they become tokens, and the files and folders that have them.
+//! Texts: how they become tokens, and the files and folders that contain them.
 //!
 //! A tokenizer is public. It is `bytes`, `characters` or `hashed`, which need no vocabulary, or a `tokenizer.json`, whose
 //! vocabulary was made from other texts. Nothing about it is derived from the records.
@@ -24,7 +24,7 @@ pub(crate) use tokens::{Form, TokenBuffer};
 
 /// The tokenizer that is used if none is named.
 pub(crate) const DEFAULT_TOKENIZER: &str = "hashed,size=16384";
-/// The largest number of tokens of a record, unless another is set.
+/// The default of the largest number of tokens of a record.
 pub(crate) const DEFAULT_MAX_LENGTH: usize = 256;
 
 /// How texts are read.

@@ -13,7 +13,7 @@ use crate::table::{MAX_ROW, Rows, too_long};
 
 /// A reader of text files, positioned at a row. The first row has the names of the columns.
 pub(crate) struct TextRows {
-    /// The folder or file in messages.
+    /// The folder or file, for messages.
     source: PathBuf,
     file: String,
     /// The names of the columns, until they have been read.

@@ -1,4 +1,4 @@
-//! Texts that are encoded in parallel, many at a time.
+//! Encodes texts in parallel, many at a time.
 
 use rayon::prelude::*;
 
@@ -7,7 +7,7 @@ use crate::dataset::check_size;
 use crate::error::DataError;
 use crate::values::RecordValues;
 
-/// The largest total of texts that wait, in bytes, and their largest number.
+/// The largest total size of the texts not yet encoded, in bytes, and their largest number.
 const MAX_WAITING: (usize, usize) = (4 << 20, 4096);
 
 /// The form of the records.
@@ -74,7 +74,7 @@ impl Sequences {
     }
 }
 
-/// Texts that are encoded when there are enough of them.
+/// Collects texts and encodes them when there are enough.
 pub(crate) struct TokenBuffer<'a> {
     file: &'a str,
     encoder: &'a TextEncoder,
@@ -110,7 +110,7 @@ impl<'a> TokenBuffer<'a> {
         std::mem::replace(&mut self.encoded, Sequences::new())
     }
 
-    /// Encodes the texts that wait.
+    /// Encodes the texts collected so far.
     pub(crate) fn encode(&mut self) -> Result<(), DataError> {
         let texts: Vec<Text<'_>> = self.waiting.iter().map(|texts| self.form.text(texts)).collect();
         self.encoded.append(self.file, &texts, self.encoder)?;

@@ -14,12 +14,12 @@ use crate::input::unreadable;
 /// The largest file, in bytes.
 const MAX_FILE: u64 = 256 << 20;
 
-/// Tokens that end a text, in the order of preference. The first one that exists separates the texts of a language model.
+/// Tokens that end a text, in order of preference. The first one that exists separates the texts of a language model.
 const SEPARATORS: [&str; 3] = ["<|endoftext|>", "</s>", "[SEP]"];
 /// Tokens that stand for a text without tokens if there is no separator.
 const BLANKS: [&str; 4] = ["<pad>", "[PAD]", "<unk>", "[UNK]"];
 
-/// A tokenizer that cuts texts at the maximum length.
+/// A tokenizer that truncates texts to the maximum length.
 pub(crate) struct VocabularyFile {
     file: String,
     tokenizer: Tokenizer,
@@ -122,7 +122,7 @@ struct Unchecked {
     post_processor: Option<Processor>,
 }
 
-/// A post-processor; all are optional here, because the crate checks them.
+/// A post-processor. All fields are optional here, because the crate checks them.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Processor {

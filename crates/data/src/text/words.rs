@@ -2,8 +2,8 @@
 
 /// The numbers of the lowercase words of a text, from 0 to `size - 1`.
 ///
-/// A word is a longest sequence of letters, digits and apostrophes that is not apostrophes alone. Its number is the FNV-1a
-/// hash of its UTF-8 bytes, 64 bits, modulo `size`. Models are trained with these numbers, so they must never change.
+/// A word is a maximal sequence of letters, digits and apostrophes that does not consist of apostrophes only. Its number is the FNV-1a hash
+/// of its UTF-8 bytes, 64 bits, modulo `size`. Models are trained with these numbers, so they must never change.
 pub(crate) fn tokens(text: &str, size: u32) -> impl Iterator<Item = u32> + '_ {
     let in_word = |character: char| character.is_alphanumeric() || character == '\'';
     let words = text.split(move |character| !in_word(character));

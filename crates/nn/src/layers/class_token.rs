@@ -1,4 +1,4 @@
-//! A learned first step of every sequence.
+//! A learned first step for every sequence.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ use crate::init::{Init, Parameter};
 use crate::kernels::vector;
 use crate::shape::{Shape, Storage};
 
-/// A learned vector before the first step of every sequence.
+/// Inserts a learned vector before the first step of every sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ClassToken;
 
@@ -48,7 +48,7 @@ struct ClassTokenOperation {
 }
 
 impl ClassTokenOperation {
-    /// The gradient of a record's first step, which is the record's gradient of the token.
+    /// The gradient of a record's first step, which is the record's gradient for the class token.
     fn first<'a>(&self, term: &Term<'a>, record: usize) -> &'a [f32] {
         &term.dy[record * (term.context.steps + 1) * Storage::stride(self.width)..][..self.width]
     }

@@ -9,7 +9,7 @@ use crate::graph_builder::Source;
 use crate::init::Parameter;
 use crate::shape::{Shape, Storage};
 
-/// The first step of each record's sequence.
+/// Selects the first step of each record's sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct FirstStep;
 

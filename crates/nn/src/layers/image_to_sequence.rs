@@ -9,9 +9,9 @@ use crate::graph_builder::Source;
 use crate::init::Parameter;
 use crate::shape::{Image, Shape, Storage};
 
-/// The pixels of an image as a sequence, row by row; the channels of a pixel are a step.
+/// Turns the pixels of an image into a sequence, row by row; the channels of a pixel form a step.
 ///
-/// After a convolution whose stride is its kernel, the steps are the embedded patches of a vision transformer.
+/// After a convolution whose stride equals its kernel size, the steps are the embedded patches of a vision transformer.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ImageToSequence;
 

@@ -1,4 +1,4 @@
-//! Adapters of low rank beside the frozen projections of attention.
+//! Low-rank adapters (LoRA) on the frozen projections of attention.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,18 +12,18 @@ use crate::init::{Init, Parameter};
 use crate::kernels::{Packed, Rows, Segment, Store, product};
 use crate::shape::{Shape, Storage};
 
-/// Adapters beside the projections of attention to queries and values (Hu et al. 2022, "LoRA"):
-/// `y = W x + b + (alpha / rank) B A x`, where `W` and `b` are frozen, `A` is random at first and `B` zero.
+/// Low-rank adapters on the query and value projections of attention (Hu et al. 2022, "LoRA"): `y = W x + b + (alpha / rank) B A x`, where
+/// `W` and `b` are frozen, `A` is initially random and `B` initially zero.
 ///
-/// `A` and `B` are two small linear layers, so the norms of their per-record gradients come from factors.
+/// `A` and `B` are two small linear layers, so the norms of their per-record gradients are computed from factors.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Lora {
-    /// The rank: the rows of `A` and the columns of `B`.
+    /// The rank: the number of rows of `A` and of columns of `B`.
     pub rank: usize,
     /// The output of the adapters is multiplied by `alpha / rank`.
     pub alpha: f32,
-    /// Whether one adapter serves queries, keys and values together, as is usual for GPT-2.
+    /// Whether queries, keys and values share one adapter, as is usual for GPT-2.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub joint: bool,
 }
@@ -38,7 +38,7 @@ const GREATEST_ALPHA: f32 = 1e6;
 type Adapter = (&'static str, std::ops::Range<usize>);
 
 impl Lora {
-    /// Checks the values.
+    /// Checks that the values are permitted.
     pub(crate) fn check(self) -> Result<(), String> {
         if !(1..=GREATEST_RANK).contains(&self.rank) {
             return Err(format!("the rank of lora must be 1 to {GREATEST_RANK}, got {}", self.rank));
@@ -49,7 +49,7 @@ impl Lora {
         }
     }
 
-    /// The factor before `B A`.
+    /// The factor that multiplies `B A`.
     pub(crate) fn scale(self) -> f32 {
         self.alpha / self.rank as f32
     }
@@ -124,7 +124,7 @@ impl Pointwise for Scale {
     }
 }
 
-/// `B` of all adapters: each is a linear layer without a bias from its own columns to its own columns.
+/// `B` of all adapters: each is a linear layer without a bias, from its own input columns to its own output columns.
 struct Up {
     lora: Lora,
     width: usize,

@@ -1,4 +1,4 @@
-//! A learned vector for each of two texts in a sequence.
+//! A learned embedding for each of the two texts in a sequence.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,12 +12,12 @@ use crate::init::{Init, Parameter};
 use crate::kernels::vector;
 use crate::shape::{Shape, Storage};
 
-/// Adds a learned vector to each step: one up to and including the first separator, another after it. BERT calls them the
-/// embeddings of token types.
+/// Adds a learned vector to each step: one vector up to and including the first separator, another after it. BERT calls them token type
+/// embeddings.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Segments {
-    /// The token that ends the first text; without it there is one vector for all steps.
+    /// The token that ends the first text; if it is not set, there is one vector for all steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub separator: Option<u32>,
 }
@@ -74,12 +74,12 @@ impl SegmentsOperation {
         tokens.iter().position(|&token| token == separator).map_or(length, |place| place + 1)
     }
 
-    /// Floats of a record's gradient.
+    /// The number of floats in a record's gradient.
     fn len(&self) -> usize {
         self.segments.count() * self.width
     }
 
-    /// Floats from one record's gradient to the next.
+    /// The number of floats from one record's gradient to the next.
     fn gradient_size(&self) -> usize {
         self.len().next_multiple_of(16)
     }

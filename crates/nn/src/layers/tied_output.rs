@@ -1,4 +1,4 @@
-//! An output for each token, from the vectors of the embedding.
+//! An output layer that shares the matrix of the embedding.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use crate::init::Parameter;
 use crate::shape::Shape;
 use crate::shapes::fits;
 
-/// The products of each step with the vectors of all tokens: `y = E x`, where `E` is the matrix of the network's embedding.
+/// Multiplies each step by the embedding vectors of all tokens: `y = E x`, where `E` is the matrix of the network's embedding.
 ///
 /// It has no parameters of its own. The matrix is one parameter with one gradient, to which both layers contribute.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

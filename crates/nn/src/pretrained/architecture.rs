@@ -34,7 +34,7 @@ pub(super) struct Architecture {
     pub(super) blocks: Vec<Vec<LayerDescription>>,
     /// What follows the last transformer layer.
     pub(super) last: Vec<LayerDescription>,
-    /// How the model's own head reads the sequence.
+    /// How the model's own head pools the sequence.
     pub(super) pooling: Pooling,
     /// How an embedding of a record is computed by default.
     pub(super) embedding: Pooling,
@@ -65,35 +65,35 @@ impl Input {
     }
 }
 
-/// How parameters of a network are called in checkpoints of one kind.
+/// The names of a network's parameters in checkpoints of one kind.
 #[derive(Debug, Clone)]
 pub(super) struct Names {
-    /// The prefix of all names but those of the head, in checkpoints that have a head: `bert.`.
+    /// The prefix of all names except those of the head, in checkpoints that have a head: `bert.`.
     pub(super) prefix: &'static str,
     /// The classes of `transformers` for the model without and with a head for classification.
     pub(super) classes: [&'static str; 2],
-    /// The class that predicts the next token, if the model can.
+    /// The class for next-token prediction, if the model supports it.
     pub(super) language_model: Option<&'static str>,
     /// The attention layers within their blocks: `attention`.
     pub(super) attention: &'static str,
-    /// The projections to queries, keys and values, or one for all of them; and the output projection.
+    /// The projections to queries, keys and values, or one projection for all three; and the output projection.
     pub(super) projections: &'static [&'static str],
     pub(super) output: &'static str,
-    /// Weights whose names contain this are stored with inputs first.
+    /// Weights whose names contain this are stored with the inputs as the first dimension.
     pub(super) transposed: Option<&'static str>,
-    /// Tables of which a network has some rows only: the name, the first row, the number of rows.
+    /// Tables of which a network has only some rows: the name, the first row, the number of rows.
     pub(super) tables: Vec<(&'static str, usize, usize)>,
-    /// Parameters that a checkpoint stores with more dimensions.
+    /// Parameters that have more dimensions in a checkpoint.
     pub(super) shapes: Vec<(&'static str, Vec<usize>)>,
-    /// Other parameters with different names: here, and in checkpoints.
+    /// Other parameters with different names: the name here and the name in checkpoints.
     pub(super) renamed: &'static [(&'static str, &'static str)],
-    /// Parts of names that adapters call differently: `peft` uses the names of modules, which are not always those of checkpoints.
+    /// Parts of names that differ in adapters: `peft` uses the names of modules, which are not always those in checkpoints.
     pub(super) modules: &'static [(&'static str, &'static str)],
-    /// Tensors that have no use here contain one of these.
+    /// Tensors whose names contain one of these are not used.
     pub(super) ignored: &'static [&'static str],
 }
 
-/// Where a parameter lies in a checkpoint: rows of one tensor, or several tensors one below the other.
+/// Where a parameter is in a checkpoint: rows of one tensor, or several tensors stacked by rows.
 pub(super) struct Origin {
     pub(super) names: Vec<String>,
     /// The shape of each tensor.
@@ -137,7 +137,8 @@ impl Names {
         }
     }
 
-    /// The module to which an adapter belongs, without the prefix, and the adapter's matrix; none if a parameter is not of an adapter.
+    /// The module to which an adapter belongs, without the prefix, and the adapter's matrix; none if the parameter does not belong to an
+    /// adapter.
     pub(super) fn adapter(&self, name: &str) -> Option<(String, &'static str)> {
         let (block, rest) = name.split_once(&format!("{}.lora_", self.attention))?;
         let (matrix, projection) = rest.split_once('.')?;

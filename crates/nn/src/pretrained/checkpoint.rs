@@ -27,7 +27,7 @@ pub(super) struct Checkpoint {
     tensors: BTreeMap<String, Stored>,
 }
 
-/// Where a tensor lies.
+/// The location of a tensor.
 #[derive(Debug, Clone)]
 pub(super) struct Stored {
     /// Its name in the file.
@@ -39,8 +39,8 @@ pub(super) struct Stored {
 }
 
 impl Checkpoint {
-    /// Reads `model.safetensors`, or the files that `model.safetensors.index.json` lists. `rename` gives each tensor the name by
-    /// which it is known here.
+    /// Reads `model.safetensors`, or the files that `model.safetensors.index.json` lists. `rename` maps the name of each tensor to the one
+    /// that is used here.
     pub(super) fn read(folder: &Path, rename: impl Fn(&str) -> String) -> Result<Checkpoint, NetworkError> {
         let mut checkpoint = Checkpoint { files: Vec::new(), contents: Vec::new(), tensors: BTreeMap::new() };
         for path in weight_files(folder)? {
@@ -102,7 +102,7 @@ impl Checkpoint {
         })
     }
 
-    /// Checks that there is a tensor of this name, shape and a type that can be read.
+    /// Checks that there is a tensor with this name and shape, and with a type that can be read.
     pub(super) fn expect(&self, name: &str, shape: &[usize]) -> Result<&Stored, NetworkError> {
         let Some(stored) = self.tensors.get(name) else {
             return Err(in_file(
@@ -157,7 +157,7 @@ pub(super) fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A number of half precision: a sign, five bits of exponent, ten of fraction.
+/// A half-precision number: a sign bit, five bits of exponent, ten of fraction.
 fn from_half(bits: u16) -> f32 {
     let sign = if bits >> 15 == 1 { -1.0 } else { 1.0 };
     let (exponent, fraction) = (i32::from(bits >> 10 & 31), f32::from(bits & 1023));

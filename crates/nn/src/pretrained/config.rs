@@ -10,10 +10,10 @@ use super::in_file;
 use crate::error::NetworkError;
 use crate::layers::{Gelu, GeluTanh, Layer, Relu};
 
-/// The largest number of transformer layers.
+/// The largest permitted number of transformer layers.
 const MOST_LAYERS: usize = 1024;
 
-/// The largest size.
+/// The largest permitted size.
 const GREATEST: usize = 1 << 24;
 
 /// The keys of a `config.json`, and its path for messages.
@@ -40,7 +40,7 @@ impl Config {
         in_file(&self.path, &problem)
     }
 
-    /// A size; `default` is what the model has if the key is missing or null.
+    /// A size; `default` is its value if the key is missing or null.
     pub(super) fn size(&self, key: &str, default: Option<usize>) -> Result<usize, NetworkError> {
         let value = match (self.keys.get(key), default) {
             (None | Some(Value::Null), Some(default)) => return Ok(default),
@@ -109,7 +109,7 @@ impl Config {
         Ok(token.and_then(|token| token["id"].as_u64()).and_then(|token| u32::try_from(token).ok()))
     }
 
-    /// Refuses a key with any other value than the supported one. A missing key counts as supported.
+    /// Refuses a key with any value other than the supported one. A missing key counts as supported.
     pub(super) fn only(&self, key: &str, supported: &Value) -> Result<(), NetworkError> {
         match self.keys.get(key) {
             Some(value) if value != supported && !value.is_null() => Err(self

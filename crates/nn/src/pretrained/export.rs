@@ -1,4 +1,4 @@
-//! Writes a trained model in the files of Hugging Face.
+//! Writes a trained model as Hugging Face stores models.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,7 +24,7 @@ pub enum Export {
     Adapter,
 }
 
-/// Files beside the weights that belong to a model and are copied.
+/// Files beside the weights that are part of a model and are copied.
 const COPIED: &[&str] = &[
     "tokenizer.json",
     "tokenizer_config.json",
@@ -280,7 +280,7 @@ impl Pretrained {
     }
 }
 
-/// Adds `scale B A` of each adapter to the rows of the projection that it serves.
+/// Adds `scale B A` of each adapter to the rows of the projection that it belongs to.
 fn merge(lora: Lora, layer: &str, width: usize, params: &Params, projection: &mut [f32]) {
     for (name, columns) in lora.adapters() {
         let get = |matrix: &str| params.slice(&format!("{layer}.{matrix}.{name}"));
@@ -327,7 +327,7 @@ fn pretty(value: &Value) -> Result<Vec<u8>, NetworkError> {
     serde_json::to_vec_pretty(value).map_err(|error| NetworkError::Parameters(error.to_string()))
 }
 
-/// Writes the files into a folder beside the final one, which is then renamed.
+/// Writes the files into a temporary folder beside the final one, and then renames it.
 fn write_folder(folder: &Path, files: &[(String, Vec<u8>)]) -> Result<(), NetworkError> {
     if folder.exists() {
         return Err(in_file(folder, &"exists already; choose a new folder"));

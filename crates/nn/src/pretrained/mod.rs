@@ -1,7 +1,8 @@
-//! Pre-trained models in the files of Hugging Face: `config.json` and `model.safetensors`.
+//! Pre-trained models as Hugging Face stores them: `config.json` and `model.safetensors`.
 //!
 //! A model becomes a [`Description`] like any other, with names, frozen layers and adapters, and its public weights become the initial
-//! parameters. [`Pretrained::export`] writes parameters back in the same form. A kind of model is one file here and one word in the list below.
+//! parameters. [`Pretrained::export`] writes parameters back in the same format. Each kind of model has one file here and one entry in the
+//! list below.
 
 mod architecture;
 mod checkpoint;
@@ -99,8 +100,8 @@ impl Pretrained {
     /// Weights may be of the types F32, F16 and BF16. Heads for other tasks are ignored.
     ///
     /// # Errors
-    /// If a file cannot be read, the kind of model or an option of it is not supported, or the weights are not those that `config.json`
-    /// asks for; the message names the file and the tensor or key.
+    /// If a file cannot be read, the kind of model or one of its options is not supported, or the weights do not match `config.json`; the
+    /// message names the file and the tensor or key.
     pub fn open(folder: &Path) -> Result<Pretrained, NetworkError> {
         let config = Config::read(&folder.join("config.json"))?;
         let kind = config.keys.get("model_type").and_then(|kind| kind.as_str()).unwrap_or("missing");
@@ -154,7 +155,7 @@ impl Pretrained {
         self.checkpoint.get(&format!("{last}.weight")).and_then(|stored| stored.shape.first().copied())
     }
 
-    /// The shape of a record; `max_length` is the largest number of tokens, and images have the size of the model.
+    /// The shape of a record; `max_length` is the largest number of tokens, and images have the size that the model requires.
     ///
     /// # Errors
     /// If the model has fewer positions.
@@ -164,14 +165,14 @@ impl Pretrained {
 
     /// The same model with another pooling, for [`classifier`](Self::classifier) and [`encoder`](Self::encoder).
     ///
-    /// By default it is the pooling in the folder's `1_Pooling/config.json`, which models for sentence embeddings have. Without this
-    /// file, a classifier uses the model's own head, and an encoder the mean over all tokens (for images, the class token).
+    /// The default is the pooling in the folder's `1_Pooling/config.json`, which models for sentence embeddings have. Without this file, a
+    /// classifier uses the model's own head, and an encoder the mean over all tokens (for images, the class token).
     #[must_use]
     pub fn with_pooling(self, pooling: Pooling) -> Pretrained {
         Pretrained { pooling: Some(pooling), ..self }
     }
 
-    /// The initial parameters of a network of this model: the weights of the checkpoint, and for adapters and the head those of
+    /// The initial parameters of a network of this model: the weights of the checkpoint, and for adapters and the head the values of
     /// [`Network::init`] with this seed. A head in the checkpoint is used if it has the same shape.
     ///
     /// # Errors

@@ -9,9 +9,10 @@ use crate::network::Network;
 
 impl Pretrained {
     /// The network for classification or regression: the model with a head. If the [pooling](Self::with_pooling) is that of the model's own
-    /// head, the head has the layers and names of `transformers`; else it is one linear layer called `head`.
+    /// head, the head has the layers and names of `transformers`; otherwise it is one linear layer called `head`.
     ///
-    /// There is no dropout. The pooler of BERT is frozen with the layers before it, unless the checkpoint has none; then it is part of the head.
+    /// There is no dropout. The pooler of BERT is frozen with the layers before it. If the checkpoint has no pooler, a new one is part of
+    /// the head.
     ///
     /// # Errors
     /// If the model has fewer positions or layers, or the number of outputs or the rank is not permitted.
@@ -42,12 +43,12 @@ impl Pretrained {
         Ok(description)
     }
 
-    /// The network that predicts the next token: it ends in an output for each token at each step, whose weights are those of the
+    /// The network that predicts the next token: its last layer has an output for each token at each step, and its weights are those of the
     /// embedding. Its loss is [`Loss::NextToken`](crate::Loss::NextToken).
     ///
     /// # Errors
-    /// If the model is not a language model with tied weights, has fewer positions or layers, or the part is `head`, which such a model does not
-    /// have.
+    /// If the model is not a language model with tied weights, has fewer positions or layers, or the trained part is `head`, which a
+    /// language model does not have.
     pub fn language_model(&self, max_length: usize, part: TrainedPart) -> Result<Description, NetworkError> {
         if self.architecture.names.language_model.is_none() {
             return Err(self.config.error(&format!(
@@ -68,7 +69,7 @@ impl Pretrained {
         Ok(description)
     }
 
-    /// The network without a head: it ends in one vector for each record, and all of it is frozen.
+    /// The network without a head: its output is one vector for each record, and all layers are frozen.
     ///
     /// # Errors
     /// If the model has fewer positions.
@@ -80,7 +81,7 @@ impl Pretrained {
 }
 
 impl Architecture {
-    /// The layers before the pooling, frozen where they are not trained, and with adapters.
+    /// The layers before the pooling, with adapters if there are any; layers that are not trained are frozen.
     fn body(&self, part: TrainedPart) -> Result<Vec<LayerDescription>, NetworkError> {
         let mut groups = vec![self.embeddings.clone()];
         groups.extend(self.blocks.iter().cloned());

@@ -1,4 +1,4 @@
-//! RoBERTa (Liu et al. 2019): BERT with other positions and the head of `RobertaForSequenceClassification`.
+//! RoBERTa (Liu et al. 2019): BERT with different positions and the head of `RobertaForSequenceClassification`.
 
 use super::architecture::Architecture;
 use super::bert;
