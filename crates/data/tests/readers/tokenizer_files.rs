@@ -96,6 +96,12 @@ fn a_file_that_is_not_a_tokenizer_is_refused() {
     assert!(
         directory.message(&error).starts_with("absent.json: ") && error.hint().contains("check the path")
     );
+    // Random merges.
+    let text = std::fs::read_to_string(fixture("byte_level.json")).unwrap();
+    let random = text.replace("\"dropout\":null", "\"dropout\":0.1");
+    assert_ne!(random, text);
+    let refused = message("t.json", &random, 8);
+    assert_eq!(refused, "t.json: the dropout of the model must be null or 0, got 0.1");
     // A language model needs a separator.
     let text = std::fs::read_to_string(fixture("byte_level.json")).unwrap().replace("<|endoftext|>", "<unk>");
     let path = directory.write("t.json", text).display().to_string();
