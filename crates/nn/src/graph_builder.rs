@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::description::{Description, LayerDescription};
 use crate::error::NetworkError;
-use crate::init::Parameter;
+use crate::init::{Init, Parameter};
 use crate::layers::{Form, PlannedOperation, Pointwise, Site};
 use crate::network::{Action, LayerParameters, Network, Node};
 use crate::params::Layout;
@@ -257,6 +257,10 @@ impl GraphBuilder {
         }
         if let Some(node) = self.nodes.last_mut() {
             node.owner = Some(owner);
+        }
+        // With vectors of length about 1 for each value, the first outputs would be far from equal probabilities.
+        for parameter in &mut self.nodes[owner].parameters {
+            parameter.init = Init::Normal(0.02);
         }
         Ok(())
     }

@@ -132,3 +132,19 @@ fn a_tied_output_needs_an_embedding_of_its_width() {
         assert!(error.contains(problem), "{error}");
     }
 }
+
+/// Before training, a model whose output layer is its embedding predicts all tokens about equally well.
+#[test]
+fn the_first_loss_of_a_tied_model_is_that_of_equal_probabilities() {
+    let gpt = sordino_nn::models::ModelConfig::from(sordino_nn::models::Gpt::default());
+    let network = gpt.network(Shape::Tokens { steps: 8, vocabulary: 500 }, 0).unwrap();
+    let mut engine = Engine::new(network, Loss::NextToken).unwrap();
+    let params = engine.network().init(1);
+    let (tokens, starts) = ([7, 450, 3, 99, 250, 1, 2, 300], [0, 8]);
+    let inputs = Inputs::Tokens { tokens: &tokens, starts: &starts };
+    let records = engine.records(inputs, Targets::NextTokens { from: &[1] }).unwrap();
+    let mut sums = [vec![0.0; params.values().len()]];
+    let outcome = engine.pass(&Pass::new(&params, &records, &[0]), &mut sums).unwrap();
+    let uniform = 500.0_f64.ln();
+    assert!((outcome.losses[0] - uniform).abs() < 0.5, "{} {uniform}", outcome.losses[0]);
+}
