@@ -1,5 +1,9 @@
 //! Sums of outer products: the weight gradients of linear layers, recurrent layers and convolutions.
 
+mod copies;
+
+use copies::{TILE, panels};
+
 use super::isa::{Isa, tiles};
 #[cfg(target_arch = "x86_64")]
 use super::lanes::{Avx2, Avx512};
@@ -55,30 +59,33 @@ pub(crate) fn outer_sum(
     }
     assert!((m - 1) * stride + n <= c.len(), "the result is large enough");
     assert!(runs.unit > 0, "a unit has at least one pair");
-    let job = OuterSum { m, n, operands, runs, c: c.as_mut_ptr(), stride, accumulate };
-    // Few enough pairs at a time that a panel of the right operand stays in the first-level cache.
-    let mut accumulate = accumulate;
+    let mut job = OuterSum { m, n, operands, runs, c: c.as_mut_ptr(), stride, accumulate, copied: None };
+    let copies = job.is_worth_copying();
+    // Few enough pairs at a time that a panel of the right operand stays in the first-level cache, or that of a copy in the second-level cache.
+    let longest = if copies { 1024 } else { 128 };
     let mut part = |starts: &[(usize, usize)], len: usize| {
-        job.part(Runs { starts, len, ..runs }, accumulate);
-        accumulate = true;
+        let part = OuterSum { runs: Runs { starts, len, ..runs }, ..job };
+        if copies {
+            part.run_on_copies()
+        } else {
+            part.run()
+        }
+        job.accumulate = true;
     };
     if let &[(p, q)] = runs.starts
         && runs.unit < runs.len
     {
-        let most = (LONGEST / runs.unit).max(1) * runs.unit;
+        let most = (longest / runs.unit).max(1) * runs.unit;
         for first in (0..runs.len).step_by(most) {
             let start = (p + first * runs.left_step, q + first * runs.right_step);
             part(&[start], most.min(runs.len - first));
         }
     } else {
         let unit = (runs.unit / runs.len.max(1)).max(1);
-        let most = (LONGEST / (unit * runs.len).max(1)).max(1) * unit;
+        let most = (longest / (unit * runs.len).max(1)).max(1) * unit;
         runs.starts.chunks(most).for_each(|starts| part(starts, runs.len));
     }
 }
-
-/// Pairs of rows that pass through a tile before the next tile begins.
-const LONGEST: usize = 128;
 
 /// A sum whose bounds have been checked: every row of all operands, and the result.
 struct OuterSum<'a> {
@@ -89,6 +96,8 @@ struct OuterSum<'a> {
     c: *mut f32,
     stride: usize,
     accumulate: bool,
+    /// The number of pairs, if the only operands are [copies].
+    copied: Option<usize>,
 }
 
 impl OuterSum<'_> {
@@ -97,18 +106,16 @@ impl OuterSum<'_> {
         self.m
     }
 
-    /// Adds some of the pairs.
-    fn part(&self, runs: Runs<'_>, accumulate: bool) {
-        let job = OuterSum { runs, accumulate, ..*self };
+    fn run(&self) {
         match Isa::current() {
             // SAFETY: `current` names a set only if this processor has it; `outer_sum` checked what `OuterSum` guarantees.
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => unsafe { job.avx512() },
+            Isa::Avx512 => unsafe { self.avx512() },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => unsafe { job.avx2() },
+            Isa::Avx2 => unsafe { self.avx2() },
             // SAFETY: as above.
-            _ => unsafe { job.portable() },
+            _ => unsafe { self.portable() },
         }
     }
 
@@ -120,33 +127,30 @@ impl OuterSum<'_> {
 
     #[cfg(target_arch = "x86_64")]
     unsafe fn avx512(&self) {
-        let mut column = 0;
-        // SAFETY: the caller has detected AVX-512; the rest is guaranteed by the job.
-        unsafe {
-            while column + 3 * WIDTH < self.n {
-                self.columns_avx512::<6, 4>(column);
-                column += 4 * WIDTH;
-            }
-            if column + WIDTH < self.n {
-                self.columns_avx512::<12, 2>(column);
-                column += 2 * WIDTH;
-            }
-            if column < self.n {
-                self.columns_avx512::<12, 1>(column);
+        for (column, width) in panels(self.n) {
+            // SAFETY: the caller has detected AVX-512; the rest is guaranteed by the job.
+            unsafe {
+                match (width / WIDTH, self.copied) {
+                    (4, _) => self.columns_avx512::<TILE, 4>(column),
+                    (2, None) => self.columns_avx512::<12, 2>(column),
+                    (2, Some(_)) => self.columns_avx512::<TILE, 2>(column),
+                    (_, None) => self.columns_avx512::<12, 1>(column),
+                    (_, Some(_)) => self.columns_avx512::<TILE, 1>(column),
+                }
             }
         }
     }
 
     #[cfg(target_arch = "x86_64")]
     unsafe fn avx2(&self) {
-        for column in (0..self.n).step_by(WIDTH) {
+        for (column, _) in panels(self.n) {
             // SAFETY: the caller has detected AVX2; the rest is guaranteed by the job.
-            unsafe { self.columns_avx2::<6, 1>(column) }
+            unsafe { self.columns_avx2::<TILE, 1>(column) }
         }
     }
 
     unsafe fn portable(&self) {
-        for column in (0..self.n).step_by(WIDTH) {
+        for (column, _) in panels(self.n) {
             // SAFETY: guaranteed by the job.
             unsafe { self.columns_portable::<3, 1>(column) }
         }
@@ -157,6 +161,10 @@ impl OuterSum<'_> {
     #[inline(always)]
     unsafe fn tile<R: Register, const MR: usize, const P: usize>(&self, row: usize, column: usize) {
         let Runs { starts, len, left_step, right_step, unit } = self.runs;
+        let (left_at, right_at, right_step) = match self.copied {
+            None => (row, column, right_step),
+            Some(pairs) => (row / TILE * TILE * pairs + row % TILE, column * pairs, P * WIDTH),
+        };
         let mut accumulate = self.accumulate;
         for starts in starts.chunks((unit / len.max(1)).max(1)) {
             let mut first = 0;
@@ -166,8 +174,8 @@ impl OuterSum<'_> {
                 let mut acc = [[unsafe { R::zero() }; P]; MR];
                 for (left, right) in self.operands {
                     for &(p, q) in starts {
-                        let mut left = left.as_ptr().wrapping_add(p + row + first * left_step);
-                        let mut right = right.as_ptr().wrapping_add(q + column + first * right_step);
+                        let mut left = left.as_ptr().wrapping_add(p + left_at + first * left_step);
+                        let mut right = right.as_ptr().wrapping_add(q + right_at + first * right_step);
                         for _ in 0..count {
                             // SAFETY: the rows lie in their operands (guaranteed by the job).
                             unsafe {
@@ -261,9 +269,16 @@ mod tests {
 
     #[test]
     fn an_outer_sum_equals_its_definition_for_every_shape() {
-        for (m, n, len) in
-            [(1, 1, 1), (5, 10, 3), (8, 16, 14), (17, 48, 9), (30, 70, 5), (12, 129, 2), (3, 33, 7)]
-        {
+        for (m, n, len) in [
+            (1, 1, 1),
+            (5, 10, 3),
+            (8, 16, 14),
+            (17, 48, 9),
+            (30, 70, 5),
+            (12, 129, 2),
+            (3, 33, 7),
+            (67, 307, 5),
+        ] {
             let (left_step, right_step) = (m + 2, n + 1);
             let left = numbers(3 * len * left_step + 16, 1);
             let right = numbers(3 * len * right_step + 160, 2);
@@ -299,11 +314,12 @@ mod tests {
         outer_sum((4, 4), &[(&[0.0; 8], &[0.0; 8])], runs, &mut [0.0; 16], 4, false);
     }
 
-    /// Units of 300, 40 and 1 pairs, of one operand and of two, in runs of their own or cut from one run.
+    /// Units of one operand and of two, in runs of their own or cut from one run, with and without copies.
     #[test]
     fn the_sum_of_a_unit_does_not_depend_on_other_units() {
-        for (len, records) in [(300, 3), (40, 7), (1, 9)] {
-            let (m, n) = (7, 37);
+        for (len, records, m, n) in
+            [(300, 3, 7, 37), (40, 7, 7, 37), (1, 9, 7, 37), (600, 3, 65, 257), (40, 30, 65, 257)]
+        {
             let (left, right) = (numbers(len * records * m, 4), numbers(len * records * n + 16, 5));
             let (others, more) = (numbers(len * records * m, 6), numbers(len * records * n + 16, 7));
             for operands in [&[(&left[..], &right[..])][..], &[(&left, &right), (&others, &more)]] {
