@@ -3,7 +3,7 @@
 //! A sum in single precision depends on which records are added up together. If pieces were cut by counting the records of a batch,
 //! one additional record would shift all later ones into other pieces and change the rounding of all of them. So pieces belong to ranges
 //! of slots (places in the data set). The slots are halved until a range has few enough chosen records, and these are cut into two equal
-//! pieces.
+//! pieces, sorted by their length.
 //!
 //! **Guarantees.** For two batches that differ in one slot, all pieces are the same except those of one range, which holds at most
 //! `2 most + 1` chosen records. (A range that does not contain the slot has the same records in both. Let R be the largest range that
@@ -12,11 +12,21 @@
 
 use std::ops::Range;
 
-/// Cuts the records chosen from `slots` slots, in ascending order, into pieces of at most `most` records; a piece is a range of places
-/// in `chosen`.
-pub(crate) fn pieces(chosen: &[usize], slots: usize, most: usize) -> Vec<Range<usize>> {
+/// A part of a batch that is added up in single precision: places in the list of chosen records.
+pub(crate) type Piece = Vec<usize>;
+
+/// Cuts the records chosen from `slots` slots, in ascending order, into pieces of at most `most` records.
+///
+/// The records of a range that is not halved further are sorted by `steps`, their length, so that a chunk holds records of similar
+/// length.
+pub(crate) fn pieces(
+    chosen: &[usize],
+    slots: usize,
+    most: usize,
+    steps: &dyn Fn(usize) -> usize,
+) -> Vec<Piece> {
     let mut pieces = Vec::new();
-    halve(chosen, 0..slots, 0..chosen.len(), most, &mut pieces);
+    halve(chosen, 0..slots, 0..chosen.len(), most, steps, &mut pieces);
     pieces
 }
 
@@ -25,30 +35,41 @@ fn halve(
     slots: Range<usize>,
     places: Range<usize>,
     most: usize,
-    pieces: &mut Vec<Range<usize>>,
+    steps: &dyn Fn(usize) -> usize,
+    pieces: &mut Vec<Piece>,
 ) {
     let count = places.len();
     // A slot that was chosen many times cannot be halved; its records are cut into pieces all the same.
     if count <= 2 * most || slots.len() <= 1 {
         let number = count.div_ceil(most).max(count.min(2));
-        let border = |index: usize| places.start + count * index / number;
-        return pieces.extend((0..number).map(|index| border(index)..border(index + 1)));
+        let mut sorted: Vec<usize> = places.collect();
+        sorted.sort_by_key(|&place| steps(chosen[place]));
+        let border = |index: usize| count * index / number;
+        return pieces.extend((0..number).map(|index| sorted[border(index)..border(index + 1)].to_vec()));
     }
     let middle = slots.start + slots.len() / 2;
     let split = places.start + chosen[places.clone()].partition_point(|slot| *slot < middle);
-    halve(chosen, slots.start..middle, places.start..split, most, pieces);
-    halve(chosen, middle..slots.end, split..places.end, most, pieces);
+    halve(chosen, slots.start..middle, places.start..split, most, steps, pieces);
+    halve(chosen, middle..slots.end, split..places.end, most, steps, pieces);
 }
 
-/// Assigns each piece to the worker that has the fewest records so far.
-pub(crate) fn assign(pieces: Vec<Range<usize>>, workers: usize) -> Vec<Vec<Range<usize>>> {
-    let mut shares = vec![(0, Vec::new()); workers];
-    for piece in pieces {
-        let fewest = shares.iter_mut().min_by_key(|(records, _)| *records).expect("at least one worker");
-        fewest.0 += piece.len();
-        fewest.1.push(piece);
+/// Assigns the pieces to workers, the one with the most work first, each to the worker that has the least work so far. A worker keeps
+/// the order of its pieces.
+pub(crate) fn assign(pieces: Vec<Piece>, workers: usize, work: impl Fn(&Piece) -> usize) -> Vec<Vec<Piece>> {
+    let mut order: Vec<usize> = (0..pieces.len()).collect();
+    let works: Vec<usize> = pieces.iter().map(work).collect();
+    order.sort_by_key(|&piece| std::cmp::Reverse(works[piece]));
+    let (mut loads, mut owners) = (vec![0; workers], vec![0; pieces.len()]);
+    for piece in order {
+        let least = (0..workers).min_by_key(|&worker| loads[worker]).expect("at least one worker");
+        loads[least] += works[piece];
+        owners[piece] = least;
     }
-    shares.into_iter().map(|(_, pieces)| pieces).collect()
+    let mut shares = vec![Vec::new(); workers];
+    for (piece, owner) in pieces.into_iter().zip(owners) {
+        shares[owner].push(piece);
+    }
+    shares
 }
 
 /// The largest distance between the sums of two batches that differ in one record, beyond what that record adds. It is due to rounding to
@@ -80,11 +101,18 @@ pub(crate) const GROUP: usize = 32;
 mod tests {
     use super::*;
 
+    /// Lengths between 1 and 30.
+    fn steps(slot: usize) -> usize {
+        1 + slot * slot % 30
+    }
+
+    /// The records of each piece.
     fn sets(chosen: &[usize], slots: usize, most: usize) -> Vec<Vec<usize>> {
-        let pieces = pieces(chosen, slots, most);
-        assert_eq!(pieces.iter().map(Range::len).sum::<usize>(), chosen.len());
-        assert!(pieces.windows(2).all(|pair| pair[0].end == pair[1].start));
-        pieces.into_iter().map(|piece| chosen[piece].to_vec()).collect()
+        let pieces = pieces(chosen, slots, most, &steps);
+        let mut places = pieces.concat();
+        places.sort_unstable();
+        assert!(places.into_iter().eq(0..chosen.len()), "each place is in one piece");
+        pieces.into_iter().map(|piece| piece.into_iter().map(|place| chosen[place]).collect()).collect()
     }
 
     /// Leaves out every record of many batches: the pieces that change hold few records.
@@ -144,21 +172,35 @@ mod tests {
 
     #[test]
     fn small_and_odd_batches_are_cut_as_well() {
-        assert!(pieces(&[], 10, 4).is_empty());
-        assert_eq!(pieces(&[3], 10, 4).len(), 1);
-        assert_eq!(pieces(&[3, 9], 10, 4), [0..1, 1..2]);
+        assert!(sets(&[], 10, 4).is_empty());
+        assert_eq!(sets(&[3], 10, 4).len(), 1);
+        assert_eq!(sets(&[3, 9], 10, 4), [[3], [9]]);
         // One slot, many times.
-        assert_eq!(pieces(&[2; 20], 10, 4).len(), 5);
+        assert_eq!(sets(&[2; 20], 10, 4).len(), 5);
     }
 
     #[test]
-    fn workers_get_equal_shares() {
-        let pieces = pieces(&(0..1000).collect::<Vec<_>>(), 1000, 8);
-        let shares = assign(pieces.clone(), 3);
+    fn the_pieces_of_a_range_are_sorted_by_length() {
+        assert_eq!(sets(&[0, 1, 2, 3, 4, 5], 6, 3), [[0, 1, 2], [3, 4, 5]]);
+        // 1 + 81, 1 + 64, 1 + 36 and so on, modulo 30.
+        assert_eq!(sets(&[5, 6, 7, 8, 9], 10, 3), [vec![8, 6], vec![7, 9, 5]]);
+        let whole = sets(&(0..1000).collect::<Vec<_>>(), 1000, 8);
+        let longest = |piece: &Vec<usize>| piece.len() * piece.iter().map(|&slot| steps(slot)).max().unwrap();
+        let sum = |piece: &Vec<usize>| piece.iter().map(|&slot| steps(slot)).sum::<usize>();
+        let (padded, own): (usize, usize) = (whole.iter().map(longest).sum(), whole.iter().map(sum).sum());
+        assert!(padded as f64 <= 1.5 * own as f64, "{padded} {own}");
+    }
+
+    #[test]
+    fn workers_get_equal_shares_of_the_work() {
+        let pieces = pieces(&(0..1000).collect::<Vec<_>>(), 1000, 8, &steps);
+        let work = |piece: &Piece| piece.iter().map(|&place| steps(place)).sum::<usize>();
+        let total: usize = pieces.iter().map(work).sum();
+        let shares = assign(pieces.clone(), 3, work);
         assert_eq!(shares.iter().map(Vec::len).sum::<usize>(), pieces.len());
         for share in shares {
-            let records: usize = share.iter().map(Range::len).sum();
-            assert!((326..=342).contains(&records), "{records}");
+            let own: usize = share.iter().map(work).sum();
+            assert!(own.abs_diff(total / 3) <= total / 100, "{own} of {total}");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use crate::batch::{Inputs, Records, Targets, Unlabelled};
-use crate::cut;
+use crate::cut::{self, Piece};
 use crate::error::NetworkError;
 use crate::kernels::{Packed, vector};
 use crate::loss::Loss;
@@ -178,10 +178,12 @@ impl Engine {
         let here = Point { params: pass.at.values(), packs };
         let there = pass.anchor.map(|anchor| Point { params: anchor.values(), packs: anchor_packs });
         let job = PassJob { network, loss, chunk: self.chunk, pass, here, there, sums: sums.len() };
-        let pieces = cut::pieces(pass.chosen, pass.records.len(), self.piece);
+        let steps = |record: usize| pass.records.inputs.steps(record);
+        let pieces = cut::pieces(pass.chosen, pass.records.len(), self.piece, &steps);
         let active = useful_workers(pass.chosen.len(), self.workers.len(), network.operations());
         let workers = &mut self.workers[..active];
-        let shares = cut::assign(pieces, active);
+        let work = |piece: &Piece| piece.iter().map(|&place| steps(pass.chosen[place])).sum();
+        let shares = cut::assign(pieces, active, work);
         workers.par_iter_mut().zip(shares).try_for_each(|(worker, pieces)| worker.pass(&job, &pieces))?;
         for (index, sum) in sums.iter_mut().enumerate() {
             reduce(workers, index, pass.step(index), sum);

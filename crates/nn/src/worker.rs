@@ -1,8 +1,7 @@
 //! A worker: runs its chunks one after another (forward, backward, norms, weights, sums).
 
-use std::ops::Range;
-
 use crate::batch::Unlabelled;
+use crate::cut::Piece;
 use crate::error::NetworkError;
 use crate::kernels::{Aligned, vector};
 use crate::layers::{Scratch, Term, Workspace};
@@ -84,21 +83,20 @@ impl Worker {
         }
     }
 
-    /// Passes over pieces of the batch, each a range of places in it.
+    /// Passes over pieces of the batch.
     ///
     /// # Errors
     /// A record that cannot be read.
-    pub(crate) fn pass(&mut self, job: &PassJob<'_>, pieces: &[Range<usize>]) -> Result<(), NetworkError> {
+    pub(crate) fn pass(&mut self, job: &PassJob<'_>, pieces: &[Piece]) -> Result<(), NetworkError> {
         self.prepare(job);
         for (index, piece) in pieces.iter().enumerate() {
             if index > 0 {
                 self.fold(job);
             }
             let chunks = piece.len().div_ceil(job.chunk).max(1);
-            let border = |chunk: usize| piece.start + piece.len() * chunk / chunks;
+            let border = |chunk: usize| piece.len() * chunk / chunks;
             for chunk in 0..chunks {
-                let places = border(chunk)..border(chunk + 1);
-                self.run(job, places.start, &job.pass.chosen[places])?;
+                self.run(job, &piece[border(chunk)..border(chunk + 1)])?;
             }
         }
         Ok(())
@@ -140,13 +138,15 @@ impl Worker {
         }
     }
 
-    /// Runs one chunk.
-    fn run(&mut self, job: &PassJob<'_>, first: usize, chosen: &[usize]) -> Result<(), NetworkError> {
+    /// Runs one chunk: the records at these places in the batch.
+    fn run(&mut self, job: &PassJob<'_>, places: &[usize]) -> Result<(), NetworkError> {
         let (network, inputs) = (job.network, &job.pass.records.inputs);
+        let chosen: Vec<usize> = places.iter().map(|&place| job.pass.chosen[place]).collect();
+        let chosen = &chosen[..];
         self.chunk.load(network, inputs, chosen)?;
         let first_result = self.results.len();
-        let result = |place| RecordResult { place, loss: 0.0, norm: 0.0, finite: true };
-        self.results.extend((first..first + chosen.len()).map(result));
+        let result = |&place: &usize| RecordResult { place, loss: 0.0, norm: 0.0, finite: true };
+        self.results.extend(places.iter().map(result));
         self.evaluate(job, job.here, chosen, first_result)?;
         let layers = network.layers.len();
         self.gradients.squared.clear();

@@ -19,7 +19,7 @@ pub(crate) fn total(norms: &[f64]) -> f64 {
 }
 
 /// A weight rule that is told the place of a record in the batch: the number of calls before this one. This holds for one pass with
-/// one worker over records that are all finite.
+/// one worker over records of equal length that are all finite.
 pub(crate) fn in_order(
     rule: impl Fn(usize, &[f64], &mut [f32]) + Sync,
 ) -> impl Fn(&[f64], &mut [f32]) + Sync {
