@@ -231,15 +231,13 @@ impl Tape {
                         }
                     };
                     operation.backward(&context, Flow { x: x_value, y: y_value, dy, dx }, buffers);
-                    if network.needs_gradient[*x] && through_spare {
-                        transfer(
-                            spare,
-                            network.storage[*x],
-                            &mut before[*x],
-                            network.storage[*x],
-                            chunk,
-                            true,
-                        );
+                    if network.needs_gradient[*x] {
+                        let (storage, target) = (network.storage[*x], &mut before[*x]);
+                        let dx = if through_spare { &mut *spare } else { &mut *target };
+                        clear_tails(dx, storage, chunk);
+                        if through_spare {
+                            transfer(spare, storage, target, storage, chunk, true);
+                        }
                     }
                     if node.layer.is_some() {
                         visit(
@@ -365,7 +363,7 @@ fn transfer(source: &[f32], from: Storage, target: &mut [f32], to: Storage, chun
     }
 }
 
-/// Sets steps beyond the records' lengths to zero: the output for a record must not depend on the lengths of others.
+/// Sets steps beyond the records' lengths to zero: what a record contributes must not depend on the lengths of others.
 fn clear_tails(value: &mut [f32], storage: Storage, chunk: &Chunk) {
     let Shape::Sequence { width, .. } = storage.shape else { return };
     let (stride, steps) = (Storage::stride(width), chunk.steps + storage.extra);
