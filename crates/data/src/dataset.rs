@@ -277,8 +277,8 @@ fn below(bound: u64, random: &mut ChaCha20Rng) -> u64 {
 /// Returns an error if a data set of this many values would be too large.
 pub(crate) fn check_size(place: impl FnOnce() -> String, values: usize) -> Result<(), DataError> {
     if values > MAX_VALUES {
-        let hint = "records in memory are limited; records of x.npy in a folder, and of a file that sordino data convert writes from \
-                    a table, stay in their file";
+        let hint = "records in memory are limited; records of x.npy in a folder, and of a file that sordino data convert writes, stay \
+                    in their file";
         return Err(DataError::file(
             place(),
             format!("more than {MAX_VALUES} values, the maximum for a data set in memory"),

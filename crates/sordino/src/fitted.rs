@@ -199,8 +199,11 @@ impl Fitted {
     /// The prediction for each record of a data set. Labels are ignored.
     ///
     /// # Errors
-    /// Records of another shape.
+    /// Records of another shape; a language model, which has [continuations](Self::continuations).
     pub fn predictions(&self, data: &Dataset) -> Result<Vec<Prediction>, Error> {
+        if self.is_language_model() {
+            return Err(Error::refused("the model predicts the next token of a text", "use continuations"));
+        }
         self.check_shape(data)?;
         let encoded = self.model.encode(data)?;
         let data = encoded.as_ref().unwrap_or(data);
@@ -270,7 +273,7 @@ impl Fitted {
     }
 
     /// Checks that the records have the shape and the normalisation of the training records.
-    fn check_shape(&self, data: &Dataset) -> Result<(), Error> {
+    pub(crate) fn check_shape(&self, data: &Dataset) -> Result<(), Error> {
         if data.shape() != self.facts.input {
             return Err(Error::refused(
                 format!(

@@ -178,7 +178,13 @@ def check_language_model(part, folder):
         return (torch.stack(losses).mean() - ours).abs().item()
 
     sordino("export", run, "--out", merged)
-    found = [difference(hf.AutoModelForCausalLM.from_pretrained(merged))]
+    tuned = hf.AutoModelForCausalLM.from_pretrained(merged)
+    found = [difference(tuned)]
+    written = [row["prediction"] for row in csv.DictReader(io.StringIO(sordino("predict", "--run", run, "--data", data)))]
+    for row, text in zip(csv.DictReader((data / "devset.csv").open()), written, strict=True):
+        prompt = tokenizer.encode(row["mr"]).ids + [0]
+        out = tuned.generate(torch.tensor([prompt]), do_sample=False, max_length=20, eos_token_id=0, pad_token_id=0)
+        assert text == tokenizer.decode(out[0, len(prompt):].tolist()), (row, text)
     if part.startswith("lora"):
         sordino("export", run, "--out", adapter, "--adapter")
         found.append(difference(load_with_adapter(hf.AutoModelForCausalLM.from_pretrained(model), adapter)))

@@ -71,7 +71,11 @@ impl Schema {
     }
 
     /// The encoder of the texts; `None` if there are none.
-    pub(crate) fn encoder(&self) -> Result<Option<TextEncoder>, DataError> {
+    ///
+    /// # Errors
+    ///
+    /// A tokenizer that cannot be read, or one whose hash is not the one that the schema states.
+    pub fn encoder(&self) -> Result<Option<TextEncoder>, DataError> {
         self.check_tokenizer()?;
         let texts = self.text_columns().next();
         texts.map(|(_, text)| TextEncoder::new(text.tokenizer(), text.max_length())).transpose()
