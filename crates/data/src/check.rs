@@ -2,7 +2,7 @@
 
 use crate::error::DataError;
 use crate::format::Format;
-use crate::source::{Source, read};
+use crate::source::{Source, image_sets, read};
 
 /// The largest number of problems that are listed.
 const LISTED: usize = 100;
@@ -27,7 +27,7 @@ impl Problems {
     }
 }
 
-/// Finds every problem of a table, or the first problem of a source in another format.
+/// Finds every problem of a table, of texts, or of PNG and JPEG images; of a source in another format, the first problem.
 ///
 /// # Errors
 ///
@@ -41,6 +41,14 @@ pub fn check(source: &Source) -> Result<Problems, DataError> {
         return Ok(problems);
     }
     let mut problems = Problems::default();
+    if let Format::ClassImages | Format::ParquetImages = format {
+        let sets = image_sets(source, format, &mut |problem| {
+            problems.add(problem);
+            Ok(())
+        })?;
+        sets.check(&mut problems)?;
+        return Ok(problems);
+    }
     match read(source) {
         Ok(sets) => {
             let sets = [Some(&sets.train), sets.test.as_ref()];

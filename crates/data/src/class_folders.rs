@@ -75,24 +75,30 @@ pub(crate) fn names(folder: &Path, declared: Option<usize>) -> Result<Vec<String
 }
 
 /// The files of the folders of these classes, class by class and sorted by name. A class may have no folder; every other folder is
-/// an error, and so is every file whose name does not end in one of `extensions`.
+/// a problem, and so is every file whose name does not end in one of `extensions`. `note` receives the problems; if it returns none, they
+/// are skipped.
 pub(crate) fn files(
     folder: &Path,
     names: &[String],
     extensions: &[&str],
+    note: &mut dyn FnMut(DataError) -> Result<(), DataError>,
 ) -> Result<Vec<ClassFile>, DataError> {
     let mut files = Vec::new();
     for class_folder in entries(folder)?.into_iter().filter(|path| path.is_dir()) {
         let name = name_of(&class_folder);
         let Some(class) = names.iter().position(|other| *other == name) else {
-            return Err(DataError::file(
+            note(DataError::file(
                 class_folder.display().to_string(),
                 format!("{} is not one of the classes {}", quoted(name.as_bytes()), listed(names)),
                 "the folders of the training records are the classes; rename or remove this one",
-            ));
+            ))?;
+            continue;
         };
         for path in entries(&class_folder)? {
-            check_extension(&path, extensions)?;
+            if let Err(problem) = check_extension(&path, extensions) {
+                note(problem)?;
+                continue;
+            }
             let id = format!("{name}/{}", name_of(&path));
             // There are at most 2^16 classes.
             files.push(ClassFile { path, id, class: class as u32 });

@@ -26,6 +26,8 @@ pub struct Dataset {
     encoding: Encoding,
     values: RecordValues,
     labels: LabelValues,
+    /// The mean and the standard deviation of each channel by which images were normalised; empty if they were not.
+    normalisation: Vec<(f64, f64)>,
 }
 
 impl Dataset {
@@ -41,7 +43,7 @@ impl Dataset {
         if values.records(shape) == 0 {
             return Err(no_records(file));
         }
-        Ok(Dataset { shape, encoding, values, labels })
+        Ok(Dataset { shape, encoding, values, labels, normalisation: Vec::new() })
     }
 
     /// The number of records. Whether it is private depends on the definition of neighbouring data sets.
@@ -92,7 +94,8 @@ impl Dataset {
                 "give inputs for every record",
             ));
         }
-        Ok(Dataset { shape, encoding: Encoding::Floats, values, labels: self.labels.clone() })
+        let (labels, normalisation) = (self.labels.clone(), Vec::new());
+        Ok(Dataset { shape, encoding: Encoding::Floats, values, labels, normalisation })
     }
 
     /// The labels, as the targets of a network; `None` if the records are unlabelled.
@@ -138,8 +141,26 @@ impl Dataset {
     pub(crate) fn normalised(mut self, file: &str, options: &ImageOptions) -> Result<Dataset, DataError> {
         if let Some(normalisation) = options.normalisation(file, self.shape)? {
             self.values.normalise(file, self.shape, &normalisation)?;
+            self.normalisation = normalisation;
         }
         Ok(self)
+    }
+
+    /// Normalises images that were not yet normalised: `(x - mean) / std`, with a mean and a standard deviation for each channel, or with
+    /// none.
+    ///
+    /// # Errors
+    ///
+    /// Records that are not images; another number of channels; numbers that are not permitted (see [`ImageOptions`]).
+    pub fn normalised_by(self, normalisation: &[(f64, f64)]) -> Result<Dataset, DataError> {
+        let (mean, std) = normalisation.iter().copied().unzip();
+        let options = ImageOptions { mean: Some(mean), std: Some(std), ..ImageOptions::default() };
+        if normalisation.is_empty() { Ok(self) } else { self.normalised("the records", &options) }
+    }
+
+    /// The mean and the standard deviation of each channel by which images were normalised; empty if they were not.
+    pub fn normalisation(&self) -> &[(f64, f64)] {
+        &self.normalisation
     }
 
     /// Splits into a training set and, unless `test_fraction` is 0, a test set of the records that [`held_out`] lists. The
@@ -178,7 +199,8 @@ impl Dataset {
             LabelValues::NextTokens { from } => LabelValues::NextTokens { from: keep(from, 1, side, wanted) },
         };
         let values = self.values.part(self.shape, side, wanted);
-        Dataset { shape: self.shape, encoding: self.encoding, values, labels }
+        let normalisation = self.normalisation.clone();
+        Dataset { shape: self.shape, encoding: self.encoding, values, labels, normalisation }
     }
 }
 
@@ -255,8 +277,8 @@ fn below(bound: u64, random: &mut ChaCha20Rng) -> u64 {
 /// Returns an error if a data set of this many values would be too large.
 pub(crate) fn check_size(place: impl FnOnce() -> String, values: usize) -> Result<(), DataError> {
     if values > MAX_VALUES {
-        let hint = "records in memory are limited; records of x.npy in a folder, and of a file that sordino data convert writes from \
-                    a table, stay in their file";
+        let hint = "records in memory are limited; records of x.npy in a folder, and of a file that sordino data convert writes, stay \
+                    in their file";
         return Err(DataError::file(
             place(),
             format!("more than {MAX_VALUES} values, the maximum for a data set in memory"),

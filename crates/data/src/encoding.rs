@@ -22,7 +22,7 @@ pub enum Encoding {
     Booleans,
     /// Floats, not scaled.
     Floats,
-    /// Text (CSV, SVMLight): numbers, scaled only by a schema.
+    /// Text: the fields of a table, scaled only by a schema; texts; SVMLight.
     Text,
 }
 
@@ -33,7 +33,7 @@ impl fmt::Display for Encoding {
             Self::Integers => "integers, which are not scaled",
             Self::Booleans => "booleans, which are read as 0 and 1",
             Self::Floats => "floats, which are not scaled",
-            Self::Text => "text (CSV or SVMLight)",
+            Self::Text => "text (a table, texts or SVMLight)",
         })
     }
 }

@@ -6,6 +6,7 @@ use crate::dataset::Dataset;
 use crate::encoding::{Conversion, Encoding};
 use crate::error::DataError;
 use crate::format::Format;
+use crate::images::sets::ImageSets;
 use crate::images::{self, ImageOptions};
 use crate::input::open;
 use crate::schema::Schema;
@@ -116,9 +117,8 @@ pub fn read(source: &Source) -> Result<Splits, DataError> {
     let sets = match format {
         Format::Idx => idx::read(path, source.classes),
         Format::Cifar(cifar) => cifar.read(path, source.classes),
-        Format::ClassImages => images::files::read(path, source.classes, &source.images),
+        Format::ClassImages | Format::ParquetImages => image_sets(source, format, &mut Err)?.read(),
         Format::Table(table) => table.read(source),
-        Format::ParquetImages => parquet::read_images(source),
         Format::Npz => npy::read_npz(path, source.classes),
         Format::NpyFolder => npy_folder::read(path, source.classes),
         Format::Cache => cache::read(source),
@@ -130,6 +130,18 @@ pub fn read(source: &Source) -> Result<Splits, DataError> {
     }?;
     let normalised = |set: Dataset| set.normalised(&file, &source.images);
     Ok(Splits { train: normalised(sets.train)?, test: sets.test.map(normalised).transpose()?, ..sets })
+}
+
+/// The labelled images of a folder for each class, or of Parquet files. `note` receives the folders and files that are not permitted.
+pub(crate) fn image_sets(
+    source: &Source,
+    format: Format,
+    note: &mut dyn FnMut(DataError) -> Result<(), DataError>,
+) -> Result<ImageSets, DataError> {
+    match format {
+        Format::ParquetImages => parquet::image_sets(source),
+        _ => images::files::sets(&source.path, source.classes, &source.images, note),
+    }
 }
 
 /// Reads labelled records from another file, to test a model trained on `sets`, which were read from `source`.

@@ -9,8 +9,9 @@ use std::sync::Mutex;
 use basics::{in_order, numbers, total};
 use networks::networks;
 use sordino_nn::layers::{
-    Attention, AveragePool, Conv2d, Dropout, Embedding, Flatten, Gelu, GlobalAveragePool, Gru, LastStep,
-    LayerNorm, Linear, Lora, Lstm, MeanOverSteps, Positions, Residual, Tanh, TemperedSigmoid, TiedOutput,
+    Attention, AveragePool, ClassToken, Conv2d, Dropout, Embedding, FirstStep, Flatten, Gelu,
+    GlobalAveragePool, Gru, LastStep, LayerNorm, Linear, Lora, Lstm, MeanOverSteps, Positions, Residual,
+    Segments, Tanh, TemperedSigmoid, TiedOutput,
 };
 use sordino_nn::{
     Description, Engine, Inputs, Layer, Loss, Network, Params, Pass, Records, Shape, Targets, WeightRule,
@@ -96,7 +97,7 @@ fn what_a_record_adds_does_not_depend_on_others_of_other_lengths() {
             Description::new(Shape::Sequence { steps, width }).then(Linear::new(width)).then(layer);
         Network::new(&description.then(MeanOverSteps).then(Linear::new(3))).unwrap()
     };
-    let layers: [Layer; 7] = [
+    let layers: [Layer; 8] = [
         Tanh.into(),
         Lstm { hidden: 16 }.into(),
         Gru { hidden: 16 }.into(),
@@ -104,6 +105,7 @@ fn what_a_record_adds_does_not_depend_on_others_of_other_lengths() {
         Attention::causal(2).into(),
         Attention { lora: Some(Lora { rank: 3, alpha: 6.0, joint: false }), ..Attention::new(2) }.into(),
         LayerNorm::default().into(),
+        ClassToken.into(),
     ];
     for (steps, layer) in [60, 20].into_iter().flat_map(|steps| layers.clone().map(|layer| (steps, layer))) {
         let network = sequence(steps, layer);
@@ -152,6 +154,9 @@ fn what_a_record_of_tokens_adds_does_not_depend_on_others() {
         sequence(Lstm { hidden: 6 }.into(), LastStep.into()),
         sequence(Gru { hidden: 6 }.into(), LastStep.into()),
         sequence(Linear::new(7).into(), MeanOverSteps.into()),
+        // The separator comes at different steps, and in some records not at all.
+        sequence(Segments { separator: Some(4) }.into(), MeanOverSteps.into()),
+        sequence(ClassToken.into(), FirstStep.into()),
     ] {
         let mut engine =
             Engine::with_workers(Network::new(&description).unwrap(), Loss::cross_entropy(), 2).unwrap();

@@ -154,7 +154,7 @@ impl Fitted {
         Ok(Evaluator::new(self.model.network()?, self.model.loss, data)?.score(&self.params)?)
     }
 
-    /// The name of the predicted class of each row.
+    /// The name of the predicted class of each row. If the training records were normalised images, the rows are normalised in the same way.
     ///
     /// # Errors
     /// Rows of another length, values that are not finite, or a model that predicts numbers.
@@ -199,8 +199,11 @@ impl Fitted {
     /// The prediction for each record of a data set. Labels are ignored.
     ///
     /// # Errors
-    /// Records of another shape.
+    /// Records of another shape; a language model, which has [continuations](Self::continuations).
     pub fn predictions(&self, data: &Dataset) -> Result<Vec<Prediction>, Error> {
+        if self.is_language_model() {
+            return Err(Error::refused("the model predicts the next token of a text", "use continuations"));
+        }
         self.check_shape(data)?;
         let encoded = self.model.encode(data)?;
         let data = encoded.as_ref().unwrap_or(data);
@@ -265,21 +268,37 @@ impl Fitted {
             ));
         }
         let values = rows.iter().flat_map(|row| row.as_ref().iter().copied()).collect();
-        Ok(Dataset::from_flat(values, self.facts.input, Labels::none())?)
+        let records = Dataset::from_flat(values, self.facts.input, Labels::none())?;
+        Ok(records.normalised_by(&self.facts.normalisation)?)
     }
 
-    fn check_shape(&self, data: &Dataset) -> Result<(), Error> {
-        match data.shape() == self.facts.input {
-            true => Ok(()),
-            false => Err(Error::refused(
+    /// Checks that the records have the shape and the normalisation of the training records.
+    pub(crate) fn check_shape(&self, data: &Dataset) -> Result<(), Error> {
+        if data.shape() != self.facts.input {
+            return Err(Error::refused(
                 format!(
                     "the records have the shape {}, but the model reads {}",
                     data.shape(),
                     self.facts.input
                 ),
                 "give records like those that the model was trained on",
-            )),
+            ));
         }
+        if data.normalisation() != self.facts.normalisation {
+            let described = |normalisation: &[(f64, f64)]| match normalisation {
+                [] => "not normalised".to_owned(),
+                channels => format!("normalised by the (mean, std) {channels:?} of each channel"),
+            };
+            return Err(Error::refused(
+                format!(
+                    "the images are {}, but those of the training records are {}",
+                    described(data.normalisation()),
+                    described(&self.facts.normalisation)
+                ),
+                "read them with the {mean} and {std} of Fitted::facts",
+            ));
+        }
+        Ok(())
     }
 
     /// Writes the model to one safetensors file: weights, facts about the data, and the guarantee.

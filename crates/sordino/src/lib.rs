@@ -72,6 +72,7 @@
 #![forbid(unsafe_code)]
 
 pub mod comparison;
+mod continuation;
 mod fitted;
 mod guarantee;
 mod model;

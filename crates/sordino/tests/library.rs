@@ -281,6 +281,54 @@ fn the_library_and_the_command_train_the_same_model() {
     assert_eq!(value.params().values(), named.params().values());
 }
 
+/// A file of one channel, 2x2 pixels, in the format of MNIST.
+fn idx(kind: u32, sizes: &[u32], bytes: &[u8]) -> Vec<u8> {
+    let sizes = sizes.iter().flat_map(|size| size.to_be_bytes());
+    kind.to_be_bytes().into_iter().chain(sizes).chain(bytes.iter().copied()).collect()
+}
+
+#[test]
+fn a_saved_model_keeps_the_normalisation_of_its_images() {
+    let folder = Folder::new("normalised");
+    let (pixels, classes): (Vec<u8>, Vec<u8>) = (
+        (0..200)
+            .flat_map(|record| if record % 2 == 0 { [10, 20, 30, 40] } else { [210, 220, 230, 240] })
+            .collect(),
+        (0..200).map(|record| record % 2).collect(),
+    );
+    fs::create_dir(folder.join("data")).unwrap();
+    fs::write(folder.join("data/train-images-idx3-ubyte"), idx(0x803, &[200, 2, 2], &pixels)).unwrap();
+    fs::write(folder.join("data/train-labels-idx1-ubyte"), idx(0x801, &[200], &classes)).unwrap();
+    let read = |mean: Option<Vec<f64>>| {
+        let images = sordino::data::ImageOptions { mean, ..Default::default() };
+        let source = sordino::data::Source {
+            path: folder.join("data"),
+            classes: Some(2),
+            images,
+            ..Default::default()
+        };
+        sordino::data::read(&source).unwrap().train
+    };
+    let data = read(Some(vec![0.5]));
+    let trainer = Trainer::new(Model::logistic()).batch_size(100).seed(1);
+    let fitted = trainer.steps(20).unwrap().fit(&data).unwrap();
+    fitted.save(folder.join("saved")).unwrap();
+    let loaded = Fitted::load(folder.join("saved")).unwrap();
+    assert_eq!(loaded.predictions(&data).unwrap(), fitted.predictions(&data).unwrap());
+    for wrong in [None, Some(vec![0.4])] {
+        let message = loaded.predictions(&read(wrong)).unwrap_err().to_string();
+        assert!(message.contains("normalised by the (mean, std) [(0.5, 1.0)]"), "{message}");
+    }
+    // Rows are normalised like the images of files.
+    let row: Vec<f32> = [10.0, 20.0, 30.0, 40.0].map(|pixel: f32| pixel / 255.0).to_vec();
+    let probabilities = loaded.predict_proba(&[row]).unwrap();
+    let sordino::Prediction::Class { probabilities: expected, .. } = &loaded.predictions(&data).unwrap()[0]
+    else {
+        panic!("a class")
+    };
+    assert!((probabilities[0][0] - expected[0]).abs() < 1e-6, "{probabilities:?} {expected:?}");
+}
+
 #[test]
 fn numbers_are_predicted() {
     let x = rows(1000);

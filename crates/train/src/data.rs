@@ -13,7 +13,8 @@ use sordino_nn::Shape;
 
 use crate::{
     Origin, RunFiles, RunFolder, SettingValues, Settings, TrainError, Value, model_notes,
-    public_defaults::with_public_defaults, settings::given,
+    public_defaults::{check_tokenizer, with_public_defaults},
+    settings::given,
 };
 
 /// Public facts about the records that a model reads. They are stored with its weights.
@@ -27,6 +28,9 @@ pub struct DataFacts {
     pub numbers: Vec<Scale>,
     /// How the values of the training records were stored.
     pub encoding: Encoding,
+    /// The mean and the standard deviation of each channel by which images were normalised; empty if they were not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub normalisation: Vec<(f64, f64)>,
     /// The number of test records.
     pub test_records: u64,
 }
@@ -39,6 +43,7 @@ impl DataFacts {
             classes: train.classes().to_vec(),
             numbers: train.scales().to_vec(),
             encoding: train.encoding(),
+            normalisation: train.normalisation().to_vec(),
             test_records: test.map_or(0, |test| test.len() as u64),
         }
     }
@@ -196,7 +201,10 @@ impl RunData {
             Source { path: absolute(&settings.data).unwrap_or("mushroom".into()), ..data_source(settings) };
         check_paths([Some(&source.path), test_data.as_ref()].into_iter().flatten())?;
         let source = with_public_defaults(settings, source)?;
+        // Before the records are read: a change while they are read is then a change after this time.
+        let last_changed = last_changed(Some(&source.path));
         let sets = sordino_data::read(&source)?;
+        check_tokenizer(settings, sets.schema.as_ref())?;
         let separate = separate_test_set(test_data.as_deref(), &source, &sets)?;
         let Splits { train, test, schema } = sets;
         let mut values = SettingValues {
@@ -250,7 +258,7 @@ impl RunData {
         let description = DataDescription {
             facts: DataFacts::new(&train, test.as_ref()),
             records: train.len(),
-            last_changed: last_changed(Some(&source.path)),
+            last_changed,
             values,
             schema,
             tokenizer,

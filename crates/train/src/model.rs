@@ -288,7 +288,14 @@ mod tests {
     fn facts(input: Shape, classes: usize) -> DataFacts {
         let classes: Vec<String> = (0..classes).map(|class| class.to_string()).collect();
         let numbers = if classes.is_empty() { vec![Scale::NONE; 2] } else { Vec::new() };
-        DataFacts { input, classes, numbers, encoding: Encoding::Bytes, test_records: 0 }
+        DataFacts {
+            input,
+            classes,
+            numbers,
+            encoding: Encoding::Bytes,
+            normalisation: Vec::new(),
+            test_records: 0,
+        }
     }
 
     const IMAGES: [(usize, usize, usize); 7] =

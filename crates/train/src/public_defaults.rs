@@ -6,7 +6,7 @@ use std::{
 };
 
 use serde_json::Value;
-use sordino_data::{ImageSize, Source, Unstated};
+use sordino_data::{ImageSize, Schema, Source, Unstated};
 
 use crate::{Settings, TrainError};
 
@@ -57,14 +57,35 @@ fn positions(config: &Value) -> Option<usize> {
     }
 }
 
+/// Checks that records that were tokenised before, in a file of records, have the tokens of the public model.
+///
+/// # Errors
+/// Records that were read with another tokenizer than that of the model.
+pub(crate) fn check_tokenizer(settings: &Settings, schema: Option<&Schema>) -> Result<(), TrainError> {
+    // A tokenizer or a schema that the user names is used as it is.
+    if settings.tokenizer.is_some() || settings.schema.is_some() {
+        return Ok(());
+    }
+    let (Some(folder), Some(schema)) = (public_folder(settings), schema) else { return Ok(()) };
+    let of_model = folder.join("tokenizer.json");
+    let Ok(expected) = fs::read(&of_model) else { return Ok(()) };
+    if !schema.has_texts() || schema.tokenizer_is(&expected) {
+        return Ok(());
+    }
+    Err(TrainError::refused(
+        format!("the records were not tokenised by {}, which the model needs", of_model.display()),
+        "convert the records again with {tokenizer} set to this file, or train on their source",
+    ))
+}
+
 fn with_images(mut source: Source, unstated: Unstated, config: &Value, folder: &Path) -> Source {
     let images = &mut source.images;
+    let size = |name: &str| config[name].as_u64().and_then(|size| usize::try_from(size).ok());
     if unstated.image_size {
-        let side = config["image_size"].as_u64().and_then(|side| usize::try_from(side).ok());
-        images.size = side.and_then(|side| ImageSize::new(side, side).ok());
+        images.size = size("image_size").and_then(|side| ImageSize::new(side, side).ok());
     }
     if unstated.channels {
-        images.channels = Some(3);
+        images.channels = Some(size("num_channels").unwrap_or(3));
     }
     let preprocessor = read_json(&folder.join("preprocessor_config.json")).unwrap_or_default();
     let numbers = |name: &str| {

@@ -77,6 +77,7 @@ impl Cache {
         let name = path.display().to_string();
         let file = Arc::new(PositionedFile::open(path)?);
         let header = Header::read(&name, &file)?;
+        header.facts.schema.as_ref().map_or(Ok(()), Schema::check_tokenizer)?;
         Ok(Cache { name, file, header })
     }
 

@@ -14,7 +14,7 @@ use crate::encoding::Encoding;
 use crate::error::DataError;
 use crate::format::Format;
 use crate::input::unreadable;
-use crate::source::{Source, Splits, read};
+use crate::source::{Source, Splits, image_sets, read};
 
 /// What a file of records contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,8 +32,8 @@ pub struct Converted {
 /// **The file is as private as the records.** On Unix, only its owner can read it. Its header contains the public description (shape,
 /// encoding, classes, scales, schema).
 ///
-/// The file gets its name only when it is complete. The values of a table, the tokens of texts, and the values of a folder of NPY arrays
-/// and of another `.sordino` file are not held in memory; those of other formats are. Images are stored with the size and the channels of
+/// The file gets its name only when it is complete. The values of a table, the tokens of texts, PNG and JPEG images, and the values of a
+/// folder of NPY arrays and of another `.sordino` file are not held in memory; those of other formats are. Images are stored with the size and the channels of
 /// the source, without normalisation.
 ///
 /// # Errors
@@ -44,8 +44,12 @@ pub fn convert(source: &Source, path: &Path) -> Result<Converted, DataError> {
     let format = Format::of(&source.path)?;
     source.check(format)?;
     check_plain_images(source)?;
-    if let Format::Table(table) = format {
-        return table.convert(source, path);
+    match format {
+        Format::Table(table) => return table.convert(source, path),
+        Format::ClassImages | Format::ParquetImages => {
+            return image_sets(source, format, &mut Err)?.convert(path);
+        }
+        _ => {}
     }
     let sets = read(source)?;
     write(path, &sets)?;
@@ -197,12 +201,7 @@ impl<'a> CacheWriter<'a> {
             }
             shape => {
                 let dtype = self.values(data)?;
-                let sizes = match shape {
-                    Shape::Image { channels, height, width } => vec![channels, height, width],
-                    shape => vec![shape.len()],
-                };
-                let shape = std::iter::once(records).chain(sizes.into_iter().map(|size| size as u64));
-                self.array(prefix, "values", dtype, shape.collect());
+                self.values_array(prefix, dtype, shape, records);
             }
         }
         match data.targets() {
@@ -212,6 +211,21 @@ impl<'a> CacheWriter<'a> {
                 Err(DataError::file(file, "the records have no labels", "give labelled records"))
             }
         }
+    }
+
+    /// Makes an array of all values that were written after the last array, for this many records.
+    pub(crate) fn values_array(&mut self, prefix: &str, dtype: Type, shape: Shape, records: u64) {
+        let sizes = match shape {
+            Shape::Image { channels, height, width } => vec![channels, height, width],
+            shape => vec![shape.len()],
+        };
+        let shape = std::iter::once(records).chain(sizes.into_iter().map(|size| size as u64));
+        self.array(prefix, "values", dtype, shape.collect());
+    }
+
+    /// Writes values that came from bytes, as bytes.
+    pub(crate) fn pixels(&mut self, values: &[f32]) -> Result<(), DataError> {
+        self.bytes(&values.iter().filter_map(|&value| byte_of(value)).collect::<Vec<_>>())
     }
 
     /// Writes values: as bytes if all of them came from bytes, otherwise as floats.

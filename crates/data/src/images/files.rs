@@ -1,34 +1,37 @@
 //! PNG and JPEG files: a folder for each class, or a folder of images for prediction.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use rayon::prelude::*;
 use sordino_nn::Shape;
 
-use super::{Decoder, EXTENSIONS, ImageOptions};
+use super::sets::{Content, ImageSets, Images, StoredImage};
+use super::{EXTENSIONS, ImageOptions};
 use crate::class_folders::{self, ClassFile, Parts};
-use crate::dataset::{Dataset, check_size, no_records};
-use crate::encoding::{Conversion, Encoding};
+use crate::dataset::Dataset;
+use crate::encoding::Encoding;
 use crate::error::DataError;
-use crate::input::unreadable;
-use crate::labels::LabelValues;
-use crate::source::Splits;
 use crate::unlabelled::UnlabelledRows;
 
-/// Reads a folder of images for each class, with a test set if there is one.
-pub(crate) fn read(
+/// What is done with a problem of a folder: it is returned as an error, or noted, and then the reading goes on.
+type Note<'a> = &'a mut dyn FnMut(DataError) -> Result<(), DataError>;
+
+/// A folder of images for each class, with a test set if there is one. `note` receives the folders and files that are not permitted.
+pub(crate) fn sets(
     folder: &Path,
     classes: Option<usize>,
     options: &ImageOptions,
-) -> Result<Splits, DataError> {
-    let file = folder.display().to_string();
-    let shape = options.shape(&file, None)?;
+    note: Note<'_>,
+) -> Result<ImageSets, DataError> {
+    let shape = options.shape(&folder.display().to_string(), None)?;
     let parts = Parts::of(folder);
     let names = class_folders::names(&parts.train, classes)?;
-    let train = labelled(&parts.train, &names, shape, None)?;
-    let test = parts.test.map(|test| labelled(&test, &names, shape, None)).transpose()?;
-    Ok(Splits { train, test, schema: None })
+    let train = set(&parts.train, &names, note)?;
+    let test = parts.test.map(|test| set(&test, &names, note)).transpose()?;
+    Ok(ImageSets { shape, names, train, test })
+}
+
+fn set(folder: &Path, names: &[String], note: Note<'_>) -> Result<Images, DataError> {
+    Ok(images(folder, class_folders::files(folder, names, &EXTENSIONS, note)?))
 }
 
 /// Reads the test set of a folder, or its only set, with the classes, the shape and the encoding of the training records.
@@ -39,7 +42,8 @@ pub(crate) fn read_test(
 ) -> Result<Dataset, DataError> {
     let shape = options.shape(&folder.display().to_string(), Some(train.shape()))?;
     let parts = Parts::of(folder);
-    labelled(&parts.test.unwrap_or(parts.train), train.classes(), shape, Some(train.encoding()))
+    let images = set(&parts.test.unwrap_or(parts.train), train.classes(), &mut Err)?;
+    images.labelled(shape, train.classes(), Some(train.encoding()))
 }
 
 /// Reads images without labels: those of a folder, those of the folders of its classes, or one file. Their ids are their names.
@@ -49,8 +53,7 @@ pub(crate) fn read_unlabelled(
     wanted: Option<Encoding>,
     known: Option<Shape>,
 ) -> Result<UnlabelledRows, DataError> {
-    let file = path.display().to_string();
-    let shape = options.shape(&file, known)?;
+    let shape = options.shape(&path.display().to_string(), known)?;
     let (files, part) = match path.is_dir() {
         false => (vec![ClassFile::single(path)], None),
         true => {
@@ -61,10 +64,8 @@ pub(crate) fn read_unlabelled(
             (files, split.then(|| part.display().to_string()))
         }
     };
-    let conversion = Conversion::new(&file, Encoding::Bytes, wanted)?;
-    let (values, refused) = decoded(&file, &files, shape, conversion, false)?;
-    let records = Dataset::new(&file, shape, conversion.encoding, values, LabelValues::Absent)?;
-    let ids = files.into_iter().map(|file| file.id).collect();
+    let ids = files.iter().map(|file| file.id.clone()).collect();
+    let (records, refused) = images(path, files).unlabelled(shape, wanted)?;
     Ok(UnlabelledRows { part, ..UnlabelledRows::new(records, refused, Some(ids)) })
 }
 
@@ -74,56 +75,17 @@ pub(crate) fn count(folder: &Path) -> Result<Vec<(String, String)>, DataError> {
     let names = class_folders::names(&parts.train, None)?;
     let sets = [("training records", Some(parts.train)), ("test records", parts.test)];
     let describe = |(name, folder): (&str, Option<PathBuf>)| {
-        let count = class_folders::files(&folder?, &names, &EXTENSIONS).map(|files| files.len());
+        let count = class_folders::files(&folder?, &names, &EXTENSIONS, &mut Err).map(|files| files.len());
         Some(count.map(|count| (name.to_owned(), format!("{count} images; {} classes", names.len()))))
     };
     sets.into_iter().filter_map(describe).collect()
 }
 
-fn labelled(
-    folder: &Path,
-    names: &[String],
-    shape: Shape,
-    wanted: Option<Encoding>,
-) -> Result<Dataset, DataError> {
-    let file = folder.display().to_string();
-    let files = class_folders::files(folder, names, &EXTENSIONS)?;
-    let conversion = Conversion::new(&file, Encoding::Bytes, wanted)?;
-    let (values, refused) = decoded(&file, &files, shape, conversion, true)?;
-    if let Some((_, error)) = refused.into_iter().next() {
-        return Err(error);
-    }
-    let classes = files.iter().map(|file| file.class).collect();
-    let labels = LabelValues::Classes { classes, names: names.to_vec() };
-    Dataset::new(&file, shape, conversion.encoding, values, labels)
-}
-
-/// The values of records, and the records, from 0, that could not be read, in their order.
-type Decoded = (Vec<f32>, Vec<(usize, DataError)>);
-
-/// Decodes files on all cores. If `stop` is true, decoding ends at the first file that cannot be read, and only this file is reported.
-fn decoded(
-    file: &str,
-    files: &[ClassFile],
-    shape: Shape,
-    conversion: Conversion,
-    stop: bool,
-) -> Result<Decoded, DataError> {
-    if files.is_empty() {
-        return Err(no_records(file));
-    }
-    let total = files.len().saturating_mul(shape.len());
-    check_size(|| format!("{file} ({} images of {shape})", files.len()), total)?;
-    let decoder = Decoder::new(shape, conversion);
-    let mut values = vec![0.0; total];
-    let read = |(place, (values, file)): (usize, (&mut [f32], &ClassFile))| {
-        let name = file.path.display().to_string();
-        let bytes = fs::read(&file.path).map_err(|error| unreadable(&name, &error));
-        let error = bytes.and_then(|bytes| decoder.decode(&name, &bytes, values)).err()?;
-        Some((place, error))
+/// Files as images.
+fn images(folder: &Path, files: Vec<ClassFile>) -> Images {
+    let image = |ClassFile { path, class, .. }: ClassFile| {
+        let place = path.display().to_string();
+        Ok(StoredImage { place, content: Content::File(path), class: Ok(class) })
     };
-    let images = values.par_chunks_exact_mut(shape.len()).zip(files).enumerate();
-    let refused =
-        if stop { Vec::from_iter(images.find_map_first(read)) } else { images.filter_map(read).collect() };
-    Ok((values, refused))
+    Images { file: folder.display().to_string(), images: Box::new(files.into_iter().map(image)) }
 }

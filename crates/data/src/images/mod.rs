@@ -4,8 +4,9 @@ pub(crate) mod cifar;
 mod decode;
 pub(crate) mod files;
 mod options;
+pub(crate) mod sets;
 
-pub(crate) use decode::Decoder;
+use decode::Decoder;
 pub use options::{ImageOptions, ImageSize};
 
 /// The extensions of image files, in lower case.

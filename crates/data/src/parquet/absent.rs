@@ -9,7 +9,8 @@ use crate::dataset::Dataset;
 use crate::encoding::Encoding;
 use crate::error::DataError;
 use crate::format::Format;
-use crate::source::{Source, Splits};
+use crate::images::sets::ImageSets;
+use crate::source::Source;
 use crate::table::JsonRows;
 use crate::unlabelled::UnlabelledRows;
 
@@ -44,7 +45,7 @@ pub(crate) fn rows(path: &Path, _files: &[PathBuf]) -> Result<JsonRows<std::io::
     Err(absent(path))
 }
 
-pub(crate) fn read_images(source: &Source) -> Result<Splits, DataError> {
+pub(crate) fn image_sets(source: &Source) -> Result<ImageSets, DataError> {
     Err(absent(&source.path))
 }
 

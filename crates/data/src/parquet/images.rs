@@ -1,31 +1,28 @@
 //! Parquet files with a column of images, as Hugging Face stores them: `{bytes, path}`, with a column of integers for the classes.
 
+use std::iter;
 use std::path::{Path, PathBuf};
 
-use ::parquet::data_type::ByteArray;
 use ::parquet::file::reader::FileReader;
 use ::parquet::record::{Field, Row};
-use rayon::prelude::*;
 use sordino_nn::Shape;
 
 use super::rows::FileRows;
 use super::{Parts, is_image, no_training_files};
-use crate::dataset::{Dataset, check_size};
-use crate::encoding::{Conversion, Encoding};
+use crate::dataset::Dataset;
+use crate::encoding::Encoding;
 use crate::error::DataError;
 use crate::field::listed;
-use crate::images::Decoder;
-use crate::labels::{LabelValues, check_classes, numbered};
-use crate::source::{Source, Splits};
+use crate::images::sets::{Content, ImageSets, Images, StoredImage};
+use crate::labels::{check_classes, numbered};
+use crate::source::Source;
 use crate::unlabelled::UnlabelledRows;
 
 /// Names of class columns that are recognised without a setting.
 const LABELS: [&str; 3] = ["label", "labels", "fine_label"];
-/// The number of images that are decoded at once.
-const BATCH: usize = 256;
 
-/// Reads the training set and, if present, the test set.
-pub(crate) fn read_images(source: &Source) -> Result<Splits, DataError> {
+/// The training set and, if present, the test set.
+pub(crate) fn image_sets(source: &Source) -> Result<ImageSets, DataError> {
     let shape = source.images.shape(&source.path.display().to_string(), None)?;
     let parts = Parts::of(&source.path)?;
     if parts.train.is_empty() {
@@ -34,19 +31,19 @@ pub(crate) fn read_images(source: &Source) -> Result<Splits, DataError> {
     let rows = FileRows::open(&parts.train)?;
     let columns = Columns::of(&rows, source.target.as_deref())?;
     let names = classes(&rows, &columns, source.classes)?;
-    let train = labelled(rows, &columns, &names, shape, None)?;
     let test = match parts.test.is_empty() {
         true => None,
-        false => Some(labelled_files(&parts.test, source, &names, shape, None)?),
+        false => Some(test_images(&parts.test, source, &names)?),
     };
-    Ok(Splits { train, test, schema: None })
+    let train = images(rows, columns, names.len());
+    Ok(ImageSets { shape, names, train, test })
 }
 
 /// Reads the test set, or the training set if there is none, with the classes, the shape and the encoding of the training records.
 pub(crate) fn read_test_images(path: &Path, source: &Source, train: &Dataset) -> Result<Dataset, DataError> {
     let shape = source.images.shape(&path.display().to_string(), Some(train.shape()))?;
-    let files = Parts::of(path)?.one();
-    labelled_files(&files, source, train.classes(), shape, Some(train.encoding()))
+    let images = test_images(&Parts::of(path)?.one(), source, train.classes())?;
+    images.labelled(shape, train.classes(), Some(train.encoding()))
 }
 
 /// Reads images without labels: the test set, or the training set if there is none.
@@ -61,19 +58,12 @@ pub(crate) fn read_unlabelled_images(
     let part = (!parts.train.is_empty() && !parts.test.is_empty()).then(|| format!("the test set of {file}"));
     let rows = FileRows::open(&parts.one())?;
     let columns = Columns { image: image_column(&rows)?, label: None };
-    let conversion = Conversion::new(&file, Encoding::Bytes, wanted)?;
-    let Images { values, refused, .. } = decoded(rows, &columns, shape, conversion)?;
-    let records = Dataset::new(&file, shape, conversion.encoding, values, LabelValues::Absent)?;
+    let (records, refused) = images(rows, columns, 0).unlabelled(shape, wanted)?;
     Ok(UnlabelledRows { part, ..UnlabelledRows::new(records, refused, None) })
 }
 
-fn labelled_files(
-    files: &[PathBuf],
-    source: &Source,
-    names: &[String],
-    shape: Shape,
-    wanted: Option<Encoding>,
-) -> Result<Dataset, DataError> {
+/// Labelled images with the classes of the training records.
+fn test_images(files: &[PathBuf], source: &Source, names: &[String]) -> Result<Images, DataError> {
     let rows = FileRows::open(files)?;
     let columns = Columns::of(&rows, source.target.as_deref())?;
     if let Some(found) = stored_names(rows.reader(), &columns)
@@ -89,34 +79,34 @@ fn labelled_files(
             "give test records with the classes of the training records",
         ));
     }
-    labelled(rows, &columns, names, shape, wanted)
+    Ok(images(rows, columns, names.len()))
 }
 
-fn labelled(
-    rows: FileRows,
-    columns: &Columns,
-    names: &[String],
-    shape: Shape,
-    wanted: Option<Encoding>,
-) -> Result<Dataset, DataError> {
+/// The images of rows, with classes below `classes` if there is a column for them.
+fn images(mut rows: FileRows, columns: Columns, classes: usize) -> Images {
     let file = rows.place();
-    let conversion = Conversion::new(&file, Encoding::Bytes, wanted)?;
-    let Images { values, labels, refused } = decoded(rows, columns, shape, conversion)?;
-    if let Some((_, error)) = refused.into_iter().next() {
-        return Err(error);
-    }
-    let class = |(place, label): (String, Option<i64>)| match label {
-        Some(label) if (0..names.len() as i64).contains(&label) => Ok(label as u32),
+    let images = iter::from_fn(move || {
+        let row = rows.next().transpose()?;
+        Some(row.map(|row| {
+            let place = rows.place();
+            let (content, label) = fields(row, &columns);
+            let class = columns.label.map_or(Ok(0), |_| class(&place, label, classes));
+            StoredImage { place, content, class }
+        }))
+    });
+    Images { file, images: Box::new(images) }
+}
+
+fn class(place: &str, label: Option<i64>, classes: usize) -> Result<u32, DataError> {
+    match label {
+        Some(label) if (0..classes as i64).contains(&label) => Ok(label as u32),
         label => Err(DataError::value(
             place,
-            format!("a class of 0 to {}", names.len() - 1),
+            format!("a class of 0 to {}", classes - 1),
             label.map_or("no integer".to_owned(), |label| label.to_string()),
             "leave the record out, or declare {classes}, which is public and never derived from the labels",
         )),
-    };
-    let classes = labels.into_iter().map(class).collect::<Result<_, _>>()?;
-    let labels = LabelValues::Classes { classes, names: names.to_vec() };
-    Dataset::new(&file, shape, conversion.encoding, values, labels)
+    }
 }
 
 /// The indices of the columns that are read.
@@ -190,77 +180,12 @@ fn stored_names(reader: &dyn FileReader, columns: &Columns) -> Option<Vec<String
     names.iter().map(|name| name.as_str().map(str::to_owned)).collect()
 }
 
-/// The content of the rows.
-struct Images {
-    /// The values of images that cannot be read are 0.
-    values: Vec<f32>,
-    /// The position of each row and its label.
-    labels: Vec<(String, Option<i64>)>,
-    /// The rows, from 0, whose images cannot be read.
-    refused: Vec<(usize, DataError)>,
-}
-
-/// Decodes the images of all rows, batch by batch on all cores. With labels, decoding ends after a batch with an image that cannot be read.
-fn decoded(
-    mut rows: FileRows,
-    columns: &Columns,
-    shape: Shape,
-    conversion: Conversion,
-) -> Result<Images, DataError> {
-    let decoder = Decoder::new(shape, conversion);
-    let mut images = Images { values: Vec::new(), labels: Vec::new(), refused: Vec::new() };
-    loop {
-        let mut batch = Vec::with_capacity(BATCH);
-        while batch.len() < BATCH
-            && let Some(row) = rows.next()?
-        {
-            let place = rows.place();
-            let (bytes, label) = fields(row, columns);
-            if columns.label.is_some() {
-                images.labels.push((place.clone(), label));
-            }
-            batch.push(StoredImage { place, bytes });
-        }
-        if batch.is_empty() || columns.label.is_some() && !images.refused.is_empty() {
-            return Ok(images);
-        }
-        let (start, first) = (images.values.len(), images.values.len() / shape.len());
-        let total = start.saturating_add(batch.len().saturating_mul(shape.len()));
-        check_size(|| rows.place(), total)?;
-        images.values.resize(total, 0.0);
-        let values = images.values[start..].par_chunks_exact_mut(shape.len());
-        let errors = values.zip(&batch).map(|(values, image)| image.decode(&decoder, values).err());
-        images.refused.par_extend(
-            errors.enumerate().filter_map(|(record, error)| error.map(|error| (first + record, error))),
-        );
-    }
-}
-
-/// An image as it is stored.
-struct StoredImage {
-    place: String,
-    bytes: Option<ByteArray>,
-}
-
-impl StoredImage {
-    fn decode(&self, decoder: &Decoder, values: &mut [f32]) -> Result<(), DataError> {
-        match &self.bytes {
-            Some(bytes) => decoder.decode(&self.place, bytes.data(), values),
-            None => Err(DataError::file(
-                &self.place,
-                "the image has no bytes",
-                "store the images in the file: in Python, data.cast_column(\"image\", Image()) before to_parquet",
-            )),
-        }
-    }
-}
-
-/// The bytes of the image and the label of a row.
-fn fields(row: Row, columns: &Columns) -> (Option<ByteArray>, Option<i64>) {
-    let (mut image, mut label) = (None, None);
+/// The image and the label of a row.
+fn fields(row: Row, columns: &Columns) -> (Content, Option<i64>) {
+    let (mut image, mut label) = (Content::Missing, None);
     for (place, (_, value)) in row.into_columns().into_iter().enumerate() {
         if place == columns.image {
-            image = bytes(value);
+            image = content(value);
         } else if Some(place) == columns.label {
             label = integer(&value);
         }
@@ -268,12 +193,13 @@ fn fields(row: Row, columns: &Columns) -> (Option<ByteArray>, Option<i64>) {
     (image, label)
 }
 
-fn bytes(value: Field) -> Option<ByteArray> {
-    let Field::Group(parts) = value else { return None };
-    parts.into_columns().into_iter().find_map(|(name, value)| match value {
-        Field::Bytes(bytes) if name == "bytes" => Some(bytes),
+fn content(value: Field) -> Content {
+    let Field::Group(parts) = value else { return Content::Missing };
+    let mut bytes = parts.into_columns().into_iter().filter_map(|(name, value)| match value {
+        Field::Bytes(bytes) if name == "bytes" => Some(bytes.data().to_vec()),
         _ => None,
-    })
+    });
+    bytes.next().map_or(Content::Missing, Content::Bytes)
 }
 
 fn integer(value: &Field) -> Option<i64> {

@@ -14,7 +14,7 @@ use ::parquet::file::reader::{FileReader, SerializedFileReader};
 use ::parquet::schema::types::Type;
 
 use self::guard::guarded;
-pub(crate) use self::images::{read_images, read_test_images, read_unlabelled_images};
+pub(crate) use self::images::{image_sets, read_test_images, read_unlabelled_images};
 use self::rows::TableRows;
 use crate::class_folders::{entries, has_extension, name_of};
 use crate::error::DataError;

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use sha2::{Digest, Sha256};
+
 use super::{
     Category, Column, ColumnReference, RawSchema, Schema, SchemaProblem, TextColumn, Unknown, blanks,
 };
@@ -14,6 +16,7 @@ impl TextColumn {
         TextColumn {
             name: name.into(),
             tokenizer: Some(texts.tokenizer.clone()),
+            tokenizer_sha256: None,
             max_length: Some(texts.max_length),
         }
     }
@@ -56,7 +59,7 @@ impl Schema {
     }
 
     /// Whether a column is a text.
-    pub(crate) fn has_texts(&self) -> bool {
+    pub fn has_texts(&self) -> bool {
         self.text_columns().next().is_some()
     }
 
@@ -68,7 +71,12 @@ impl Schema {
     }
 
     /// The encoder of the texts; `None` if there are none.
-    pub(crate) fn encoder(&self) -> Result<Option<TextEncoder>, DataError> {
+    ///
+    /// # Errors
+    ///
+    /// A tokenizer that cannot be read, or one whose hash is not the one that the schema states.
+    pub fn encoder(&self) -> Result<Option<TextEncoder>, DataError> {
+        self.check_tokenizer()?;
         let texts = self.text_columns().next();
         texts.map(|(_, text)| TextEncoder::new(text.tokenizer(), text.max_length())).transpose()
     }
@@ -140,6 +148,9 @@ impl Schema {
         }
         for column in &mut self.columns {
             if let Column::Text(text) = column {
+                if tokenizer.is_some() {
+                    text.tokenizer_sha256 = None;
+                }
                 text.tokenizer = Some(tokenizer.unwrap_or(text.tokenizer()).to_owned());
                 text.max_length = Some(max_length.unwrap_or(text.max_length()));
             }
@@ -174,15 +185,62 @@ impl Schema {
         }
     }
 
+    /// Whether texts are read by a tokenizer whose file has this content.
+    pub fn tokenizer_is(&self, content: &[u8]) -> bool {
+        self.tokenizer_sha256() == Some(sha256(content))
+    }
+
+    /// The SHA-256 hash of the tokenizer's file: the one that the schema states, or that of the file as it is now.
+    fn tokenizer_sha256(&self) -> Option<String> {
+        self.pinned_sha256().map(str::to_owned).or_else(|| self.file_sha256())
+    }
+
+    /// The SHA-256 hash of the tokenizer's file as it is now; `None` if there is no such file.
+    fn file_sha256(&self) -> Option<String> {
+        fs::read(self.tokenizer_file()?).ok().map(|bytes| sha256(&bytes))
+    }
+
+    /// The hash that the tokenizer's file must have.
+    fn pinned_sha256(&self) -> Option<&str> {
+        self.text_columns().find_map(|(_, text)| text.tokenizer_sha256.as_deref())
+    }
+
+    /// The same schema, which refuses another tokenizer than the present one, if it is a file.
+    pub(crate) fn with_pinned_tokenizer(self) -> Schema {
+        let hash = self.file_sha256();
+        self.with_sha256(hash)
+    }
+
+    fn with_sha256(mut self, hash: Option<String>) -> Schema {
+        for column in &mut self.columns {
+            if let Column::Text(text) = column {
+                text.tokenizer_sha256.clone_from(&hash);
+            }
+        }
+        self
+    }
+
+    /// Checks that the tokenizer's file has the hash that the schema states. A file that does not exist is not an error here.
+    pub(crate) fn check_tokenizer(&self) -> Result<(), DataError> {
+        match (self.file_sha256(), self.pinned_sha256(), self.tokenizer_file()) {
+            (Some(found), Some(pinned), Some(file)) if found != pinned => Err(DataError::file(
+                file.display().to_string(),
+                format!("is another tokenizer: its SHA-256 hash is {found}, but the schema states {pinned}"),
+                "restore the tokenizer that the records were read with, or convert the records again",
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether records that were read by either schema are the same: their tokenizers may be copies of one file.
     pub(crate) fn reads_like(&self, other: &Schema) -> bool {
-        let text = |schema: &Schema| schema.tokenizer_file().and_then(|file| fs::read(file).ok());
-        let same_tokenizer = match (text(self), text(other)) {
+        let same_tokenizer = match (self.tokenizer_sha256(), other.tokenizer_sha256()) {
             (Some(one), Some(other)) => one == other,
-            // A file of records outlives the tokenizer that it was made with.
+            // A tokenizer that needs no file, or whose file is no longer there.
             _ => true,
         };
-        let anywhere = |schema: &Schema| schema.clone().with_tokenizer_file("tokenizer.json");
+        let anywhere =
+            |schema: &Schema| schema.clone().with_tokenizer_file("tokenizer.json").with_sha256(None);
         same_tokenizer && anywhere(self) == anywhere(other)
     }
 
@@ -211,4 +269,9 @@ impl Schema {
             )),
         }
     }
+}
+
+/// The SHA-256 hash in hexadecimal digits.
+fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -5,7 +5,8 @@ use super::{Options, Rows, begin, first_record};
 use crate::check::Problems;
 use crate::error::DataError;
 
-/// Adds every problem of a table; memory does not grow with its size. Rows that cannot be split into fields end the check.
+/// Adds every problem of a table; memory does not grow with its size. A row of a CSV or Parquet file that cannot be split into fields ends
+/// the check.
 ///
 /// # Errors
 /// A file without records; a schema that does not fit any table.
@@ -27,15 +28,18 @@ pub(super) fn check(
     let mut more = first_record(rows, &schema).map(|()| true);
     loop {
         match more {
-            Ok(true) => {}
+            Ok(true) => {
+                problems.records += 1;
+                layout.read_all(rows, &mut features, |problem| problems.add(problem));
+            }
             Ok(false) => return Ok(()),
             Err(problem) => {
                 problems.add(problem);
-                return Ok(());
+                if !rows.resumes() {
+                    return Ok(());
+                }
             }
         }
-        problems.records += 1;
-        layout.read_all(rows, &mut features, |problem| problems.add(problem));
         more = rows.next();
     }
 }

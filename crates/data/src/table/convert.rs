@@ -30,7 +30,7 @@ pub(super) fn convert(
         LabelValues::NextTokens { .. } => return Err(CacheWriter::no_language_models(path)),
         LabelValues::Absent => (Vec::new(), Vec::new()),
     };
-    let stored = schema.clone().with_target(options.target).with_absolute_tokenizer();
+    let stored = schema.clone().with_target(options.target).with_absolute_tokenizer().with_pinned_tokenizer();
     let facts = Facts { shape, encoding: Encoding::Text, classes, scales, schema: Some(stored) };
     let mut writer = CacheWriter::create(path, &facts)?;
     let records = set(&mut writer, "", train, &schema, &layout, encoder.as_ref())?;

@@ -35,6 +35,16 @@ pub(super) fn default_schema(rows: &dyn Rows, options: &Options<'_>) -> Result<S
             place.or_else(|| by_number(name).map(|number| number - 1))
         }
     };
+    // A target is needed: with labels, or if there is one column more than there are features.
+    let needed = options.labelled || options.features.is_some_and(|features| names.len() == features + 1);
+    if needed && named.is_none() && options.target.is_none() && !rows.orders_columns() {
+        return Err(DataError::Setting {
+            what: "target",
+            permitted: format!("declared for {file}, because the keys of an object have no order"),
+            got: "none".to_owned(),
+            hint: "name the key that is predicted: {target}; or describe the columns in {schema}".to_owned(),
+        });
+    }
     let target = match (options.labelled, options.target, named, options.features) {
         (true, Some(name), None, _) => return Err(no_such_target(file, name, &names)),
         (true, _, place, _) => Some(place.unwrap_or(names.len() - 1)),

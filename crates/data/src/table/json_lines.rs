@@ -12,7 +12,8 @@ use super::rows::Rows;
 use crate::error::{DataError, quoted};
 use crate::text::Lines;
 
-/// A reader of JSON Lines, positioned at a row. The first row has the keys of the first object, in their order.
+/// A reader of JSON Lines, positioned at a row. The first row has the keys of the objects, sorted: their order in an object has no
+/// meaning.
 pub(crate) struct JsonRows<R> {
     lines: Lines<R>,
     keys: Vec<String>,
@@ -87,12 +88,21 @@ impl<R: BufRead> Rows for JsonRows<R> {
             return self.arrange(object).map(|()| true);
         }
         self.keys = object.0.iter().map(|(name, _)| name.clone()).collect();
+        self.keys.sort_unstable();
         if self.keys.is_empty() {
             return Err(DataError::file(self.lines.place(), "the object has no keys", "give it the columns"));
         }
         self.record = self.keys.iter().map(String::as_bytes).collect();
         self.first = Some(object);
         Ok(true)
+    }
+
+    fn resumes(&self) -> bool {
+        true
+    }
+
+    fn orders_columns(&self) -> bool {
+        false
     }
 
     fn place(&self) -> String {

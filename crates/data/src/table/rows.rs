@@ -21,8 +21,18 @@ pub(crate) trait Rows {
     /// Where the row is.
     fn place(&self) -> String;
 
+    /// Whether the rows after one that cannot be read can be read.
+    fn resumes(&self) -> bool {
+        false
+    }
+
     /// Whether the first row has the names of the columns, whatever the schema states.
     fn names_columns(&self) -> bool {
+        true
+    }
+
+    /// Whether the columns have an order, so that the last one can be the target by default.
+    fn orders_columns(&self) -> bool {
         true
     }
 

@@ -23,6 +23,13 @@ impl Characters {
         self.0.len() + 1
     }
 
+    /// The text of tokens; unknown characters become U+FFFD.
+    pub(crate) fn text(&self, tokens: impl Iterator<Item = u32>) -> String {
+        let characters: HashMap<u32, char> =
+            self.0.iter().map(|(&character, &token)| (token, character)).collect();
+        tokens.map(|token| characters.get(&token).copied().unwrap_or('\u{fffd}')).collect()
+    }
+
     pub(crate) fn tokens<'a>(&'a self, text: &'a str) -> impl Iterator<Item = u32> + 'a {
         text.chars().map(|character| self.0.get(&character).copied().unwrap_or(0))
     }

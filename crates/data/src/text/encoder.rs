@@ -214,7 +214,49 @@ impl TextEncoder {
         }
     }
 
-    fn separator(&self) -> Result<u32, DataError> {
+    /// The text of tokens that a language model wrote. Bytes that are not UTF-8 and unknown characters become U+FFFD.
+    ///
+    /// # Errors
+    ///
+    /// The tokenizer `hashed`, whose tokens are not words; a `tokenizer.json` that cannot decode the tokens.
+    pub fn decode(&self, tokens: &[u32]) -> Result<String, DataError> {
+        self.check_decodable()?;
+        let plain = tokens.iter().filter_map(|token| token.checked_sub(RESERVED));
+        match &self.tokenizer {
+            Tokenizer::Bytes => {
+                let bytes: Vec<u8> = plain.filter_map(|byte| u8::try_from(byte).ok()).collect();
+                Ok(String::from_utf8_lossy(&bytes).into_owned())
+            }
+            Tokenizer::Characters(characters) => Ok(characters.text(plain)),
+            Tokenizer::Hashed(_) => Ok(String::new()),
+            #[cfg(feature = "tokenizers")]
+            Tokenizer::File(file) => file.decode(tokens),
+        }
+    }
+
+    /// Checks that tokens can be [decoded](Self::decode).
+    ///
+    /// # Errors
+    ///
+    /// The tokenizer `hashed`.
+    pub fn check_decodable(&self) -> Result<(), DataError> {
+        match &self.tokenizer {
+            Tokenizer::Hashed(_) => Err(DataError::Setting {
+                what: "tokenizer",
+                permitted: "bytes, characters or a tokenizer.json to write texts".to_owned(),
+                got: "hashed".to_owned(),
+                hint: "a hashed token does not tell its word; train with another {tokenizer}".to_owned(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The token between the texts of a language model, and at their end.
+    ///
+    /// # Errors
+    ///
+    /// A `tokenizer.json` without such a token.
+    pub fn separator(&self) -> Result<u32, DataError> {
         match &self.tokenizer {
             #[cfg(feature = "tokenizers")]
             Tokenizer::File(file) => file.separator(),
@@ -305,6 +347,24 @@ mod tests {
         assert_eq!(start("aaaaaaaa", "bbbbbbbb"), (vec![3, 3, 3, 1, 4, 4, 4, 1], 4));
         // A prompt has the tokens that precede the text.
         assert_eq!(encoder.encode(Text::Prompt("a")).unwrap(), [3, 1]);
+    }
+
+    #[test]
+    fn tokens_are_decoded_to_their_text() {
+        for (tokenizer, text, expected) in [
+            ("bytes", "é a\n", "é a\n"),
+            ("characters", "é a\n", "é a\n"),
+            ("characters,alphabet=ab", "abc", "ab\u{fffd}"),
+        ] {
+            let encoder = TextEncoder::new(tokenizer, 16).unwrap();
+            let tokens = encoder.encode(Text::One(text)).unwrap();
+            assert_eq!(encoder.decode(&tokens).unwrap(), expected, "{tokenizer}");
+        }
+        let bytes = TextEncoder::new("bytes", 16).unwrap();
+        // A byte that is not UTF-8, a separator, and numbers that are no tokens.
+        assert_eq!(bytes.decode(&[2 + 0xff, 1, 2 + 65, 258, u32::MAX]).unwrap(), "\u{fffd}A");
+        let error = TextEncoder::new("hashed", 16).unwrap().decode(&[2]).unwrap_err();
+        assert!(error.to_string().ends_with("to write texts, got hashed"), "{error}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The lines of a text file, one at a time.
 
-use std::io::{BufRead, Read};
+use std::io::{self, BufRead, Read};
 
 use crate::error::DataError;
 use crate::input::unreadable;
@@ -12,11 +12,15 @@ pub(crate) struct Lines<R> {
     source: R,
     line: Vec<u8>,
     number: u64,
+    /// Whether the rest of the line is to be skipped, because it is too long.
+    skip: bool,
+    /// Whether the source failed, so that nothing more can be read.
+    failed: bool,
 }
 
 impl<R: BufRead> Lines<R> {
     pub(crate) fn new(file: impl Into<String>, source: R) -> Lines<R> {
-        Lines { file: file.into(), source, line: Vec::new(), number: 0 }
+        Lines { file: file.into(), source, line: Vec::new(), number: 0, skip: false, failed: false }
     }
 
     /// The name of the file.
@@ -34,16 +38,20 @@ impl<R: BufRead> Lines<R> {
         format!("{}, line {}", self.file, self.number)
     }
 
-    /// Reads the next line that is not blank; false at the end.
+    /// Reads the next line that is not blank; false at the end. After a line that is too long, the next one can be read.
     pub(crate) fn next(&mut self) -> Result<bool, DataError> {
         loop {
-            self.line.clear();
-            self.number += 1;
-            let read = (&mut self.source).take(MAX_ROW + 1).read_until(b'\n', &mut self.line);
-            match read.map_err(|error| unreadable(&self.file, &error))? as u64 {
-                0 => return Ok(false),
-                read if read > MAX_ROW => return Err(too_long(self.place())),
-                _ => {}
+            match self.read_line() {
+                Ok(0) => return Ok(false),
+                Ok(read) if read as u64 > MAX_ROW => {
+                    self.skip = true;
+                    return Err(too_long(self.place()));
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    self.failed = true;
+                    return Err(unreadable(&self.file, &error));
+                }
             }
             if self.number == 1 && self.line.starts_with("\u{feff}".as_bytes()) {
                 self.line.drain(.."\u{feff}".len());
@@ -57,5 +65,43 @@ impl<R: BufRead> Lines<R> {
                 return Ok(true);
             }
         }
+    }
+
+    /// Reads a line, but no more than one byte beyond the limit; returns the number of bytes.
+    fn read_line(&mut self) -> io::Result<usize> {
+        self.line.clear();
+        self.number += 1;
+        if self.failed {
+            return Ok(0);
+        }
+        if std::mem::take(&mut self.skip) {
+            self.source.skip_until(b'\n')?;
+        }
+        (&mut self.source).take(MAX_ROW + 1).read_until(b'\n', &mut self.line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufReader, repeat};
+
+    use super::*;
+
+    #[test]
+    fn a_line_of_four_gigabytes_is_refused_after_the_permitted_length() {
+        let source = BufReader::new(repeat(b'a').take(1 << 32)).chain(&b"\nb\n"[..]);
+        let mut lines = Lines::new("file", source);
+        assert_eq!(lines.next().unwrap_err().to_string(), "file, line 1: is longer than 64 MiB");
+        assert_eq!(lines.line.len() as u64, MAX_ROW + 1);
+    }
+
+    #[test]
+    fn the_line_after_one_that_is_too_long_is_read() {
+        let source = BufReader::new(repeat(b'a').take(MAX_ROW + 7)).chain(&b"\n\nb\n"[..]);
+        let mut lines = Lines::new("file", source);
+        assert!(lines.next().is_err());
+        assert!(lines.next().unwrap());
+        assert_eq!((lines.text(), lines.place().as_str()), (&b"b"[..], "file, line 3"));
+        assert!(!lines.next().unwrap());
     }
 }

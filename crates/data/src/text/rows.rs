@@ -109,6 +109,10 @@ impl Rows for TextRows {
         }
     }
 
+    fn resumes(&self) -> bool {
+        true
+    }
+
     fn place(&self) -> String {
         self.lines.as_ref().map_or_else(|| self.path.display().to_string(), Lines::place)
     }

@@ -108,6 +108,12 @@ impl VocabularyFile {
         })
     }
 
+    /// The text of tokens, without special ones.
+    pub(crate) fn decode(&self, tokens: &[u32]) -> Result<String, DataError> {
+        let decoded = self.tokenizer.decode(tokens, true);
+        decoded.map_err(|error| refused(&self.file, format!("cannot decode tokens: {error}")))
+    }
+
     fn tokens(&self, input: EncodeInput<'_>, special: bool) -> Result<Vec<u32>, DataError> {
         let encoding = self.tokenizer.encode_fast(input, special);
         let encoding =

@@ -9,8 +9,8 @@ use sordino_data::{
 use sordino_nn::{Inputs, Targets};
 
 use crate::files::{Directory, classes, source, tokens, values};
-use crate::idx;
 use crate::npy::{floats, npy, npz};
+use crate::{idx, images};
 
 const SCHEMA: &str = "target = \"b\"\n[[columns]]\nname = \"a\"\ntype = \"number\"\nscale = 4.0\n[[columns]]\n\
                       name = \"b\"\ntype = \"category\"\nvalues = [\"x\", \"y\"]\n";
@@ -37,7 +37,15 @@ fn sources(directory: &Directory) -> Vec<Source> {
                 center = 2.0\nscale = 0.3\n";
     let schema = Some(directory.write("numbers.toml", text));
     let number = Source { schema, ..source(directory.write("n.csv", "1;2\n0.5;0\n")) };
-    vec![table, archive, source(directory.path().join("idx")), arrays, plain, number]
+    for (name, pixel) in
+        [("train/a/1.png", 7), ("train/b/1.png", 0), ("train/b/2.jpg", 255), ("test/b/1.png", 99)]
+    {
+        let picture = images::grey([pixel, 3, 51, 255]);
+        let bytes = if name.ends_with("png") { images::png(picture) } else { images::jpeg(picture) };
+        directory.write(&format!("pictures/{name}"), bytes);
+    }
+    let pictures = Source { images: images::options("3x2", 3), ..source(directory.path().join("pictures")) };
+    vec![table, archive, source(directory.path().join("idx")), arrays, plain, number, pictures]
 }
 
 fn converted(directory: &Directory, source: &Source) -> (Splits, PathBuf) {
@@ -273,6 +281,9 @@ fn a_file_is_written_completely_or_not_at_all() {
     assert!(refused(from, "none/t.sordino").starts_with("none/t.sordino: cannot be written"));
     let bad = Source { path: directory.write("t.csv", "a,b\n1,x\n2.5,z\n"), ..from.clone() };
     assert!(refused(&bad, "t.sordino").starts_with("t.csv, line 3"));
+    let pictures = &sources(&directory)[6];
+    directory.write("pictures/train/b/3.png", "no picture");
+    assert!(refused(pictures, "t.sordino").starts_with("pictures/train/b/3.png: is neither"));
     assert_eq!(files(), before);
     let (_, path) = converted(&directory, &sources(&directory)[0]);
     assert_eq!(refused(from, "t.sordino"), "t.sordino: exists already");
@@ -295,6 +306,7 @@ fn texts_are_converted_to_their_tokens() {
     let lines = source(directory.write("t.jsonl", lines));
     let lines =
         Source { classes: Some(2), max_length: Some(8), tokenizer: Some("bytes".to_owned()), ..lines };
+    let lines = Source { target: Some("y".to_owned()), ..lines };
     for source in [folder, lines] {
         let (memory, path) = converted(&directory, &source);
         let stored = read(&Source { path, ..Source::default() }).unwrap();
@@ -343,12 +355,27 @@ fn a_file_of_tokens_is_read_with_a_copy_of_its_tokenizer() {
         let stated = schema_with_length(&schema);
         read(&Source { schema: Some(stated), ..source(&path) })
     };
+    let other = fixture.replace("\"good\"", "\"evil\"");
     assert!(copy(fixture).is_ok());
-    let error = copy(&fixture.replace("\"good\"", "\"evil\"")).unwrap_err();
-    assert!(error.to_string().contains("were read by another schema"), "{error}");
-    // The file of records outlives its tokenizer.
+    let refused = |error: sordino_data::DataError| {
+        assert!(error.to_string().contains("were read by another schema"), "{error}");
+    };
+    refused(copy(&other).unwrap_err());
+    // The file of records outlives its tokenizer, and still states its hash.
     fs::remove_file(directory.path().join("my.json")).unwrap();
     assert!(copy(fixture).is_ok());
+    refused(copy(&other).unwrap_err());
+    assert!(read(&source(&path)).is_ok());
+    // A tokenizer that was changed after the conversion.
+    directory.write("my.json", &other);
+    let message = directory.message(&read(&source(&path)).unwrap_err());
+    assert!(message.starts_with("my.json: is another tokenizer: its SHA-256 hash is "), "{message}");
+    // The hash is kept when the file is converted again.
+    directory.write("my.json", fixture);
+    let again = directory.path().join("again.sordino");
+    convert(&source(&path), &again).unwrap();
+    directory.write("my.json", &other);
+    assert!(read(&source(&again)).is_err());
 }
 
 /// A converted schema states the maximum length.

@@ -1,6 +1,7 @@
 use sordino_data::{Problems, Source, check};
 
-use crate::files::{Directory, source};
+use crate::files::{Directory, gzip, source};
+use crate::images;
 use crate::npy::{npy, npz};
 
 const SCHEMA: &str = "target = \"b\"\n[[columns]]\nname = \"a\"\ntype = \"number\"\n[[columns]]\nname = \"b\"\n\
@@ -81,12 +82,84 @@ fn every_problem_of_texts_and_json_lines_is_listed() {
     assert!(found.iter().zip(expected).all(|(found, expected)| found.starts_with(expected)), "{found:?}");
     assert_eq!(found.len(), 2);
 
-    // A line that is not an object ends the check; what was found before is kept.
+    // A line that is not an object is one problem of several.
     let lines =
         "{\"a\": \"one\", \"b\": \"x\"}\n{\"a\": 2, \"b\": \"z\"}\nnothing\n{\"a\": \"two\", \"b\": \"x\"}\n";
     let schema = Some(directory.write("s.toml", SCHEMA));
     let found = messages(&Source { schema, ..source(directory.write("t.jsonl", lines)) });
-    assert_eq!(found.len(), 3, "{found:?}");
+    assert_eq!(found.len(), 4, "{found:?}");
     assert_eq!(found[1], "t.jsonl, line 2, column 2 (b): must be one of `x`, `y`, got `z`");
     assert!(found[2].starts_with("t.jsonl, line 3, byte "), "{found:?}");
+    assert_eq!(found[3], "t.jsonl, line 4, column 1 (a): must be a finite number, got `two`");
+}
+
+#[test]
+fn every_unreadable_line_of_texts_is_listed_and_a_damaged_file_does_not_hide_the_next() {
+    let directory = Directory::new();
+    directory.write("names/a.txt", [b"one\n\xff\n", "two\n".as_bytes(), b"\xfe\n"].concat());
+    // A gzip file that ends in its middle.
+    let packed = gzip("three\n".repeat(1000));
+    directory.write("names/b.txt", &packed[..packed.len() / 2]);
+    directory.write("names/c.txt", b"\xff\n");
+    let problems = check(&source(directory.path().join("names"))).unwrap();
+    let found: Vec<String> = problems.listed.iter().map(|problem| directory.message(problem)).collect();
+    let places = ["names/a.txt, line 2, ", "names/a.txt, line 4, ", "names/b.txt: ", "names/c.txt, line 1, "];
+    assert_eq!(found.len(), places.len(), "{found:?}");
+    assert!(found.iter().zip(places).all(|(found, place)| found.starts_with(place)), "{found:?}");
+}
+
+#[test]
+fn every_problem_of_a_folder_of_images_is_listed() {
+    let directory = Directory::new();
+    let picture = images::png(images::grey([0, 100, 200, 255]));
+    directory.write("train/cat/1.png", &picture[..picture.len() / 2]);
+    directory.write("train/cat/2.png", &picture);
+    directory.write("train/cat/notes.doc", "x");
+    directory.write("train/dog/1.png", "no picture");
+    directory.write("train/dog/2.jpg", "");
+    directory.write("test/cat/1.png", &picture);
+    directory.write("test/cow/1.png", &picture);
+    directory.write("test/dog/1.png", &picture[..20]);
+    let problems = check(&Source { images: images::options("2", 1), ..source(directory.path()) }).unwrap();
+    let found: Vec<String> = problems.listed.iter().map(|problem| directory.message(problem)).collect();
+    let expected = [
+        "train/cat/notes.doc: is not a file whose name ends in .png, .jpg, .jpeg",
+        "test/cow: `cow` is not one of the classes `cat`, `dog`",
+        "train/cat/1.png: the image cannot be read",
+        "train/dog/1.png: is neither a PNG nor a JPEG image",
+        "train/dog/2.jpg: is neither a PNG nor a JPEG image",
+        "test/dog/1.png: the image cannot be read",
+    ];
+    assert_eq!(found.len(), expected.len(), "{found:?}");
+    assert!(found.iter().zip(expected).all(|(found, expected)| found.starts_with(expected)), "{found:?}");
+    assert_eq!(problems.records, 6);
+}
+
+#[test]
+fn of_many_bad_images_a_hundred_are_listed() {
+    let directory = Directory::new();
+    for number in 0..300 {
+        directory.write(&format!("{}/{number:03}.png", ["a", "b"][number % 2]), "no picture");
+    }
+    let problems = check(&Source { images: images::options("2", 1), ..source(directory.path()) }).unwrap();
+    assert_eq!((problems.total, problems.records, problems.listed.len()), (300, 300, 100));
+}
+
+#[cfg(feature = "parquet")]
+#[test]
+fn every_problem_of_images_in_parquet_is_listed() {
+    let directory = Directory::new();
+    let bytes = crate::parquet::images(&[Some(3), None, Some(4), None], &[0, 1, 7, 9], None);
+    let path = directory.write("train.parquet", bytes);
+    let of = Source { classes: Some(2), images: images::options("2", 1), ..source(path) };
+    let problems = check(&of).unwrap();
+    let found: Vec<String> = problems.listed.iter().map(|problem| directory.message(problem)).collect();
+    let expected = [
+        "train.parquet, row 2: the image has no bytes",
+        "train.parquet, row 3: must be a class of 0 to 1, got 7",
+        "train.parquet, row 4: the image has no bytes",
+        "train.parquet, row 4: must be a class of 0 to 1, got 9",
+    ];
+    // The file has these rows twice.
+    assert_eq!((found.len(), &found[..4]), (8, &expected.map(str::to_owned)[..]));
 }

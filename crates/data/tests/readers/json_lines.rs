@@ -33,12 +33,20 @@ fn objects_are_read_by_the_schema_of_a_table() {
 }
 
 #[test]
-fn without_a_schema_keys_are_the_columns_in_the_order_of_the_first_object() {
+fn without_a_schema_keys_are_sorted_and_the_target_is_named() {
     let directory = Directory::new();
-    let path = directory.write("t.jsonl", "{\"b\": 1, \"1\": 2, \"y\": 0}\n{\"y\": 1, \"1\": 3, \"b\": 4}\n");
-    let sets = read(&Source { classes: Some(2), ..source(&path) }).unwrap();
+    let lines = ["{\"b\": 1, \"1\": 2, \"y\": 0}\n", "{\"y\": 1, \"1\": 3, \"b\": 4}\n"];
+    // Whichever record comes first.
+    let path = directory.write("t.jsonl", [lines[1], lines[0]].concat());
+    let target = Some("y".to_owned());
+    let sets = read(&Source { classes: Some(2), target: target.clone(), ..source(&path) }).unwrap();
+    assert_eq!((values(&sets.train), classes(&sets.train)), (&[3.0, 4.0, 2.0, 1.0][..], &[1, 0][..]));
+    let path = directory.write("t.jsonl", lines.concat());
+    let sets = read(&Source { classes: Some(2), target, ..source(&path) }).unwrap();
     assert_eq!(sets.train.shape(), Shape::Features(2));
-    assert_eq!((values(&sets.train), classes(&sets.train)), (&[1.0, 2.0, 4.0, 3.0][..], &[0, 1][..]));
+    assert_eq!((values(&sets.train), classes(&sets.train)), (&[2.0, 1.0, 3.0, 4.0][..], &[0, 1][..]));
+    let error = read(&Source { classes: Some(2), ..source(&path) }).unwrap_err();
+    assert!(error.to_string().starts_with("target must be declared for "), "{error}");
     let schema = directory.write("n.toml", "target = 'y'\n[[columns]]\nname = '1'\ntype = 'number'\n[[columns]]\n\
                                             name = 'b'\ntype = 'number'\n[[columns]]\nname = 'y'\ntype = 'number'\n");
     let sets = read(&Source { schema: Some(schema), ..source(&path) }).unwrap();
@@ -62,7 +70,7 @@ fn what_is_not_an_object_of_the_same_keys_is_refused_with_its_line() {
         ("{\"age\": 1} x", "trailing characters"),
         (
             "{\"age\": 1, \"ward\": \"c\", \"ill\": 1}",
-            "line 2, column 2 (ward): must be one of `a`, `true`, got `c`",
+            "line 2, column 3 (ward): must be one of `a`, `true`, got `c`",
         ),
         ("{\"age\": \"x\", \"ward\": \"a\", \"ill\": 1}", "column 1 (age): must be a finite number, got `x`"),
     ] {

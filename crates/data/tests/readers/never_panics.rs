@@ -57,7 +57,11 @@ fn try_everything(directory: &Directory, name: &str, bytes: &[u8]) {
         }
         "t.jsonl" => {
             let texts = Source { tokenizer: Some("bytes".to_owned()), classes: Some(2), ..source(&path) };
-            vec![Source { classes: Some(2), ..source(&path) }, texts]
+            let target = Some("b".to_owned());
+            vec![
+                Source { classes: Some(2), target: target.clone(), ..source(&path) },
+                Source { target, ..texts },
+            ]
         }
         "t.svm" | "zipped.svm" => vec![Source { features: Some(3), ..source(&path) }],
         "table.parquet" | "plain.parquet" => {

@@ -37,7 +37,8 @@ fn arrays_and_tables_are_described_by_their_headers() {
 
 #[test]
 fn other_sources_are_read_and_counted() {
-    let expected = ["training records: 8124 of shape 126, stored as text (CSV or SVMLight); 2 classes"];
+    let expected =
+        ["training records: 8124 of shape 126, stored as text (a table, texts or SVMLight); 2 classes"];
     assert_eq!(shown(&source("mushroom")), expected);
     assert!(overview(&source("none.csv")).is_err());
 }

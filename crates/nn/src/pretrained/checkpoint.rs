@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -18,6 +19,17 @@ pub struct ModelFile {
     pub path: PathBuf,
     /// The SHA-256 hash of its contents, in hexadecimal digits.
     pub sha256: String,
+}
+
+impl ModelFile {
+    /// The file of this path; none if it does not exist.
+    pub(super) fn of(path: &Path) -> Result<Option<ModelFile>, NetworkError> {
+        match fs::read(path) {
+            Ok(bytes) => Ok(Some(ModelFile { path: path.to_owned(), sha256: sha256(&bytes) })),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(in_file(path, &error)),
+        }
+    }
 }
 
 /// The tensors of all files.

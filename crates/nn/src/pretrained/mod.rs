@@ -128,6 +128,9 @@ impl Pretrained {
             files.push(file);
             pooling
         });
+        for name in ["tokenizer.json", "preprocessor_config.json"] {
+            files.extend(ModelFile::of(&folder.join(name))?);
+        }
         let folder = folder.to_owned();
         let pretrained = Pretrained { folder, kind, config, architecture, checkpoint, files, pooling };
         pretrained.check()?;
@@ -139,7 +142,8 @@ impl Pretrained {
         self.kind
     }
 
-    /// The files that determine the model, with their hashes: `config.json`, the weights, and the pooling if there is a file for it.
+    /// The files that determine the model and how records are read for it, with their hashes: `config.json`, the weights, and those that
+    /// exist of `1_Pooling/config.json`, `tokenizer.json` and `preprocessor_config.json`.
     pub fn files(&self) -> &[ModelFile] {
         &self.files
     }

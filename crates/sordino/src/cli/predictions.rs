@@ -3,6 +3,17 @@
 use sordino::{Fitted, Prediction};
 use sordino_data::{DataError, Row};
 
+/// CSV with a line for each row: its id, and the text that a language model wrote after it.
+pub(crate) fn texts(rows: &[Row], texts: Vec<String>) -> String {
+    let mut texts = texts.into_iter();
+    let mut text = line(["id", "prediction"].map(str::to_owned).into_iter());
+    for row in rows {
+        let written = if row.refused.is_none() { texts.next() } else { None };
+        text += &line([row.id.clone(), written.unwrap_or_default()].into_iter());
+    }
+    text
+}
+
 /// CSV with a line for each row: its id and the class with the probability of every class, or the numbers. Floats are written with
 /// as many digits as are needed to read them back exactly.
 ///

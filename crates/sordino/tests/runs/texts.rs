@@ -144,3 +144,30 @@ fn names_are_read_by_characters_and_an_lstm() {
     let table = place.text_with_notes("predict --run run --data new.txt");
     assert!(table.starts_with("id,prediction,probability_Greek,probability_Irish\n1,"), "{table}");
 }
+
+#[test]
+fn a_language_model_writes_texts() {
+    let place = Place::new("language-model");
+    fs::create_dir_all(place.0.join("e2e")).unwrap();
+    let rows = |count: usize| (0..count).map(|row| format!("m{},ok\n", row % 7)).collect::<String>();
+    place.write("e2e/trainset.csv", &format!("mr,ref\n{}", rows(100)));
+    place.write("e2e/devset.csv", &format!("mr,ref\n{}", rows(10)));
+    let model = "--model gpt,depth=1,width=16,heads=2 --max-length 16";
+    let learning =
+        "--algorithm none --optimizer adam --learning-rate 0.01 --batch-size 100 --steps 60 --seed 1";
+    let answer = place.json(&format!("train --data e2e {model} {learning} --out run"));
+    assert!(answer["test_token_loss"].as_f64().unwrap() < 0.5, "{answer}");
+    assert!(place.text_with_notes("show run").contains("per token (perplexity"));
+    place.write("new.csv", "who,mr\nx,m1\ny,m5\n");
+    let table = place.text_with_notes("predict --run run --data new.csv --id who");
+    assert_eq!(table, "id,prediction\nx,ok\ny,ok\n");
+    // Words that are hashed cannot be read back.
+    let hashed =
+        "--tokenizer hashed,size=64 --algorithm none --batch-size 10 --steps 1 --seed 1 --out hashed";
+    place.text_with_notes(&format!("train --data e2e {model} {hashed}"));
+    let message = place.refusal("predict --run hashed --data new.csv --id who");
+    assert!(message.contains("tokenizer must be bytes, characters or a tokenizer.json"), "{message}");
+    assert!(
+        place.refusal("data convert e2e --out t.sordino").contains("language models cannot be converted")
+    );
+}

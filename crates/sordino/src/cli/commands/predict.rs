@@ -9,11 +9,11 @@ use std::{
 
 use clap::Args;
 use sordino::{Fitted, GuaranteeStatus};
-use sordino_data::{PredictionOptions, Row, Source, UnlabelledRows};
+use sordino_data::{Dataset, PredictionOptions, Row, Schema, Source, UnlabelledRows};
 use sordino_train::{DataFacts, Hint, RunFolder, Settings, data_source, format::grouped};
 
 use crate::{
-    predictions::table,
+    predictions::{table, texts},
     problem::{Problem, flag},
 };
 
@@ -26,7 +26,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR")]
     run: PathBuf,
     /// Records to predict, in the format of the run's data; labels are not needed. From an NPZ file, the array x is read. For images, also a
-    /// folder of PNG and JPEG files, or one such file; for texts, also any table, a folder, or the lines of a .txt file
+    /// folder of PNG and JPEG files, or one such file; for texts, also any table, a folder, or the lines of a .txt file. A language model
+    /// writes a text after each of them
     #[arg(long, value_name = "FILE")]
     data: PathBuf,
     /// Column of a table that identifies its rows, by name or by number from 1 [default: rows are numbered from 1]
@@ -41,13 +42,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     let fitted = Fitted::open(&arguments.run)?;
     let settings = Settings::read(&RunFolder::open(&arguments.run)?.config())?;
     let mut unlabelled = read(arguments, &settings, fitted.facts())?;
-    let predictions = match &unlabelled.records {
-        Some(records) => fitted.predictions(records)?,
-        None => Vec::new(),
+    let text = match (&unlabelled.records, fitted.is_language_model()) {
+        (Some(records), true) => texts(&unlabelled.rows, written(&fitted, &settings, records)?),
+        (None, true) => texts(&unlabelled.rows, Vec::new()),
+        (Some(records), false) => {
+            let predictions = fitted.predictions(records)?;
+            table(&fitted, &mut unlabelled.rows, &predictions)
+        }
+        (None, false) => table(&fitted, &mut unlabelled.rows, &[]),
     };
     note_model(&fitted);
     note_reading(&unlabelled);
-    let text = table(&fitted, &mut unlabelled.rows, &predictions);
     match refusals(&unlabelled.rows) {
         None => Ok(text),
         Some(summary) => {
@@ -80,6 +85,17 @@ fn read(arguments: &Arguments, settings: &Settings, facts: &DataFacts) -> Result
         )),
         _ => Ok(unlabelled),
     }
+}
+
+/// What a language model writes after each record.
+fn written(fitted: &Fitted, settings: &Settings, records: &Dataset) -> Result<Vec<String>, Problem> {
+    let schema = settings.schema.as_deref().map(Schema::read).transpose()?;
+    let Some(encoder) = schema.as_ref().map(Schema::encoder).transpose()?.flatten() else {
+        return Err(Problem::refused("the run has no tokenizer", "predict with the program that trained it"));
+    };
+    encoder.check_decodable()?;
+    let texts = fitted.continuations(records, encoder.separator()?)?;
+    Ok(texts.iter().map(|tokens| encoder.decode(tokens)).collect::<Result<_, _>>()?)
 }
 
 fn note(text: &str) {
