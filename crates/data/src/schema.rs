@@ -14,7 +14,7 @@ use crate::gaps::first_gap;
 use crate::input::unreadable;
 use crate::labels::{MAX_CLASSES, numbered};
 use crate::table::Notation;
-use crate::text::Tokenization;
+use crate::text::{Tokenization, Truncation};
 
 /// The public description of a table, as a TOML file.
 ///
@@ -70,6 +70,7 @@ use crate::text::Tokenization;
 ///     type = "text"
 ///     tokenizer = "hashed,size=16384"   # the default; or the path of a tokenizer.json, relative to the schema
 ///     max_length = 256                  # in tokens; the default
+///     truncation = "end"                # or "middle"; the default is end
 ///
 ///     [[columns]]
 ///     name = "stars"
@@ -181,6 +182,8 @@ pub(crate) struct TextColumn {
     tokenizer: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_length: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    truncation: Option<Truncation>,
 }
 
 /// A column that is not read.
@@ -338,7 +341,7 @@ impl Schema {
                 None => file.to_owned(),
             };
             let hint = "a schema has header, delimiter, quotes, missing, others, target and [[columns]] with name or names and a \
-                        type: number (center, scale, clip, missing), category (values, unknown), text (tokenizer, max_length) or \
+                        type: number (center, scale, clip, missing), category (values, unknown), text (tokenizer, max_length, truncation) or \
                         ignore";
             DataError::schema(place, error.message().trim().replace('\n', ", "), hint)
         })?;

@@ -103,7 +103,7 @@ fn absurd_sizes_are_refused_before_anything_is_allocated() {
     }
     let error =
         Network::new(&Description::new(Shape::Features(2)).then(deep)).err().map(|error| error.to_string());
-    assert!(error.is_some_and(|error| error.contains("residual blocks may be 16 deep")));
+    assert!(error.is_some_and(|error| error.contains("blocks may be 16 deep")));
     assert!(Engine::with_workers(models::linear(3).unwrap(), Loss::Hinge, 0).is_err());
     assert!(Engine::with_workers(models::linear(3).unwrap(), Loss::Hinge, usize::MAX).is_err());
 }

@@ -150,7 +150,7 @@ impl Dice {
             1 => description.then(Gru { hidden: self.one_to(5) }),
             2 => description
                 .then(Residual::new(vec![self.attention().into()]))
-                .then(LayerNorm { epsilon: 0.25 }),
+                .then(LayerNorm { epsilon: 0.25, affine: self.below(2) == 0 }),
             _ => description.then(Linear::new(self.one_to(18))).then(self.activation()),
         };
         match self.below(3) {

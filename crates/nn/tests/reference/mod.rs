@@ -188,12 +188,15 @@ fn layer(layer: &Layer, name: &str, weights: &Weights, value: Value, tokens: &[u
             };
             Value::Sequence(rows.iter().enumerate().map(add).collect())
         }
-        (Layer::LayerNorm(LayerNorm { epsilon }), value) => rows(value, |x| {
+        (Layer::LayerNorm(LayerNorm { epsilon, affine }), value) => rows(value, |x| {
             let n = x.len() as f64;
             let mean = x.iter().sum::<f64>() / n;
             let variance = x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n;
             let normal = x.iter().map(|x| (x - mean) / (variance + f64::from(epsilon)).sqrt());
-            normal.zip(get("weight")).zip(get("bias")).map(|((x, g), b)| g * x + b).collect()
+            match affine {
+                true => normal.zip(get("weight")).zip(get("bias")).map(|((x, g), b)| g * x + b).collect(),
+                false => normal.collect(),
+            }
         }),
         (Layer::GroupNorm(GroupNorm { groups }), Value::Image(c, h, w, x)) => {
             let (size, pixels) = (c / groups * h * w, h * w);
