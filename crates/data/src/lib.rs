@@ -68,7 +68,7 @@ pub use labels::{Labels, Scale};
 pub use overview::{Overview, OverviewPart, overview};
 pub use schema::Schema;
 pub use source::{Source, Splits, read, read_test, read_unlabelled};
-pub use text::{Text, TextEncoder};
+pub use text::{Text, TextEncoder, Truncation};
 pub use unlabelled::{PredictionOptions, Row, UnlabelledRows};
 pub use unstated::Unstated;
 

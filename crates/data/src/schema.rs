@@ -72,6 +72,7 @@ use crate::text::Tokenization;
 ///     type = "text"
 ///     tokenizer = "hashed,size=16384"   # the default; or the path of a tokenizer.json, relative to the schema
 ///     max_length = 256                  # in tokens; the default
+///     truncation = "end"                # or "middle"; the default is end
 ///
 ///     [[columns]]
 ///     name = "stars"
@@ -168,7 +169,7 @@ impl Schema {
                 None => file.to_owned(),
             };
             let hint = "a schema has header, delimiter, quotes, missing, others, target and [[columns]] with name or names and a \
-                        type: number (center, scale, clip, missing), category (values, unknown), text (tokenizer, max_length, tokenizer_sha256) or \
+                        type: number (center, scale, clip, missing), category (values, unknown), text (tokenizer, max_length, truncation, tokenizer_sha256) or \
                         ignore";
             DataError::schema(place, error.message().trim().replace('\n', ", "), hint)
         })?;

@@ -10,6 +10,7 @@ use crate::images::sets::ImageSets;
 use crate::images::{self, ImageOptions};
 use crate::input::open;
 use crate::schema::Schema;
+use crate::text::Truncation;
 use crate::unlabelled::{PredictionOptions, UnlabelledRows};
 use crate::{cache, idx, npy, npy_folder, parquet, svmlight};
 
@@ -53,6 +54,8 @@ pub struct Source {
     pub tokenizer: Option<String>,
     /// The largest number of tokens of a text.
     pub max_length: Option<usize>,
+    /// The part of a long text that is left out.
+    pub truncation: Option<Truncation>,
 }
 
 /// The records of a source: a training set and, if the format separates them, a test set.
@@ -83,11 +86,12 @@ impl Source {
             ("number of channels", self.images.channels.map(|n| n.to_string()), stored),
             ("tokenizer", self.tokenizer.clone(), table),
             ("max_length", self.max_length.map(|n| n.to_string()), table),
+            ("truncation", self.truncation.map(|part| part.name().to_owned()), table),
         ];
         for (what, given, used) in unused {
             if let Some(got) = given.filter(|_| !used) {
                 let hint = "{schema} and {target} are for tables, {features} is for tables and SVMLight files, {image_size} and \
-                            {channels} are for PNG and JPEG images, {tokenizer} and {max_length} for texts"
+                            {channels} are for PNG and JPEG images, {tokenizer}, {max_length} and {truncation} for texts"
                     .to_owned();
                 let permitted = format!("left out for {}", self.file());
                 return Err(DataError::Setting { what, permitted, got, hint });

@@ -96,6 +96,7 @@ fn contains_dropout(described: &LayerDescription) -> bool {
     match &described.layer {
         Layer::Dropout(_) => true,
         Layer::Residual(block) => block.body.iter().chain(&block.shortcut).any(contains_dropout),
+        Layer::PooledStages(pooled) => pooled.stages.iter().flatten().any(contains_dropout),
         _ => false,
     }
 }

@@ -11,7 +11,7 @@ use crate::params::Layout;
 use crate::shape::{Shape, Storage};
 use crate::shapes::{check_input, fits};
 
-/// How deep residual blocks may be nested.
+/// How deep blocks may be nested.
 const DEEPEST: usize = 16;
 
 /// A value in the graph: the input, or the output of a layer.
@@ -49,6 +49,8 @@ pub(crate) struct Position {
     kind: &'static str,
     /// The prefix of its parameters' names.
     name: String,
+    /// The prefix of the names of layers beside it.
+    beside: String,
     frozen: bool,
 }
 
@@ -89,6 +91,7 @@ impl Prefixes {
                 Some(name) => format!("{}{name}", self.named),
                 None => format!("{}{index}", self.unnamed),
             },
+            beside: self.named.clone(),
             frozen: described.frozen || self.frozen,
         }
     }
@@ -203,11 +206,34 @@ impl GraphBuilder {
         name: &str,
         input: &Source,
     ) -> Result<Value, NetworkError> {
+        Ok(self.nested(layers, block, Prefixes::inside(block, name), input)?.value)
+    }
+
+    /// Adds the layers of a stage. Layers with names are called as they would be beside the block.
+    pub(crate) fn stage(
+        &mut self,
+        layers: &[LayerDescription],
+        block: &Position,
+        index: usize,
+        input: &Source,
+    ) -> Result<Source, NetworkError> {
+        let prefixes = Prefixes::inside(block, &format!("stage{index}"));
+        self.nested(layers, block, Prefixes { named: block.beside.clone(), ..prefixes }, input)
+    }
+
+    /// Adds layers inside a block, which must not overwrite the input of the block.
+    fn nested(
+        &mut self,
+        layers: &[LayerDescription],
+        block: &Position,
+        prefixes: Prefixes,
+        input: &Source,
+    ) -> Result<Source, NetworkError> {
         if block.path.matches('.').count() >= 2 * DEEPEST {
-            return Err(block.error(format!("residual blocks may be {DEEPEST} deep")));
+            return Err(block.error(format!("blocks may be {DEEPEST} deep")));
         }
         let input = Source { value: Value { overwritable: false, ..input.value }, ..input.clone() };
-        Ok(self.sequence(layers, &Prefixes::inside(block, name), input)?.value)
+        self.sequence(layers, &prefixes, input)
     }
 
     /// Adds `y = f(x)`.

@@ -9,9 +9,9 @@ use std::sync::Mutex;
 use basics::{in_order, numbers, total};
 use networks::networks;
 use sordino_nn::layers::{
-    Attention, AveragePool, ClassToken, Conv2d, Dropout, Embedding, FirstStep, Flatten, Gelu,
-    GlobalAveragePool, Gru, LastStep, LayerNorm, Linear, Lora, Lstm, MeanOverSteps, Positions, Residual,
-    Segments, Tanh, TemperedSigmoid, TiedOutput,
+    Attention, AveragePool, BagOfWords, ClassToken, Conv2d, Dropout, Embedding, FirstStep, Flatten, Gelu,
+    GlobalAveragePool, Gru, LastStep, LayerNorm, Linear, Lora, Lstm, MeanOverSteps, PooledStages, Positions,
+    Residual, Segments, Tanh, TemperedSigmoid, TiedOutput,
 };
 use sordino_nn::{
     Description, Engine, Inputs, Layer, Loss, Network, Params, Pass, Records, Shape, Targets, WeightRule,
@@ -150,7 +150,12 @@ fn what_a_record_of_tokens_adds_does_not_depend_on_others() {
             .then(last)
             .then(Linear::new(3))
     };
+    // Some records have none of these tokens.
+    let bag = BagOfWords { first: 5, size: Some(3), rank_power: 2, norm: 30.0 };
+    let stages = PooledStages { stages: vec![vec![Linear::new(6).into()], vec![Attention::new(2).into()]] };
     for description in [
+        Description::new(Shape::Tokens { steps: 50, vocabulary: 9 }).then(bag).then(Linear::new(3)),
+        sequence(LayerNorm { affine: false, ..LayerNorm::default() }.into(), stages.into()),
         sequence(Lstm { hidden: 6 }.into(), LastStep.into()),
         sequence(Gru { hidden: 6 }.into(), LastStep.into()),
         sequence(Linear::new(7).into(), MeanOverSteps.into()),

@@ -198,6 +198,7 @@ fn models_have_the_sizes_of_their_papers() {
         ("vit-tiny", image(224), 1000, 5_717_416),
         ("vit-small", image(224), 1000, 22_050_664),
         ("resnet20", image(32), 10, 272_474),
+        ("bag-of-words", tokens, 10, 1000 * 10 + 10),
         ("embedding-mlp", tokens, 10, 1000 * 64 + 64 * 128 + 128 + 128 * 10 + 10),
     ] {
         let model: ModelConfig = serde_json::from_value(serde_json::json!({ "type": name })).unwrap();

@@ -5,11 +5,11 @@
 mod reference;
 
 use proptest::test_runner::{Config, RngSeed, TestRunner};
-use reference::{Target, Value, gradient};
+use reference::{Target, VOCABULARY, Value, gradient};
 use sordino_nn::layers::{
-    Attention, AveragePool, ClassToken, Conv2d, Embedding, FirstStep, Flatten, Gelu, GeluTanh,
+    Attention, AveragePool, BagOfWords, ClassToken, Conv2d, Embedding, FirstStep, Flatten, Gelu, GeluTanh,
     GlobalAveragePool, GroupNorm, Gru, ImageToSequence, LastStep, LayerNorm, Linear, Lora, Lstm, MaxPool,
-    MeanOverSteps, Positions, Relu, Residual, Segments, Tanh, TemperedSigmoid, TiedOutput,
+    MeanOverSteps, PooledStages, Positions, Relu, Residual, Segments, Tanh, TemperedSigmoid, TiedOutput,
 };
 use sordino_nn::{
     Description, Engine, Inputs, Layer, LayerDescription, Loss, Network, Params, Pass, Shape, Targets,
@@ -131,11 +131,28 @@ impl Dice {
         Attention { heads: 2, causal: self.below(2) == 0, lora }
     }
 
+    fn bags(&mut self) -> Description {
+        let (first, rank_power) = (self.below(VOCABULARY), self.below(3));
+        let size = Some(self.one_to(VOCABULARY - first)).filter(|_| self.below(2) == 0);
+        let bag = BagOfWords { first, size, rank_power, norm: 2.0 };
+        Description::new(Shape::Tokens { steps: self.one_to(7), vocabulary: VOCABULARY }).then(bag)
+    }
+
+    /// Stages whose vectors are so long that their norm is not nearly a sign function.
+    fn stages(&mut self) -> PooledStages {
+        let first = LayerDescription::named("first", Linear::new(5 + self.below(3)));
+        let second = vec![self.activation().into(), Linear::new(6).into()];
+        PooledStages { stages: vec![vec![first], second] }
+    }
+
     fn sequences(&mut self) -> Description {
+        if self.below(6) == 0 {
+            return self.bags();
+        }
         let (steps, width) = (self.one_to(7), 2 * self.one_to(4));
         let mut description = match self.below(2) {
             0 => Description::new(Shape::Sequence { steps, width }),
-            _ => Description::new(Shape::Tokens { steps, vocabulary: 5 })
+            _ => Description::new(Shape::Tokens { steps, vocabulary: VOCABULARY })
                 .then(Embedding { width })
                 .then(Segments { separator: Some(2).filter(|_| self.below(3) > 0) }),
         };
@@ -150,12 +167,13 @@ impl Dice {
             1 => description.then(Gru { hidden: self.one_to(5) }),
             2 => description
                 .then(Residual::new(vec![self.attention().into()]))
-                .then(LayerNorm { epsilon: 0.25 }),
+                .then(LayerNorm { epsilon: 0.25, affine: self.below(2) == 0 }),
             _ => description.then(Linear::new(self.one_to(18))).then(self.activation()),
         };
-        match self.below(3) {
+        match self.below(4) {
             0 => description.then(FirstStep),
             1 => description.then(LastStep),
+            2 => description.then(self.stages()),
             _ => description.then(MeanOverSteps),
         }
     }
@@ -165,8 +183,8 @@ impl Dice {
     /// A network that predicts the next token, with the embedding as the output layer or with an output layer of its own.
     fn language_model(&mut self) -> Description {
         let (steps, width) = (1 + self.below(12), 2 * self.one_to(3));
-        let mut description =
-            Description::new(Shape::Tokens { steps, vocabulary: 5 }).named("embedding", Embedding { width });
+        let mut description = Description::new(Shape::Tokens { steps, vocabulary: VOCABULARY })
+            .named("embedding", Embedding { width });
         description = match self.below(3) {
             0 => {
                 description.then(Residual::new(vec![Attention::causal(2).into()])).then(LayerNorm::default())

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use safetensors::SafeTensors;
 use serde::Deserialize;
-use sordino_nn::pretrained::{Export, Kind, Pretrained, TrainedPart};
+use sordino_nn::pretrained::{Export, Kind, Pooling, Pretrained, TrainedPart};
 use sordino_nn::{Description, Engine, Inputs, Loss, Network, Params, Pass, Targets};
 
 const LENGTH: usize = 8;
@@ -174,6 +174,69 @@ fn outputs_and_embeddings_equal_those_of_transformers() {
             _ => pretrained.encoder(LENGTH).unwrap(),
         });
         close(&format!("{kind}: embeddings"), &got, embeddings);
+    }
+}
+
+/// Mean 0 and variance 1.
+fn standardised(x: &[f64]) -> Vec<f64> {
+    let n = x.len() as f64;
+    let mean = x.iter().sum::<f64>() / n;
+    let variance = x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n;
+    x.iter().map(|x| (x - mean) / (variance + 1e-5).sqrt()).collect()
+}
+
+/// The last part of the features of all layers is what `transformers` gives; the others are what shorter models give.
+#[test]
+fn the_features_of_all_layers_are_the_standardised_means_of_each() {
+    // The embedding of an image is its class token.
+    for &kind in Kind::ALL.iter().filter(|kind| **kind != Kind::Vit) {
+        let expected = expected(kind);
+        let data = Data::of(&expected);
+        let features = |pooling| {
+            let pretrained = Pretrained::open(&folder(kind)).unwrap().with_pooling(pooling);
+            let description = pretrained.encoder(LENGTH).unwrap();
+            let network = Network::new(&description).unwrap();
+            assert!(network.layers().is_empty(), "{kind}: everything is frozen");
+            let params = pretrained.params(&network, 1).unwrap();
+            (pretrained.layers(), outputs(&description, &params, &data))
+        };
+        let (layers, all) = features(Pooling::AllLayers);
+        let (_, last) = features(Pooling::StandardisedMean);
+        assert_eq!(all.len(), expected.embeddings.len() * (1 + layers) * WIDTH, "{kind}");
+        for (record, (all, last)) in all.chunks((1 + layers) * WIDTH).zip(last.chunks(WIDTH)).enumerate() {
+            let truth = standardised(&expected.embeddings[record]);
+            close(&format!("{kind}: last of all layers"), &all[layers * WIDTH..], truth.iter().copied());
+            close(&format!("{kind}: last layer"), last, truth.iter().copied());
+            for part in all.chunks(WIDTH) {
+                let part: Vec<f64> = part.iter().map(|x| f64::from(*x)).collect();
+                assert!(
+                    (part.iter().map(|x| x * x).sum::<f64>() / WIDTH as f64 - 1.0).abs() < 0.01,
+                    "{kind}"
+                );
+            }
+            assert!(
+                all.chunks(WIDTH).enumerate().all(|(i, part)| all.chunks(WIDTH).take(i).all(|p| p != part))
+            );
+        }
+    }
+}
+
+#[test]
+fn all_layers_with_a_head_have_the_names_of_the_checkpoint() {
+    let pretrained = Pretrained::open(&folder(Kind::Bert)).unwrap().with_pooling(Pooling::AllLayers);
+    for part in [TrainedPart::Head, TrainedPart::Last { layers: 1 }, LORA, TrainedPart::All] {
+        let description = pretrained.classifier(LENGTH, CLASSES, part).unwrap();
+        let network = Network::new(&description).unwrap();
+        let params = pretrained.params(&network, 1).unwrap();
+        let out = fresh(&format!("all-layers-{part}"));
+        pretrained.export(&network, &params, &out, Export::Merged).unwrap();
+        let head = tensors(&out.join("head.safetensors"));
+        assert_eq!(head["head.weight"].len(), (1 + pretrained.layers()) * WIDTH * CLASSES);
+        let (original, exported) =
+            (tensors(&folder(Kind::Bert).join("model.safetensors")), tensors(&out.join("model.safetensors")));
+        let word = "embeddings.word_embeddings.weight";
+        assert_eq!(exported[word], original[&format!("bert.{word}")]);
+        assert_eq!(Description::split_frozen(&description).is_some(), part == TrainedPart::Head);
     }
 }
 

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use sordino_data::{Dataset, Labels};
 use sordino_nn::{Description, Engine, Params, pretrained::Export};
 use sordino_train::{
-    DataFacts, Evaluator, Provable, PublicModel, ResolvedModel, RunFiles, RunFolder, Score, Settings,
-    class_of, inspect, read_weights, verified_settings, write_weights,
+    DataFacts, Evaluator, PoolingName, Provable, PublicModel, ResolvedModel, RunFiles, RunFolder, Score,
+    Settings, class_of, inspect, read_weights, verified_settings, write_weights,
 };
 
 use crate::{Error, Guarantee, report::RunReport};
@@ -41,6 +41,8 @@ pub(crate) struct ModelRecipe {
     train: Option<String>,
     #[serde(default)]
     encoder: Option<PathBuf>,
+    #[serde(default)]
+    pooling: Option<PoolingName>,
     /// The files of the public model, with their hashes.
     #[serde(default)]
     public_model: Option<String>,
@@ -56,6 +58,7 @@ impl ModelRecipe {
             network: network.map_err(|error| Error::refused(error.to_string(), "restore network.toml"))?,
             train: settings.train.clone(),
             encoder: settings.encoder.clone(),
+            pooling: settings.pooling,
             public_model: files.public_model.clone(),
         })
     }
@@ -74,6 +77,7 @@ impl ModelRecipe {
             hidden: self.hidden.clone(),
             train: self.train.clone(),
             encoder: self.encoder.clone(),
+            pooling: self.pooling,
             ..Settings::default()
         };
         let (_, model) = ResolvedModel::from_settings(&settings, facts)?;

@@ -97,7 +97,9 @@ pub use sordino_nn::Shape;
 pub use sordino_optim as optim;
 /// The stages of a run.
 pub use sordino_train as train;
-pub use sordino_train::{Clipping, Hint, SamplingName as Sampling, Score, Settings, TrainError as Error};
+pub use sordino_train::{
+    Clipping, Hint, PoolingName as Pooling, SamplingName as Sampling, Score, Settings, TrainError as Error,
+};
 pub use trainer::{StopHandle, Trainer, TrainingProgress};
 
 pub mod own_loop {

@@ -13,8 +13,8 @@ use sordino_algorithms::Algorithm;
 use sordino_data::Dataset;
 use sordino_privacy::Account;
 use sordino_train::{
-    Clipping, Custom, DataDescription, Ending, Measurement, Observer, PricedRun, RunFolder, SamplingName,
-    Score, Settings, price, resolve_with, verified_settings,
+    Clipping, Custom, DataDescription, Ending, Measurement, Observer, PoolingName, PricedRun, RunFolder,
+    SamplingName, Score, Settings, price, resolve_with, verified_settings,
 };
 
 use crate::{
@@ -116,6 +116,12 @@ impl<'a> Trainer<'a> {
     /// outputs, which stay in memory.
     pub fn encoder(mut self, folder: impl AsRef<Path>) -> Self {
         self.settings.encoder = Some(folder.as_ref().to_owned());
+        self
+    }
+
+    /// How the outputs of a pre-trained model, trained or not, become one vector for each record.
+    pub fn pooling(mut self, pooling: PoolingName) -> Self {
+        self.settings.pooling = Some(pooling);
         self
     }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use sordino::{
-    Dataset, Fitted, Labels, Model, Trainer,
+    Dataset, Fitted, Labels, Model, Pooling, Trainer,
     nn::{Targets, pretrained::Export},
 };
 
@@ -94,6 +94,26 @@ fn a_model_is_trained_on_the_outputs_of_a_public_encoder() {
 }
 
 #[test]
+fn a_model_is_trained_on_the_features_of_all_layers() {
+    let folder = Folder::new("all-layers");
+    let data = data(1000);
+    let trainer = || {
+        let trainer = trainer(Model::named("logistic").unwrap()).encoder(folder.model());
+        trainer.pooling(Pooling::AllLayers).seed(1)
+    };
+    let fitted = trainer().run_folder(folder.run()).fit(&data).unwrap();
+    // The embeddings and two layers.
+    assert_eq!(fitted.params().values().len(), 3 * 8 + 1);
+    assert!(fitted.score(&data).unwrap().accuracy.unwrap() > 0.9);
+    // A run and a saved model keep the pooling.
+    let opened = Fitted::open(folder.run()).unwrap();
+    assert_eq!(opened.predictions(&data).unwrap(), fitted.predictions(&data).unwrap());
+    let saved = folder.0.join("saved");
+    fitted.save(&saved).unwrap();
+    assert_eq!(Fitted::load(&saved).unwrap().predictions(&data).unwrap(), fitted.predictions(&data).unwrap());
+}
+
+#[test]
 fn a_run_keeps_its_public_model() {
     let folder = Folder::new("run");
     let data = data(600);
@@ -156,6 +176,7 @@ fn settings_that_do_not_fit_a_public_model_are_refused() {
         (trainer_on(&folder.model(), "last,layers=9"), "1 to 2"),
         (trainer(Model::named("embedding-mlp").unwrap()).trained_part("head"), "not a pre-trained one"),
         (trainer(Model::pretrained(folder.model())).encoder(folder.model()), "not for a pre-trained model"),
+        (trainer(Model::named("bag-of-words").unwrap()).pooling(Pooling::Mean), "no pre-trained model"),
         (trainer(Model::mlp(&[4])).encoder(folder.0.join("absent")), "config.json"),
     ] {
         let error = trainer.fit(&data).unwrap_err();

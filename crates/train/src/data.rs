@@ -8,7 +8,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use sordino_data::{Dataset, Encoding, ImageOptions, Scale, Schema, Source, Splits};
+use sordino_data::{Dataset, Encoding, ImageOptions, Scale, Schema, Source, Splits, Truncation};
 use sordino_nn::Shape;
 
 use crate::{
@@ -120,7 +120,7 @@ impl DataDescription {
         train: &Dataset,
         test: Option<&Dataset>,
     ) -> Result<Self, TrainError> {
-        const FOR_FILES: [&str; 13] = [
+        const FOR_FILES: [&str; 14] = [
             "schema",
             "target",
             "classes",
@@ -131,6 +131,7 @@ impl DataDescription {
             "std",
             "tokenizer",
             "max_length",
+            "truncation",
             "test_data",
             "test_fraction",
             "split_seed",
@@ -288,6 +289,7 @@ pub fn data_source(settings: &Settings) -> Source {
         },
         tokenizer: settings.tokenizer.clone(),
         max_length: settings.max_length,
+        truncation: settings.truncation.map(Truncation::from),
     }
 }
 

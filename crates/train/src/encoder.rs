@@ -35,6 +35,11 @@ impl Encoder {
         Ok(Self { input: network.input(), output: network.output(), description, params })
     }
 
+    /// Its network.
+    pub fn description(&self) -> &Description {
+        &self.description
+    }
+
     /// The shape of the records that it reads.
     pub fn input(&self) -> Shape {
         self.input

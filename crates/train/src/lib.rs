@@ -108,5 +108,6 @@ pub use run::{Ending, Observer, Run, steps_per_charge};
 pub use run_files::{PublicFile, RunFiles, check_unchanged_data, public_files, verified_settings};
 pub use seal::{read_weights, write_weights};
 pub use settings::{
-    Clipping, Origin, SamplingName, SettingInfo, SettingValue, SettingValues, Settings, Value,
+    Clipping, Origin, PoolingName, SamplingName, SettingInfo, SettingValue, SettingValues, Settings,
+    TruncationName, Value,
 };

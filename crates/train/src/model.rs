@@ -6,7 +6,7 @@ use sordino_data::Dataset;
 use sordino_nn::{
     Description, Loss, Network, NetworkError, Params, Shape,
     models::{Mlp, ModelConfig, Reads, Widths},
-    pretrained::TrainedPart,
+    pretrained::{Pooling, TrainedPart},
 };
 
 use crate::{DataFacts, PublicModel, Settings, TrainError, settings::named};
@@ -53,7 +53,10 @@ impl Architecture {
 
     /// Whether it is a linear model, which has one output for two classes.
     fn is_linear(&self) -> bool {
-        matches!(self, Self::Named(ModelConfig::Logistic(_) | ModelConfig::Linear(_)))
+        matches!(
+            self,
+            Self::Named(ModelConfig::Logistic(_) | ModelConfig::Linear(_) | ModelConfig::BagOfWords(_))
+        )
     }
 }
 
@@ -117,6 +120,13 @@ impl ResolvedModel {
                 "leave out {train}, or set {model} to the folder of a pre-trained model",
             ));
         }
+        let pooling = settings.pooling.map(Pooling::from);
+        if pooling.is_some() && pretrained.is_none() && settings.encoder.is_none() {
+            return Err(TrainError::refused(
+                "pooling is set, but there is no pre-trained model",
+                "leave out {pooling}, or set {encoder} or {model} to the folder of a pre-trained model",
+            ));
+        }
         if let Some(folder) = pretrained {
             if settings.encoder.is_some() || hidden.is_some() {
                 return Err(TrainError::refused(
@@ -125,10 +135,10 @@ impl ResolvedModel {
                 ));
             }
             let part = settings.train.as_deref().unwrap_or("head").parse()?;
-            return Ok((folder.display().to_string(), Self::pretrained(folder, part, facts)?));
+            return Ok((folder.display().to_string(), Self::pretrained(folder, part, pooling, facts)?));
         }
-        let public = settings.encoder.as_deref().map(|folder| PublicModel::encoder(folder, facts.input));
-        let public = public.transpose()?;
+        let public = settings.encoder.as_deref();
+        let public = public.map(|folder| PublicModel::encoder(folder, pooling, facts.input)).transpose()?;
         let input = public.as_ref().map_or(facts.input, |public| public.output(facts.input));
         let facts = DataFacts { input, ..facts.clone() };
         let name = name.unwrap_or(Self::default_name(&facts));
@@ -137,9 +147,14 @@ impl ResolvedModel {
     }
 
     /// A pre-trained model that is trained in part.
-    fn pretrained(folder: &Path, part: TrainedPart, facts: &DataFacts) -> Result<Self, TrainError> {
+    fn pretrained(
+        folder: &Path,
+        part: TrainedPart,
+        pooling: Option<Pooling>,
+        facts: &DataFacts,
+    ) -> Result<Self, TrainError> {
         let outputs = Some(facts.classes.len().max(facts.numbers.len())).filter(|outputs| *outputs > 0);
-        let public = PublicModel::model(folder, part, facts.input, outputs)?;
+        let public = PublicModel::model(folder, part, pooling, facts.input, outputs)?;
         let facts = DataFacts { input: public.output(facts.input), ..facts.clone() };
         let trained = public.trained().expect("a pre-trained model has a trained part").clone();
         Ok(Self { public: Some(public), ..Self::described(trained, &facts)? })

@@ -5,7 +5,7 @@ use std::{fmt, path::Path, sync::Arc};
 use sordino_data::Dataset;
 use sordino_nn::{
     Description, Network, Params, Shape,
-    pretrained::{Export, ModelFile, Pretrained, TrainedPart},
+    pretrained::{Export, ModelFile, Pooling, Pretrained, TrainedPart},
 };
 
 use crate::{
@@ -28,12 +28,12 @@ pub struct PublicModel {
 const WORTH_STORING: f64 = 0.1;
 
 impl PublicModel {
-    /// A frozen encoder: another model is trained on its outputs.
+    /// A frozen encoder: another model is trained on its outputs, pooled in this way or by default as the model's folder states.
     ///
     /// # Errors
     /// A folder without a model that can be read; records of another shape.
-    pub fn encoder(folder: &Path, input: Shape) -> Result<Self, TrainError> {
-        let pretrained = open(folder)?;
+    pub fn encoder(folder: &Path, pooling: Option<Pooling>, input: Shape) -> Result<Self, TrainError> {
+        let pretrained = open(folder, pooling)?;
         let description = pretrained.encoder(input.steps())?;
         check_input(folder, &description, input)?;
         let encoder = encoder(&pretrained, description)?;
@@ -52,10 +52,11 @@ impl PublicModel {
     pub fn model(
         folder: &Path,
         part: TrainedPart,
+        pooling: Option<Pooling>,
         input: Shape,
         outputs: Option<usize>,
     ) -> Result<Self, TrainError> {
-        let pretrained = open(folder)?;
+        let pretrained = open(folder, pooling)?;
         let whole = match outputs {
             Some(outputs) => pretrained.classifier(input.steps(), outputs, part)?,
             None => pretrained.language_model(input.steps(), part)?,
@@ -156,16 +157,21 @@ impl fmt::Debug for PublicModel {
     }
 }
 
-/// Two public models are equal if their files are equal and the same part is trained.
+/// Two public models are equal if their files are equal, the same layers are applied first and the same part is trained.
 impl PartialEq for PublicModel {
     fn eq(&self, other: &Self) -> bool {
-        self.trained == other.trained && self.files() == other.files()
+        let applied = |model: &Self| model.encoder.as_ref().map(|encoder| encoder.description().clone());
+        self.trained == other.trained && applied(self) == applied(other) && self.files() == other.files()
     }
 }
 
-fn open(folder: &Path) -> Result<Pretrained, TrainError> {
+fn open(folder: &Path, pooling: Option<Pooling>) -> Result<Pretrained, TrainError> {
     // Absolute, so that a run can be resumed from any folder.
-    Ok(Pretrained::open(&folder.canonicalize().unwrap_or_else(|_| folder.to_owned()))?)
+    let pretrained = Pretrained::open(&folder.canonicalize().unwrap_or_else(|_| folder.to_owned()))?;
+    Ok(match pooling {
+        Some(pooling) => pretrained.with_pooling(pooling),
+        None => pretrained,
+    })
 }
 
 fn encoder(pretrained: &Pretrained, description: Description) -> Result<Encoder, TrainError> {

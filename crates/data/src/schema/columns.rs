@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::SchemaProblem;
 use crate::column_names::Names;
+use crate::text::Truncation;
 
 /// The type of a column.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -72,6 +73,8 @@ pub(crate) struct TextColumn {
     pub(super) tokenizer_sha256: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) max_length: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) truncation: Option<Truncation>,
 }
 
 /// A column that is not read.

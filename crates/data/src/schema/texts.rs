@@ -9,7 +9,9 @@ use super::{
     Category, Column, ColumnReference, RawSchema, Schema, SchemaProblem, TextColumn, Unknown, blanks,
 };
 use crate::error::DataError;
-use crate::text::{Choice, DEFAULT_MAX_LENGTH, DEFAULT_TOKENIZER, Form, TextEncoder, Tokenization};
+use crate::text::{
+    Choice, DEFAULT_MAX_LENGTH, DEFAULT_TOKENIZER, Form, TextEncoder, Tokenization, Truncation,
+};
 
 impl TextColumn {
     pub(super) fn new(name: &str, texts: &Tokenization) -> TextColumn {
@@ -18,6 +20,7 @@ impl TextColumn {
             tokenizer: Some(texts.tokenizer.clone()),
             tokenizer_sha256: None,
             max_length: Some(texts.max_length),
+            truncation: Some(texts.truncation).filter(|truncation| *truncation != Truncation::End),
         }
     }
 
@@ -38,7 +41,8 @@ impl Schema {
         max_length: usize,
         classes: Vec<String>,
     ) -> Result<Schema, DataError> {
-        let texts = Tokenization { tokenizer: tokenizer.to_owned(), max_length };
+        let truncation = Truncation::End;
+        let texts = Tokenization { tokenizer: tokenizer.to_owned(), max_length, truncation };
         let label = Category { name: "label".into(), values: classes, unknown: Unknown::Error };
         let raw = RawSchema {
             header: true,
@@ -78,7 +82,11 @@ impl Schema {
     pub fn encoder(&self) -> Result<Option<TextEncoder>, DataError> {
         self.check_tokenizer()?;
         let texts = self.text_columns().next();
-        texts.map(|(_, text)| TextEncoder::new(text.tokenizer(), text.max_length())).transpose()
+        let encoder = |(_, text): (usize, &TextColumn)| {
+            let encoder = TextEncoder::new(text.tokenizer(), text.max_length())?;
+            Ok(encoder.with_truncation(text.truncation.unwrap_or_default()))
+        };
+        texts.map(encoder).transpose()
     }
 
     /// The form of the records.
@@ -98,7 +106,7 @@ impl Schema {
         if Some(place) == target { 1 } else { others.filter(|&(other, _)| other < place).count() }
     }
 
-    /// Checks that texts are the only features, and that all have the same tokenizer and maximum length.
+    /// Checks that texts are the only features, and that all have the same tokenizer, maximum length and truncation.
     pub(crate) fn check_texts(&self, target: Option<usize>) -> Result<(), SchemaProblem> {
         let Some((_, first)) = self.text_columns().next() else { return Ok(()) };
         let feature = self.columns.iter().enumerate().find(|&(place, column)| {
@@ -120,27 +128,42 @@ impl Schema {
             let problem = format!("{count} columns are texts; a record is one text or a pair of texts");
             return Err((problem, "give the others type = \"ignore\""));
         }
+        let predicted = self.text_columns().any(|(place, _)| Some(place) == target);
+        if (count > 1 || predicted) && first.truncation == Some(Truncation::Middle) {
+            let problem = format!("column `{}` cannot have truncation = \"middle\"", first.name.first());
+            return Err((
+                problem,
+                "pairs of texts and texts that are predicted are truncated at the end; leave out {truncation}",
+            ));
+        }
         let different = |other: &TextColumn| {
-            other.tokenizer() != first.tokenizer() || other.max_length() != first.max_length()
+            (other.tokenizer(), other.max_length(), other.truncation)
+                != (first.tokenizer(), first.max_length(), first.truncation)
         };
         if let Some((_, other)) = self.text_columns().find(|(_, other)| different(other)) {
             let problem =
                 format!("the columns `{}` and `{}` form a pair", first.name.first(), other.name.first());
-            return Err((problem, "give them the same tokenizer and the same max_length"));
+            return Err((problem, "give them the same tokenizer, max_length and truncation"));
         }
         Ok(())
     }
 
-    /// The same schema with another tokenizer or maximum length, if they are given. It then states both for every text column.
+    /// The same schema with another tokenizer, maximum length or truncation, if they are given. It then states the first two for every text
+    /// column.
     pub(crate) fn with_texts(
         mut self,
         tokenizer: Option<&str>,
         max_length: Option<usize>,
+        truncation: Option<Truncation>,
     ) -> Result<Schema, DataError> {
-        let given = tokenizer.map(str::to_owned).or(max_length.map(|length| length.to_string()));
-        if let Some(got) = given.filter(|_| !self.has_texts()) {
+        let given = [
+            tokenizer.map(|tokenizer| ("tokenizer", tokenizer.to_owned())),
+            max_length.map(|length| ("max_length", length.to_string())),
+            truncation.map(|truncation| ("truncation", truncation.name().to_owned())),
+        ];
+        if let Some((what, got)) = given.into_iter().flatten().find(|_| !self.has_texts()) {
             return Err(DataError::Setting {
-                what: if tokenizer.is_some() { "tokenizer" } else { "max_length" },
+                what,
                 permitted: "left out for a table without texts".to_owned(),
                 got,
                 hint: "a column of texts has type = \"text\" in the schema".to_owned(),
@@ -153,6 +176,7 @@ impl Schema {
                 }
                 text.tokenizer = Some(tokenizer.unwrap_or(text.tokenizer()).to_owned());
                 text.max_length = Some(max_length.unwrap_or(text.max_length()));
+                text.truncation = truncation.or(text.truncation);
             }
         }
         Ok(self)

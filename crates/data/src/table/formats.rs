@@ -154,12 +154,14 @@ impl TableFormat {
             (None, _) => None,
         };
         let (tokenizer, max_length) = (source.tokenizer.as_deref(), source.max_length);
-        let schema = schema.map(|schema| schema.with_texts(tokenizer, max_length)).transpose()?;
-        let texts =
-            (schema.is_none() && (tokenizer.is_some() || max_length.is_some())).then(|| Tokenization {
-                tokenizer: tokenizer.unwrap_or(DEFAULT_TOKENIZER).to_owned(),
-                max_length: max_length.unwrap_or(DEFAULT_MAX_LENGTH),
-            });
+        let truncation = source.truncation;
+        let schema = schema.map(|schema| schema.with_texts(tokenizer, max_length, truncation)).transpose()?;
+        let stated = tokenizer.is_some() || max_length.is_some() || truncation.is_some();
+        let texts = (schema.is_none() && stated).then(|| Tokenization {
+            tokenizer: tokenizer.unwrap_or(DEFAULT_TOKENIZER).to_owned(),
+            max_length: max_length.unwrap_or(DEFAULT_MAX_LENGTH),
+            truncation: truncation.unwrap_or_default(),
+        });
         let delimiter = self.delimiter();
         let target = source.target.as_deref();
         let (classes, features) = (source.classes, source.features);

@@ -6,6 +6,7 @@ use sordino_nn::Shape;
 
 use super::characters::Characters;
 use super::choice::Choice;
+use super::truncation::{Truncation, remove_middle};
 #[cfg(feature = "tokenizers")]
 use super::vocabulary_file::VocabularyFile;
 use super::words;
@@ -31,7 +32,7 @@ const RESERVED: u32 = 2;
 /// | a path `.json` | those of a Hugging Face `tokenizer.json`, with the special tokens that its post-processor adds | that of the file |
 ///
 /// In the first three, token 0 represents a text without tokens, and token 1 separates two texts. Records longer than `max_length` are
-/// truncated at the end. In a pair, the longer text is truncated first. The closing special token of a `tokenizer.json` is kept; the file's
+/// truncated at the end, or [in the middle](Self::with_truncation). In a pair, the longer text is truncated first. The closing special token of a `tokenizer.json` is kept; the file's
 /// own truncation and padding are not used.
 ///
 /// # Guarantees
@@ -58,6 +59,7 @@ const RESERVED: u32 = 2;
 pub struct TextEncoder {
     tokenizer: Tokenizer,
     max_length: usize,
+    truncation: Truncation,
 }
 
 enum Tokenizer {
@@ -132,7 +134,27 @@ impl TextEncoder {
                 ));
             }
         };
-        Ok(TextEncoder { tokenizer, max_length })
+        Ok(TextEncoder { tokenizer, max_length, truncation: Truncation::End })
+    }
+
+    /// The same encoder with another truncation of texts that are too long. [`Truncation::Middle`] is for records of one text: pairs and
+    /// texts for language models are then refused. The special tokens at both ends are kept.
+    ///
+    /// ```
+    /// use sordino_data::{Text, TextEncoder, Truncation};
+    ///
+    /// let encoder = TextEncoder::new("characters,alphabet=ABCDEFGHIJ", 8)?.with_truncation(Truncation::Middle);
+    /// assert_eq!(encoder.encode(Text::One("ABCDEFGHIJ"))?, [3, 4, 5, 6, 9, 10, 11, 12]);
+    /// # Ok::<(), sordino_data::DataError>(())
+    /// ```
+    #[must_use]
+    pub fn with_truncation(mut self, truncation: Truncation) -> TextEncoder {
+        #[cfg(feature = "tokenizers")]
+        if let Tokenizer::File(file) = &mut self.tokenizer {
+            file.set_truncation((truncation == Truncation::End).then_some(self.max_length));
+        }
+        self.truncation = truncation;
+        self
     }
 
     /// The shape of a record.
@@ -165,6 +187,12 @@ impl TextEncoder {
     pub(crate) fn encode_with_start(&self, text: Text<'_>) -> Result<(Vec<u32>, usize), DataError> {
         match text {
             Text::One(text) => Ok((self.one(text)?, 1)),
+            _ if self.truncation == Truncation::Middle => Err(DataError::Setting {
+                what: "truncation",
+                permitted: "end for pairs of texts and for language models".to_owned(),
+                got: "middle".to_owned(),
+                hint: "leave out {truncation}".to_owned(),
+            }),
             Text::Pair(first, second) => Ok((self.pair(first, second)?, 1)),
             Text::Prompt(prompt) => {
                 let mut tokens = self.plain(prompt)?;
@@ -184,12 +212,17 @@ impl TextEncoder {
     }
 
     fn one(&self, text: &str) -> Result<Vec<u32>, DataError> {
-        #[cfg(feature = "tokenizers")]
-        if let Tokenizer::File(file) = &self.tokenizer {
-            return file.encode(text);
+        let mut tokens = match &self.tokenizer {
+            #[cfg(feature = "tokenizers")]
+            Tokenizer::File(file) => file.encode(text)?,
+            _ => self.plain(text)?,
+        };
+        if tokens.is_empty() {
+            tokens.push(EMPTY);
         }
-        let tokens = self.plain(text)?;
-        Ok(if tokens.is_empty() { vec![EMPTY] } else { tokens })
+        // Truncation at the end is done before.
+        remove_middle(&mut tokens, self.max_length);
+        Ok(tokens)
     }
 
     fn pair(&self, first: &str, second: &str) -> Result<Vec<u32>, DataError> {
@@ -200,10 +233,11 @@ impl TextEncoder {
         Ok(joined(self.plain(first)?, self.plain(second)?, SEPARATOR, self.max_length).1)
     }
 
-    /// The first `max_length` tokens of a text, without special tokens; there may be none.
+    /// The first `max_length` tokens of a text, without special tokens; there may be none. All tokens if the middle is left out later.
     fn plain(&self, text: &str) -> Result<Vec<u32>, DataError> {
+        let most = if self.truncation == Truncation::End { self.max_length } else { usize::MAX };
         let collect = |tokens: &mut dyn Iterator<Item = u32>| {
-            Ok(tokens.take(self.max_length).map(|token| RESERVED + token).collect())
+            Ok(tokens.take(most).map(|token| RESERVED + token).collect())
         };
         match &self.tokenizer {
             Tokenizer::Bytes => collect(&mut text.bytes().map(u32::from)),

@@ -11,6 +11,7 @@ mod in_memory;
 mod lines;
 mod rows;
 mod tokens;
+mod truncation;
 #[cfg(feature = "tokenizers")]
 mod vocabulary_file;
 mod words;
@@ -21,6 +22,7 @@ pub(crate) use folder::{Part, PartFiles, TextFolder};
 pub(crate) use lines::Lines;
 pub(crate) use rows::TextRows;
 pub(crate) use tokens::{Form, TokenBuffer};
+pub use truncation::Truncation;
 
 /// The tokenizer that is used if none is named.
 pub(crate) const DEFAULT_TOKENIZER: &str = "hashed,size=16384";
@@ -32,4 +34,5 @@ pub(crate) const DEFAULT_MAX_LENGTH: usize = 256;
 pub(crate) struct Tokenization {
     pub(crate) tokenizer: String,
     pub(crate) max_length: usize,
+    pub(crate) truncation: Truncation,
 }

@@ -52,12 +52,11 @@ impl VocabularyFile {
                 hint: "choose a larger {max_length}".to_owned(),
             });
         }
-        let truncation = TruncationParams { max_length, ..TruncationParams::default() };
-        tokenizer.with_truncation(Some(truncation)).map_err(|error| refused(&file, error.to_string()))?;
         let vocabulary = tokenizer.get_vocab(true).into_values().max().map_or(0, |last| last as usize + 1);
         let first = |names: &[&str]| names.iter().find_map(|name| tokenizer.token_to_id(name));
         let (separator, blank) = (first(&SEPARATORS), first(&SEPARATORS).or_else(|| first(&BLANKS)));
-        let read = VocabularyFile { file, tokenizer, vocabulary, separator, blank };
+        let mut read = VocabularyFile { file, tokenizer, vocabulary, separator, blank };
+        read.set_truncation(Some(max_length));
         read.check()?;
         Ok(read)
     }
@@ -73,6 +72,13 @@ impl VocabularyFile {
             }
         }
         Ok(())
+    }
+
+    /// Texts are truncated at the end to this many tokens; not at all if there is no number.
+    pub(crate) fn set_truncation(&mut self, max_length: Option<usize>) {
+        let params = |max_length| TruncationParams { max_length, ..TruncationParams::default() };
+        // Only a stride, of which there is none, can be refused.
+        let _ = self.tokenizer.with_truncation(max_length.map(params));
     }
 
     pub(crate) fn vocabulary(&self) -> usize {

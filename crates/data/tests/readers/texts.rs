@@ -2,7 +2,8 @@
 
 use sordino_data::Dataset;
 use sordino_data::{
-    DataError, Labels, PredictionOptions, Schema, Source, TextEncoder, read, read_test, read_unlabelled,
+    DataError, Labels, PredictionOptions, Schema, Source, TextEncoder, Truncation, read, read_test,
+    read_unlabelled,
 };
 use sordino_nn::Shape;
 
@@ -91,6 +92,36 @@ fn settings_override_the_schema() {
     let kept = Some(directory.write("kept.toml", toml(&sets.schema.unwrap())));
     let again = read(&Source { schema: kept, path: source.path, ..Source::default() }).unwrap();
     assert_eq!((tokens(&again.train), again.train.shape()), (vec![vec![5, 4, 3]], sets.train.shape()));
+}
+
+#[test]
+fn a_schema_or_a_setting_leaves_out_the_middle_of_long_texts() {
+    let directory = Directory::new();
+    let path = directory.write("t.csv", "review,kind\n0123456789ABCDEF,pos\nshort,neg\n");
+    let middle = SCHEMA.replace("max_length", "truncation = 'middle'\nmax_length");
+    let schema = Some(directory.write("s.toml", &middle));
+    let kept = ["012345ABCDEF", "short"];
+    let sets = read(&Source { schema, ..source(path.clone()) }).unwrap();
+    assert_eq!(texts(&sets.train), kept);
+    let schema = Some(directory.write("s.toml", SCHEMA));
+    let sets = read(&Source { schema: schema.clone(), ..source(path.clone()) }).unwrap();
+    assert_eq!(texts(&sets.train), ["0123456789AB", "short"]);
+    let truncation = Some(Truncation::Middle);
+    let sets = read(&Source { schema, truncation, ..source(path.clone()) }).unwrap();
+    assert_eq!(texts(&sets.train), kept);
+    // The schema that a run keeps reads the same tokens.
+    let schema = Some(directory.write("kept.toml", toml(&sets.schema.unwrap())));
+    assert_eq!(texts(&read(&Source { schema, ..source(path) }).unwrap().train), kept);
+}
+
+#[test]
+fn the_middle_of_pairs_is_not_left_out() {
+    let pairs = PAIRS.replace("type = 'text'", "type = 'text'\ntruncation = 'middle'");
+    let (message, _) = refused(&pairs, b"s,index,y,q\nyes.,7,1,why?\n", |_| ());
+    assert!(message.contains("column `q` cannot have truncation = \"middle\""), "{message}");
+    let middle = |source: &mut Source| source.truncation = Some(Truncation::Middle);
+    let (message, _) = refused(PAIRS, b"s,index,y,q\nyes.,7,1,why?\n", middle);
+    assert!(message.contains("truncation must be end for pairs of texts"), "{message}");
 }
 
 fn refused(schema: &str, text: &[u8], change: impl FnOnce(&mut Source)) -> (String, DataError) {

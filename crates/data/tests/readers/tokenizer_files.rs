@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use sordino_data::{Source, Text, TextEncoder, read};
+use sordino_data::{Source, Text, TextEncoder, Truncation, read};
 use sordino_nn::Shape;
 
 use crate::files::{Directory, source, tokens};
@@ -30,6 +30,28 @@ fn special_tokens_are_added_and_the_closing_one_is_kept() {
     ] {
         assert_eq!(encoder.encode(Text::One(text)).unwrap(), expected, "{text}");
     }
+}
+
+#[test]
+fn special_tokens_are_kept_if_the_middle_is_left_out() {
+    let encoder = encoder("wordpiece.json", 8).with_truncation(Truncation::Middle);
+    for (text, expected) in [
+        ("who wrote it ? who wrote it ?", &[2, 10, 11, 12, 11, 12, 13, 3][..]),
+        ("A good film.", &[2, 4, 6, 5, 15, 3]),
+        ("", &[2, 3]),
+    ] {
+        assert_eq!(encoder.encode(Text::One(text)).unwrap(), expected, "{text}");
+    }
+    for text in [Text::Pair("a", "b"), Text::Prompt("a"), Text::Continuation { prompt: "a", text: "b" }] {
+        let message = encoder.encode(text).unwrap_err().to_string();
+        assert_eq!(message, "truncation must be end for pairs of texts and for language models, got middle");
+    }
+    // Truncation at the end is restored.
+    let end = encoder.with_truncation(Truncation::End);
+    assert_eq!(
+        end.encode(Text::One("who wrote it ? who wrote it ?")).unwrap(),
+        [2, 10, 11, 12, 13, 10, 11, 3]
+    );
 }
 
 #[test]

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     BufferSizes, Context, Flow, Form, LayerBuffers, LayerType, Operation, ParameterGradients,
-    PlannedOperation, Site, Term, Workspace,
+    PlannedOperation, Site, Term, Workspace, yes,
 };
 use crate::gradients::direct;
 use crate::graph_builder::Source;
@@ -13,20 +13,27 @@ use crate::kernels::norm;
 use crate::shape::{Shape, Storage};
 
 /// Normalises each step of a sequence, or a vector, to mean 0 and variance 1, then scales and shifts:
-/// `y = gamma (x - mean) / sqrt(variance + epsilon) + beta`.
+/// `y = gamma (x - mean) / sqrt(variance + epsilon) + beta`. Without `affine` there are no parameters: `gamma` is 1 and `beta` is 0.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LayerNorm {
     /// Keeps the denominator positive.
     #[serde(default = "usual_epsilon", skip_serializing_if = "is_usual_epsilon")]
     pub epsilon: f32,
+    /// Whether it scales and shifts by learned parameters.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub affine: bool,
 }
 
 impl Default for LayerNorm {
     /// With PyTorch's epsilon, 1e-5.
     fn default() -> LayerNorm {
-        LayerNorm { epsilon: usual_epsilon() }
+        LayerNorm { epsilon: usual_epsilon(), affine: true }
     }
+}
+
+fn is_yes(affine: &bool) -> bool {
+    *affine
 }
 
 fn usual_epsilon() -> f32 {
@@ -55,6 +62,9 @@ impl LayerType for LayerNorm {
 
 impl PlannedOperation for LayerNorm {
     fn parameters(&self, input: Shape) -> Vec<Parameter> {
+        if !self.affine {
+            return Vec::new();
+        }
         let shape = [input.width()];
         vec![
             Parameter::new("weight", &shape, Init::Constant(1.0)),
@@ -68,7 +78,9 @@ impl PlannedOperation for LayerNorm {
 
     fn build(&self, site: &Site) -> Box<dyn Operation> {
         let sequence = matches!(site.input.shape, Shape::Sequence { .. });
-        Box::new(LayerNormOperation { width: site.input.width(), epsilon: self.epsilon, sequence })
+        let width = site.input.width();
+        let fixed = (!self.affine).then(|| [vec![1.0; width], vec![0.0; width]]);
+        Box::new(LayerNormOperation { width, epsilon: self.epsilon, sequence, fixed })
     }
 }
 
@@ -76,9 +88,19 @@ struct LayerNormOperation {
     width: usize,
     epsilon: f32,
     sequence: bool,
+    /// Gamma and beta, if they are not parameters.
+    fixed: Option<[Vec<f32>; 2]>,
 }
 
 impl LayerNormOperation {
+    /// Gamma and beta.
+    fn scales<'a>(&'a self, context: &Context<'a>) -> (&'a [f32], &'a [f32]) {
+        match &self.fixed {
+            Some([gamma, beta]) => (gamma, beta),
+            None => context.params.split_at(self.width),
+        }
+    }
+
     fn rows(&self, steps: usize) -> usize {
         if self.sequence { steps } else { 1 }
     }
@@ -91,7 +113,7 @@ impl LayerNormOperation {
 
 impl Operation for LayerNormOperation {
     fn parameter_gradients(&self) -> Option<&dyn ParameterGradients> {
-        Some(self)
+        self.fixed.is_none().then_some(self as _)
     }
 
     fn buffer_sizes(&self, steps: usize) -> BufferSizes {
@@ -99,7 +121,7 @@ impl Operation for LayerNormOperation {
     }
 
     fn forward(&self, context: &Context<'_>, x: &[f32], y: &mut [f32], buffers: &mut LayerBuffers) {
-        let (gamma, beta) = context.params.split_at(self.width);
+        let (gamma, beta) = self.scales(context);
         let stride = Storage::stride(self.width);
         for row in 0..context.records * self.rows(context.steps) {
             let (x, y) = (&x[row * stride..][..self.width], &mut y[row * stride..][..self.width]);
@@ -110,7 +132,7 @@ impl Operation for LayerNormOperation {
 
     fn backward(&self, context: &Context<'_>, flow: Flow<'_>, buffers: &mut LayerBuffers) {
         let Flow { x, dy, mut dx, .. } = flow;
-        let (gamma, _) = context.params.split_at(self.width);
+        let (gamma, _) = self.scales(context);
         let (stride, rows) = (Storage::stride(self.width), self.rows(context.steps));
         for (record, gradient) in
             buffers.gradients.chunks_mut(self.gradient()).take(context.records).enumerate()

@@ -30,6 +30,7 @@ registry::models!(
     vgg11: Vgg11,
     vit_tiny: VitTiny,
     vit_small: VitSmall,
+    bag_of_words: BagOfWords,
     embedding_mlp: EmbeddingMlp,
     lstm: Lstm,
     gru: Gru,

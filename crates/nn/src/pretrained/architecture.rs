@@ -1,7 +1,9 @@
 //! What all kinds of models have in common: embeddings, transformer layers, a pooled vector and a head; and the names of their weights.
 
 use crate::description::LayerDescription;
-use crate::layers::{Attention, FirstStep, LastStep, Layer, LayerNorm, Linear, MeanOverSteps, Residual};
+use crate::layers::{
+    Attention, FirstStep, LastStep, Layer, LayerNorm, Linear, MeanOverSteps, PooledStages, Residual,
+};
 use crate::params::Slice;
 use crate::shape::Shape;
 
@@ -14,15 +16,29 @@ pub enum Pooling {
     Last,
     /// The mean over all steps.
     Mean,
+    /// The mean over all steps, normalised to mean 0 and variance 1.
+    StandardisedMean,
+    /// The mean over all steps of the embeddings and of each transformer layer, each normalised to mean 0 and variance 1, side by side.
+    AllLayers,
 }
 
 impl Pooling {
-    pub(super) fn layer(self) -> Layer {
-        match self {
-            Pooling::First => FirstStep.into(),
-            Pooling::Last => LastStep.into(),
-            Pooling::Mean => MeanOverSteps.into(),
-        }
+    /// The layers of a network whose groups of layers are the embeddings, the transformer layers, and what follows the last one.
+    pub(super) fn after(self, mut groups: Vec<Vec<LayerDescription>>) -> Vec<LayerDescription> {
+        let standardised = LayerNorm { affine: false, ..LayerNorm::default() };
+        let pooling: &[Layer] = match self {
+            Pooling::First => &[FirstStep.into()],
+            Pooling::Last => &[LastStep.into()],
+            Pooling::Mean => &[MeanOverSteps.into()],
+            Pooling::StandardisedMean => &[MeanOverSteps.into(), standardised.into()],
+            Pooling::AllLayers => {
+                let last = groups.pop().unwrap_or_default();
+                groups.last_mut().unwrap_or(&mut Vec::new()).extend(last);
+                return vec![PooledStages { stages: groups }.into()];
+            }
+        };
+        let body = groups.into_iter().flatten();
+        body.chain(pooling.iter().cloned().map(LayerDescription::from)).collect()
     }
 }
 
@@ -178,7 +194,7 @@ pub(super) struct BlockNames {
 
 impl Sizes {
     pub(super) fn norm(&self) -> LayerNorm {
-        LayerNorm { epsilon: self.epsilon }
+        LayerNorm { epsilon: self.epsilon, ..LayerNorm::default() }
     }
 
     fn attention(&self) -> Attention {

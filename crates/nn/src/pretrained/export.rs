@@ -301,6 +301,7 @@ fn find_lora(description: &Description) -> Option<Lora> {
     fn find(layers: &[LayerDescription]) -> Option<Lora> {
         layers.iter().find_map(|described| match &described.layer {
             Layer::Residual(block) => find(&block.body),
+            Layer::PooledStages(pooled) => pooled.stages.iter().find_map(|stage| find(stage)),
             Layer::Attention(attention) => attention.lora,
             _ => None,
         })

@@ -24,7 +24,7 @@ use architecture::{Architecture, Input};
 use checkpoint::Checkpoint;
 use config::Config;
 
-use crate::description::{Description, LayerDescription};
+use crate::description::Description;
 use crate::error::NetworkError;
 use crate::network::Network;
 use crate::params::{Params, Slice};
@@ -247,9 +247,8 @@ impl Pretrained {
             input: self.input(1)?,
             layers: {
                 let model = &self.architecture;
-                let body = model.embeddings.iter().chain(model.blocks.iter().flatten()).chain(&model.last);
-                let pooling = [LayerDescription::from(model.pooling.layer())];
-                body.chain(&pooling).chain(&model.pooler).chain(&model.head).cloned().collect()
+                let pooled = model.pooling.after(model.groups(TrainedPart::All)?);
+                pooled.into_iter().chain(model.pooler.clone()).chain(model.head.clone()).collect()
             },
         };
         let network = Network::new(&own).map_err(|error| in_file(&self.config.path, &error))?;

@@ -36,8 +36,7 @@ impl Pretrained {
             freeze(&mut pooler);
         }
         let mut description = Description::new(self.input(max_length)?);
-        description.layers = model.body(part)?;
-        description.layers.push(pooling.layer().into());
+        description.layers = pooling.after(model.groups(part)?);
         description.layers.extend(pooler.into_iter().chain(head));
         Network::new(&description)?;
         Ok(description)
@@ -63,7 +62,7 @@ impl Pretrained {
             ));
         }
         let mut description = Description::new(self.input(max_length)?);
-        description.layers = self.architecture.body(part)?;
+        description.layers = self.architecture.groups(part)?.into_iter().flatten().collect();
         let description = description.then(TiedOutput);
         Network::new(&description)?;
         Ok(description)
@@ -75,14 +74,16 @@ impl Pretrained {
     /// If the model has fewer positions.
     pub fn encoder(&self, max_length: usize) -> Result<Description, NetworkError> {
         let mut description = Description::new(self.input(max_length)?);
-        description.layers = self.architecture.body(TrainedPart::Head)?;
-        Ok(description.then(self.pooling.unwrap_or(self.architecture.embedding).layer()))
+        let pooling = self.pooling.unwrap_or(self.architecture.embedding);
+        description.layers = pooling.after(self.architecture.groups(TrainedPart::Head)?);
+        Ok(description)
     }
 }
 
 impl Architecture {
-    /// The layers before the pooling, with adapters if there are any; layers that are not trained are frozen.
-    fn body(&self, part: TrainedPart) -> Result<Vec<LayerDescription>, NetworkError> {
+    /// The embeddings, the transformer layers, and what follows the last one, with adapters if there are any; layers that are not trained
+    /// are frozen.
+    pub(super) fn groups(&self, part: TrainedPart) -> Result<Vec<Vec<LayerDescription>>, NetworkError> {
         let mut groups = vec![self.embeddings.clone()];
         groups.extend(self.blocks.iter().cloned());
         groups.push(self.last.clone());
@@ -104,7 +105,7 @@ impl Architecture {
             groups.iter_mut().for_each(|group| adapt(group, lora));
         }
         groups[..frozen].iter_mut().for_each(|group| freeze(group));
-        Ok(groups.into_iter().flatten().collect())
+        Ok(groups)
     }
 }
 

@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 
 use sordino_nn::layers::{
-    Attention, AveragePool, Conv2d, Embedding, GroupNorm, Gru, LayerNorm, Lora, Lstm, MaxPool, Residual,
-    Segments, TemperedSigmoid,
+    Attention, AveragePool, BagOfWords, Conv2d, Embedding, GroupNorm, Gru, LayerNorm, Lora, Lstm, MaxPool,
+    PooledStages, Residual, Segments, TemperedSigmoid,
 };
 use sordino_nn::{Description, Layer, LayerDescription, Layout, Loss};
 
@@ -24,6 +24,9 @@ pub(crate) enum Target {
     Values(Vec<f64>),
     NextTokens { tokens: Vec<usize>, from: usize },
 }
+
+/// The number of tokens in all networks of these tests.
+pub(crate) const VOCABULARY: usize = 5;
 
 pub(crate) type Weights = HashMap<String, Vec<f64>>;
 
@@ -161,6 +164,31 @@ fn layer(layer: &Layer, name: &str, weights: &Weights, value: Value, tokens: &[u
         (Layer::Embedding(Embedding { width }), Value::Tokens(tokens)) => Value::Sequence(
             tokens.iter().map(|t| get("weight")[t * width..(t + 1) * width].to_vec()).collect(),
         ),
+        (Layer::BagOfWords(BagOfWords { first, size, rank_power, norm }), Value::Tokens(tokens)) => {
+            let size = size.unwrap_or(VOCABULARY - first);
+            let weight = |entry: usize| {
+                let rank = (entry + 1) as f64;
+                let occurs = tokens.contains(&(first + entry));
+                f64::from(u8::from(occurs))
+                    * ((1.0 + rank).ln() / (1.0 + size as f64).ln()).powi(rank_power as i32)
+            };
+            let bag: Vec<f64> = (0..size).map(weight).collect();
+            let length = bag.iter().map(|x| x * x).sum::<f64>().sqrt().max(f64::MIN_POSITIVE);
+            Value::Features(bag.iter().map(|x| f64::from(norm) / length * x).collect())
+        }
+        (Layer::PooledStages(PooledStages { stages }), mut value) => {
+            let (mut pooled, mut beside) = (Vec::new(), name.rsplitn(2, '.'));
+            beside.next();
+            let beside = beside.next().map_or(String::new(), |beside| format!("{beside}."));
+            for (index, stage) in stages.iter().enumerate() {
+                value = forward(stage, &format!("{name}.stage{index}."), &beside, weights, value, tokens);
+                let Value::Sequence(rows) = &value else { panic!("a stage gives a sequence") };
+                let mean = |j: usize| rows.iter().map(|row| row[j]).sum::<f64>() / rows.len() as f64;
+                let mean: Vec<f64> = (0..rows[0].len()).map(mean).collect();
+                pooled.extend(normalise(&mean, 1e-5));
+            }
+            Value::Features(pooled)
+        }
         (Layer::ImageToSequence(_), Value::Image(c, h, w, x)) => Value::Sequence(
             (0..h * w).map(|pixel| (0..c).map(|channel| x[channel * h * w + pixel]).collect()).collect(),
         ),
@@ -188,12 +216,12 @@ fn layer(layer: &Layer, name: &str, weights: &Weights, value: Value, tokens: &[u
             };
             Value::Sequence(rows.iter().enumerate().map(add).collect())
         }
-        (Layer::LayerNorm(LayerNorm { epsilon }), value) => rows(value, |x| {
-            let n = x.len() as f64;
-            let mean = x.iter().sum::<f64>() / n;
-            let variance = x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n;
-            let normal = x.iter().map(|x| (x - mean) / (variance + f64::from(epsilon)).sqrt());
-            normal.zip(get("weight")).zip(get("bias")).map(|((x, g), b)| g * x + b).collect()
+        (Layer::LayerNorm(LayerNorm { epsilon, affine }), value) => rows(value, |x| {
+            let normal = normalise(x, f64::from(epsilon)).into_iter();
+            match affine {
+                true => normal.zip(get("weight")).zip(get("bias")).map(|((x, g), b)| g * x + b).collect(),
+                false => normal.collect(),
+            }
         }),
         (Layer::GroupNorm(GroupNorm { groups }), Value::Image(c, h, w, x)) => {
             let (size, pixels) = (c / groups * h * w, h * w);
@@ -332,10 +360,14 @@ fn layer(layer: &Layer, name: &str, weights: &Weights, value: Value, tokens: &[u
 
 /// Mean 0 and variance 1.
 fn standardise(filter: &[f64]) -> Vec<f64> {
-    let n = filter.len() as f64;
-    let mean = filter.iter().sum::<f64>() / n;
-    let variance = filter.iter().map(|w| (w - mean).powi(2)).sum::<f64>() / n;
-    filter.iter().map(|w| (w - mean) / (variance + 1e-10).sqrt()).collect()
+    normalise(filter, 1e-10)
+}
+
+fn normalise(x: &[f64], epsilon: f64) -> Vec<f64> {
+    let n = x.len() as f64;
+    let mean = x.iter().sum::<f64>() / n;
+    let variance = x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n;
+    x.iter().map(|x| (x - mean) / (variance + epsilon).sqrt()).collect()
 }
 
 fn sum(x: &[f64], y: &[f64]) -> Vec<f64> {

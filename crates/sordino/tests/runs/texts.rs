@@ -74,6 +74,8 @@ fn bad_texts_are_refused_before_a_run_begins() {
         ("--tokenizer words", "tokenizer must be bytes"),
         ("--tokenizer absent.json", "absent.json: "),
         ("--tokenizer bytes --max-length 3", "max_length must be 8 to 65536 tokens, got 3"),
+        ("--tokenizer bytes --truncation start", "truncation must be one of end, middle, got start"),
+        ("--tokenizer bytes --model bag-of-words,first=300", "first must be a token, 0 to 257, got 300"),
     ] {
         let message = place.refusal(&format!("train --data t.csv --classes 2 {flags}"));
         assert!(message.contains(part), "{message}");
@@ -104,6 +106,25 @@ fn a_folder_of_texts_is_learnt_by_the_default_model() {
     assert_eq!(stored["test_accuracy"], answer["test_accuracy"]);
     let again = place.text_with_notes("predict --run stored --data new.txt");
     assert_eq!(again, table);
+}
+
+/// The words that matter are at the end of texts that are too long.
+#[test]
+fn a_bag_of_words_reads_the_end_of_long_texts() {
+    let place = Place::new("bag-of-words");
+    for row in 0..400 {
+        let (class, text) = if row % 2 == 0 { ("pos", "a good film") } else { ("neg", "a bad joke") };
+        fs::create_dir_all(place.0.join("reviews").join(class)).unwrap();
+        place.write(&format!("reviews/{class}/{row}.txt"), &format!("{}{text}", "so ".repeat(20)));
+    }
+    let flags = format!("--model bag-of-words --max-length 8 --truncation middle {FLAGS}");
+    let answer = place.json(&format!("train --data reviews {flags}"));
+    assert!(answer["test_accuracy"].as_f64().unwrap() > 0.9, "{answer}");
+    assert!(place.read("run/schema.toml").contains("truncation = \"middle\""));
+    let long = |end: &str| format!("{}{end}\n", "oh ".repeat(20));
+    place.write("new.txt", &format!("{}{}", long("good film"), long("bad joke")));
+    let table = place.text_with_notes("predict --run run --data new.txt");
+    assert_eq!(predicted(&table), ["pos", "neg"], "{table}");
 }
 
 #[test]

@@ -189,6 +189,7 @@ pub fn resolve_with(
             hidden: given(settings.hidden.clone()),
             train: given(settings.train.clone()),
             encoder: given(settings.encoder.as_deref().map(absolute)),
+            pooling: given(settings.pooling),
             algorithm: Some(algorithm_name),
             epsilon: budget.epsilon,
             delta: budget.delta,

@@ -11,7 +11,8 @@ use std::{
 use definition::{permitted_values, settings};
 use serde::{Deserialize, Serialize};
 use sordino_accounting::{Accountant, ClipNorm, Delta, Epsilon, NoiseMultiplier, Steps};
-use sordino_data::ImageSize;
+use sordino_data::{ImageSize, Truncation};
+use sordino_nn::pretrained::Pooling;
 use toml::de::DeTable;
 
 pub(crate) use definition::given;
@@ -46,6 +47,8 @@ settings! {
         tokenizer: String = "NAME[,K=V]";
         /// Public number of tokens at which texts are cut [default: 256]
         max_length: usize = "N";
+        /// Part of a longer text that is left out: its end, or what lies between its first and last tokens [default: end]
+        truncation: TruncationName = "PART";
         /// Test records in the same format, treated as PUBLIC; no records are then held back
         test_data: PathBuf = "FILE";
         /// Fraction of the records that is held back for testing and treated as PUBLIC; 0 holds back none [default: 0.2, if the data
@@ -57,7 +60,7 @@ settings! {
     "Model" {
         /// Model with its options, such as vit-tiny,patch=4, a TOML file that describes a network, or a folder with a public pre-trained model
         /// (bert, roberta, distilbert, gpt2, vit). Names: logistic, linear, mlp, mnist-cnn, lenet5, resnet20, resnet18, resnet34, vgg11,
-        /// vit-tiny, vit-small, embedding-mlp, lstm, gru, transformer, gpt [default: depends on the shape of the data]
+        /// vit-tiny, vit-small, bag-of-words, embedding-mlp, lstm, gru, transformer, gpt [default: depends on the shape of the data]
         model: String = "NAME[,K=V]";
         /// Widths of the hidden layers of an mlp [default: 128]
         hidden: Vec<usize> = "N,..";
@@ -65,6 +68,9 @@ settings! {
         train: String = "PART";
         /// Folder with a public pre-trained model that is not trained: the model is trained on its outputs
         encoder: PathBuf = "FOLDER";
+        /// How the outputs of a pre-trained model become one vector for each record [default: mean for an encoder, otherwise that of the
+        /// model's own head, unless its folder states another]
+        pooling: PoolingName = "NAME";
     }
     "Privacy" {
         /// Algorithm with its options, such as dynamic,mu_growth=3; `none` is plain SGD, NOT PRIVATE [default: dp-sgd]
@@ -110,6 +116,53 @@ settings! {
         seed: u64 = "N";
         /// Seconds between checkpoints [default: 10]
         checkpoint_seconds: f64 = "S";
+    }
+}
+
+permitted_values! {
+    /// The part of a long text that is left out.
+    pub enum TruncationName {
+        /// What follows the first `max_length` tokens.
+        End = "end",
+        /// What lies between the first and the last tokens.
+        Middle = "middle",
+    }
+}
+
+impl From<TruncationName> for Truncation {
+    fn from(name: TruncationName) -> Truncation {
+        match name {
+            TruncationName::End => Truncation::End,
+            TruncationName::Middle => Truncation::Middle,
+        }
+    }
+}
+
+permitted_values! {
+    /// How the outputs of a pre-trained model become one vector for each record.
+    pub enum PoolingName {
+        /// The first step: the class token.
+        First = "first",
+        /// The last step.
+        Last = "last",
+        /// The mean over the steps.
+        Mean = "mean",
+        /// The mean over the steps, normalised to mean 0 and variance 1.
+        StandardisedMean = "standardised-mean",
+        /// The standardised means of the embeddings and of each transformer layer, side by side.
+        AllLayers = "all-layers",
+    }
+}
+
+impl From<PoolingName> for Pooling {
+    fn from(name: PoolingName) -> Pooling {
+        match name {
+            PoolingName::First => Pooling::First,
+            PoolingName::Last => Pooling::Last,
+            PoolingName::Mean => Pooling::Mean,
+            PoolingName::StandardisedMean => Pooling::StandardisedMean,
+            PoolingName::AllLayers => Pooling::AllLayers,
+        }
     }
 }
 
