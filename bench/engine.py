@@ -61,6 +61,7 @@ OPACUS = ["opacus-ghost", "opacus-hooks", "opacus-functorch", "opacus-ew"]
 # An Opacus mode this much slower than the fastest one in a round is not run again.
 HOPELESS = 2.0
 MEMORY = [(model, batch) for model in ("mnist", "mlp") for batch in (256, 1024, 8192)]
+MEMORY += [("resnet18", 64), ("resnet18", 256), ("bert", 8), ("bert", 64)]
 PATIENCE = 300.0
 
 
@@ -466,7 +467,7 @@ def memory(engine, python, opacus, notes):
     for model, batch in MEMORY:
         print(f"memory: {model} at batch {batch}", file=sys.stderr, flush=True)
         contenders = {"private": Engine(engine, model, "private", batch)}
-        if opacus:
+        if opacus and model not in WITHOUT_OPACUS:
             contenders["opacus-hooks"] = Peer(python, model, "opacus-hooks", batch)
         cells, peaks, rest = {}, {}, "–"
         for name, contender in contenders.items():
