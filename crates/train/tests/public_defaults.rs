@@ -187,4 +187,11 @@ fn images_have_the_size_and_the_normalisation_of_the_model() {
     assert_eq!((&mean.value, mean.origin), (&vec![0.5, 0.25, 0.0], Origin::PublicFact));
     assert_eq!(resolved.values.image_size.as_ref().unwrap().value.to_string(), "8x8");
     assert_eq!(resolved.values.channels.as_ref().unwrap().origin, Origin::PublicFact);
+
+    // A model of grey images.
+    fs::remove_file(place.model().join("preprocessor_config.json")).unwrap();
+    let config = fs::read_to_string(place.model().join("config.json")).unwrap();
+    place.write("model/config.json", &config.replace("\"num_channels\": 3", "\"num_channels\": 1"));
+    let data = RunData::read(&settings).unwrap();
+    assert_eq!(data.train.shape(), Shape::Image { channels: 1, height: 8, width: 8 });
 }
