@@ -141,12 +141,14 @@ fn a_run_keeps_the_tokenizer_of_its_model() {
         fs::read(folder.path().join("tokenizer.json")).unwrap(),
         fs::read(place.model().join("tokenizer.json")).unwrap()
     );
-    // The run reads the same tokens when the tokenizer of the model has changed.
+    // The run reads the same tokens when the tokenizer of the model has changed, but the public model is then another one.
     place.write("model/tokenizer.json", "{}");
     let stored = Settings::read(&folder.config()).unwrap();
     let again = RunData::read(&stored).unwrap();
     assert_eq!(tokens(&again.train), tokens(&data.train));
-    assert_eq!(resolve(&stored, &again.description).unwrap().files, priced.resolved.files);
+    let (files, before) = (resolve(&stored, &again.description).unwrap().files, priced.resolved.files);
+    assert_eq!(files.tokenizer, before.tokenizer);
+    assert_ne!(files.public_model, before.public_model);
 }
 
 /// A grey image of 2 by 2 pixels, as the PNG encoder of another program wrote it.
