@@ -168,9 +168,11 @@ fn weights_in_several_files_are_read_and_hashed() {
 #[test]
 fn hashes_are_those_of_the_files() {
     // From sha256sum.
-    let pretrained = Model::copy(Kind::Bert, "hash").open().unwrap();
-    assert_eq!(pretrained.files().len(), 2);
+    let pretrained = Model::copy(Kind::Bert, "hash").write("preprocessor_config.json", "{}").open().unwrap();
+    let names: Vec<_> = pretrained.files().iter().map(|file| file.path.file_name().unwrap()).collect();
+    assert_eq!(names, ["config.json", "model.safetensors", "tokenizer.json", "preprocessor_config.json"]);
     assert_eq!(pretrained.files()[1].sha256, include_str!("fixtures/pretrained/bert/model.sha256").trim());
+    assert!(pretrained.files()[3].sha256.starts_with("44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e83"));
 }
 
 #[test]

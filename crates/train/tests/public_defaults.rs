@@ -141,12 +141,14 @@ fn a_run_keeps_the_tokenizer_of_its_model() {
         fs::read(folder.path().join("tokenizer.json")).unwrap(),
         fs::read(place.model().join("tokenizer.json")).unwrap()
     );
-    // The run reads the same tokens when the tokenizer of the model has changed.
+    // The run reads the same tokens when the tokenizer of the model has changed, but the public model is then another one.
     place.write("model/tokenizer.json", "{}");
     let stored = Settings::read(&folder.config()).unwrap();
     let again = RunData::read(&stored).unwrap();
     assert_eq!(tokens(&again.train), tokens(&data.train));
-    assert_eq!(resolve(&stored, &again.description).unwrap().files, priced.resolved.files);
+    let (files, before) = (resolve(&stored, &again.description).unwrap().files, priced.resolved.files);
+    assert_eq!(files.tokenizer, before.tokenizer);
+    assert_ne!(files.public_model, before.public_model);
 }
 
 /// A grey image of 2 by 2 pixels, as the PNG encoder of another program wrote it.
@@ -187,4 +189,11 @@ fn images_have_the_size_and_the_normalisation_of_the_model() {
     assert_eq!((&mean.value, mean.origin), (&vec![0.5, 0.25, 0.0], Origin::PublicFact));
     assert_eq!(resolved.values.image_size.as_ref().unwrap().value.to_string(), "8x8");
     assert_eq!(resolved.values.channels.as_ref().unwrap().origin, Origin::PublicFact);
+
+    // A model of grey images.
+    fs::remove_file(place.model().join("preprocessor_config.json")).unwrap();
+    let config = fs::read_to_string(place.model().join("config.json")).unwrap();
+    place.write("model/config.json", &config.replace("\"num_channels\": 3", "\"num_channels\": 1"));
+    let data = RunData::read(&settings).unwrap();
+    assert_eq!(data.train.shape(), Shape::Image { channels: 1, height: 8, width: 8 });
 }

@@ -1,6 +1,7 @@
 //! Lists every problem of a table, not only the first.
 
-use super::layout::{Layout, check_header};
+use super::column_order::check_header;
+use super::layout::Layout;
 use super::{Options, Rows, begin, first_record};
 use crate::check::Problems;
 use crate::error::DataError;

@@ -1,6 +1,7 @@
 //! Tables: rows of fields, read by a schema.
 
 mod check;
+mod column_order;
 mod convert;
 mod csv;
 mod default_schema;

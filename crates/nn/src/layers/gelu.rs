@@ -18,11 +18,14 @@ impl LayerType for Gelu {
     }
 
     fn form(&self) -> Form<'_> {
-        Form::Pointwise(Box::new(*self))
+        Form::Pointwise(Box::new(WithSlopes(math::gelu_all)))
     }
 }
 
-impl Pointwise for Gelu {
+/// An activation with `f(0) = 0`. Its function replaces the values by their results, and writes the slopes.
+pub(super) struct WithSlopes(pub(super) fn(&mut [f32], &mut [f32]));
+
+impl Pointwise for WithSlopes {
     fn scratch_size(&self, len: usize) -> usize {
         len
     }
@@ -35,11 +38,11 @@ impl Pointwise for Gelu {
         false
     }
 
-    fn forward(&self, _: &Context<'_>, y: &mut [f32], slope: &mut [f32]) {
-        math::gelu_all(y, slope);
+    fn forward(&self, _: &Context<'_>, y: &mut [f32], slopes: &mut [f32]) {
+        (self.0)(y, slopes);
     }
 
-    fn backward(&self, _: &Context<'_>, _: &[f32], dy: &mut [f32], slope: &mut [f32]) {
-        math::times(dy, slope);
+    fn backward(&self, _: &Context<'_>, _: &[f32], dy: &mut [f32], slopes: &mut [f32]) {
+        math::times(dy, slopes);
     }
 }

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Context, Form, LayerType, Pointwise};
+use super::gelu::WithSlopes;
+use super::{Form, LayerType};
 use crate::graph_builder::Source;
 use crate::kernels::math;
 use crate::shape::Shape;
@@ -18,28 +19,6 @@ impl LayerType for GeluTanh {
     }
 
     fn form(&self) -> Form<'_> {
-        Form::Pointwise(Box::new(*self))
-    }
-}
-
-impl Pointwise for GeluTanh {
-    fn scratch_size(&self, len: usize) -> usize {
-        len
-    }
-
-    fn keeps_zero(&self) -> bool {
-        true
-    }
-
-    fn backward_reads_output(&self) -> bool {
-        false
-    }
-
-    fn forward(&self, _: &Context<'_>, y: &mut [f32], slope: &mut [f32]) {
-        math::gelu_tanh_all(y, slope);
-    }
-
-    fn backward(&self, _: &Context<'_>, _: &[f32], dy: &mut [f32], slope: &mut [f32]) {
-        math::times(dy, slope);
+        Form::Pointwise(Box::new(WithSlopes(math::gelu_tanh_all)))
     }
 }

@@ -6,6 +6,7 @@
 
 mod lora;
 mod operation;
+mod steps_mean;
 
 pub(crate) use dropout::Masks;
 pub use lora::Lora;
