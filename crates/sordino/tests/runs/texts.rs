@@ -75,7 +75,10 @@ fn bad_texts_are_refused_before_a_run_begins() {
         ("--tokenizer absent.json", "absent.json: "),
         ("--tokenizer bytes --max-length 3", "max_length must be 8 to 65536 tokens, got 3"),
         ("--tokenizer bytes --truncation start", "truncation must be one of end, middle, got start"),
-        ("--tokenizer bytes --model bag-of-words,first=300", "first must be a token, 0 to 257, got 300"),
+        (
+            "--tokenizer bytes --test-fraction 0 --model bag-of-words,first=300",
+            "first must be a token, 0 to 257, got 300",
+        ),
     ] {
         let message = place.refusal(&format!("train --data t.csv --classes 2 {flags}"));
         assert!(message.contains(part), "{message}");
