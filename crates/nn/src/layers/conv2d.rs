@@ -4,6 +4,7 @@ mod direct;
 mod gradients;
 mod standardised;
 mod winograd;
+mod winograd_gradient;
 
 use serde::{Deserialize, Serialize};
 

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 
 use super::Conv2dOperation;
 use crate::kernels::winograd::{
-    Filters, Window, frequencies_to_outputs, inputs_to_frequencies, pack_filters,
+    Filters, Source, Target, Tile, Window, from_frequencies, pack_filters, to_frequencies,
 };
 use crate::kernels::{Aligned, Packed, Rows, Segment, Store, product};
 use crate::shape::{Image, Storage};
@@ -16,22 +16,22 @@ use crate::shape::{Image, Storage};
 const BLOCK: usize = 64;
 
 /// Floats of the frequencies of tiles that are processed together: less than the second-level cache, which also holds filters.
-const FREQUENCIES: usize = 300 << 10;
+pub(super) const FREQUENCIES: usize = 300 << 10;
 
 thread_local! {
-    /// The frequencies of inputs and outputs. All layers of a worker use the same buffers, which stay in the second-level cache.
-    static FREQUENCY_BUFFERS: RefCell<[Aligned; 2]> = RefCell::default();
+    /// The frequencies of inputs, of outputs or their gradients, and of gradients of filters. All layers of a worker use the same buffers, which stay in
+    /// the second-level cache.
+    pub(super) static FREQUENCY_BUFFERS: RefCell<[Aligned; 3]> = RefCell::default();
 }
 
 /// A convolution with stride 1 from one image to another: the output at `(y, x)` reads the 3x3 pixels from `(y + shift, x + shift)` on, counted from the
 /// first pixel of the input's border.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Winograd {
-    from: Image,
-    to: Image,
-    shift: usize,
-    /// The side of a tile of outputs: 2 or 4.
-    size: usize,
+    pub(super) from: Image,
+    pub(super) to: Image,
+    pub(super) shift: usize,
+    pub(super) tile: Tile,
 }
 
 impl Conv2dOperation {
@@ -59,21 +59,17 @@ impl Winograd {
         let worth = from.channels.min(to.channels) >= 16 && to.height.min(to.width) >= 3;
         // The frequencies of a filter are four times as large as the filter for tiles of 4x4. With one tile for each record, reading them takes more
         // time than the products.
-        let size = if to.pixels() <= 16 { 2 } else { 4 };
-        worth.then_some(Winograd { from, to, shift, size })
-    }
-
-    fn frequencies(&self) -> usize {
-        (self.size + 2).pow(2)
+        let tile = if to.pixels() <= 16 { Tile::Two } else { Tile::Four };
+        worth.then_some(Winograd { from, to, shift, tile })
     }
 
     /// The number of packed matrices.
     pub(super) fn packs(&self) -> usize {
-        self.to.channels.div_ceil(BLOCK) * self.frequencies()
+        self.to.channels.div_ceil(BLOCK) * self.tile.frequencies()
     }
 
     pub(super) fn pack(&self, filters: Filters<'_>, packs: &mut [Packed]) {
-        pack_filters(self.size, filters, BLOCK, packs);
+        pack_filters(self.tile, filters, BLOCK, packs);
     }
 
     /// Floats from one tile to the next in the frequencies of inputs and of outputs.
@@ -83,38 +79,46 @@ impl Winograd {
 
     /// Tiles that are processed together: a multiple of the rows in a tile of a product.
     fn together(&self) -> usize {
-        let each = self.frequencies() * self.widths().iter().sum::<usize>();
+        let each = self.tile.frequencies() * self.widths().iter().sum::<usize>();
         (FREQUENCIES / each).max(1).next_multiple_of(12)
     }
 
-    /// The first pixel of each tile of the output.
-    fn tile(&self, index: usize) -> (usize, usize, usize) {
-        let (rows, columns) = (self.to.height.div_ceil(self.size), self.to.width.div_ceil(self.size));
-        let place = index % (rows * columns);
-        (index / (rows * columns), place / columns * self.size, place % columns * self.size)
+    /// Tiles of one record.
+    pub(super) fn tiles(&self) -> usize {
+        self.to.height.div_ceil(self.tile.side()) * self.to.width.div_ceil(self.tile.side())
     }
 
-    fn tiles(&self) -> usize {
-        self.to.height.div_ceil(self.size) * self.to.width.div_ceil(self.size)
+    /// The record of a tile, and the row and the column of its first output.
+    fn place(&self, tile: usize) -> (usize, usize, usize) {
+        let (side, place) = (self.tile.side(), tile % self.tiles());
+        let columns = self.to.width.div_ceil(side);
+        (tile / self.tiles(), place / columns * side, place % columns * side)
     }
 
     /// Computes the outputs of `records` records.
     pub(super) fn run(&self, x: &[f32], y: &mut [f32], records: usize, packs: &[Packed], store: Store<'_>) {
-        FREQUENCY_BUFFERS.with_borrow_mut(|[inputs, outputs]| {
+        FREQUENCY_BUFFERS.with_borrow_mut(|[inputs, outputs, _]| {
             let (all, together) = (records * self.tiles(), self.together());
             let [input_width, output_width] = self.widths();
             // An odd number of cache lines from one frequency to the next, so that they are distributed over all sets of the cache.
             let strides = [input_width, output_width].map(|width| Storage::stride(together * width));
-            inputs.reserve(self.frequencies() * strides[0]);
-            outputs.reserve(self.frequencies() * strides[1]);
+            inputs.reserve(self.tile.frequencies() * strides[0]);
+            outputs.reserve(self.tile.frequencies() * strides[1]);
             for first in (0..all).step_by(together) {
                 let count = together.min(all - first);
                 for index in 0..count {
                     let (window, place) = (self.input_window(first + index), index * input_width);
                     let channels = self.from.channels;
-                    inputs_to_frequencies(self.size, x, window, channels, &mut inputs[place..], strides[0]);
+                    to_frequencies(
+                        Source::Inputs(self.tile),
+                        x,
+                        window,
+                        channels,
+                        &mut inputs[place..],
+                        strides[0],
+                    );
                 }
-                for (block, packs) in packs.chunks_exact(self.frequencies()).enumerate() {
+                for (block, packs) in packs.chunks_exact(self.tile.frequencies()).enumerate() {
                     for (frequency, pack) in packs.iter().enumerate() {
                         product(
                             &inputs[frequency * strides[0]..],
@@ -132,8 +136,8 @@ impl Winograd {
                         let (window, place) =
                             (self.output_window(first + index, block * BLOCK), index * output_width);
                         let store = Store { bias, ..store };
-                        frequencies_to_outputs(
-                            self.size,
+                        from_frequencies(
+                            Target::Outputs(self.tile),
                             &outputs[place..],
                             strides[1],
                             y,
@@ -148,8 +152,8 @@ impl Winograd {
     }
 
     /// The inputs of a tile.
-    fn input_window(&self, tile: usize) -> Window {
-        let (record, y, x) = self.tile(tile);
+    pub(super) fn input_window(&self, tile: usize) -> Window {
+        let (record, y, x) = self.place(tile);
         let (y, x, border) = (y + self.shift, x + self.shift, 2 * self.from.border);
         Window {
             start: record * self.from.record() + y * self.from.row() + x * self.from.channels,
@@ -161,8 +165,8 @@ impl Winograd {
     }
 
     /// The outputs of a tile, from a channel on.
-    fn output_window(&self, tile: usize, channel: usize) -> Window {
-        let (record, y, x) = self.tile(tile);
+    pub(super) fn output_window(&self, tile: usize, channel: usize) -> Window {
+        let (record, y, x) = self.place(tile);
         Window {
             start: record * self.to.record() + self.to.at(y, x) + channel,
             row: self.to.row(),
@@ -271,13 +275,13 @@ mod tests {
                 column_step: 9 * from,
                 reversed: false,
             };
-            for (size, border) in [(2, padding), (4, padding), (4, padding + 2)] {
+            for (tile, border) in [(Tile::Two, padding), (Tile::Four, padding), (Tile::Four, padding + 2)] {
                 let input = Image { channels: from, height, width, border };
                 let (rows, columns) = (height + 2 * padding - 2, width + 2 * padding - 2);
                 let output = Image { channels: to, height: rows, width: columns, border: 2 };
-                let forward = Winograd { from: input, to: output, shift: border - padding, size };
+                let forward = Winograd { from: input, to: output, shift: border - padding, tile };
                 check(&forward, filters, false, true);
-                let backward = Winograd { from: output, to: input, shift: padding, size };
+                let backward = Winograd { from: output, to: input, shift: padding, tile };
                 check(&backward, filters.transposed(), true, false);
             }
         }
@@ -304,9 +308,9 @@ mod tests {
             (f64::from(pairs().fold(0.0_f32, |sum, (x, w)| x.mul_add(*w, sum))) - exact).powi(2)
         });
         let direct = (direct.sum::<f64>() / channels as f64).sqrt();
-        for (size, most) in [(2, 1.5), (4, 3.5)] {
-            let error = check(&Winograd { from: image, to: image, shift: 0, size }, filters, false, false);
-            assert!(error < most * direct, "tiles of {size}x{size}: {error:e}, direct: {direct:e}");
+        for (tile, most) in [(Tile::Two, 1.5), (Tile::Four, 3.5)] {
+            let error = check(&Winograd { from: image, to: image, shift: 0, tile }, filters, false, false);
+            assert!(error < most * direct, "{tile:?}: {error:e}, direct: {direct:e}");
         }
     }
 }
