@@ -178,12 +178,15 @@ impl Winograd {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+    use crate::Shape;
     use crate::kernels::vector::tests::numbers;
 
-    /// An image of records with random pixels and a border of zeros.
-    fn image(storage: Storage, records: usize, seed: u64) -> Aligned {
+    /// Records with random pixels and a border of zeros.
+    pub(crate) fn pixels(image: Image, records: usize, seed: u64) -> Aligned {
+        let Image { channels, height, width, border } = image;
+        let storage = Storage { shape: Shape::Image { channels, height, width }, border, extra: 0 };
         let size = storage.record(1);
         let mut stored = Aligned::zeroed(records * size);
         let values = numbers(records * storage.shape.len(), seed);
@@ -231,13 +234,8 @@ mod tests {
 
     fn check(conv: &Winograd, filters: Filters<'_>, accumulate: bool, with_bias: bool) -> f64 {
         let records = 3;
-        let storage = |image: Image| Storage {
-            shape: crate::Shape::Image { channels: image.channels, height: image.height, width: image.width },
-            border: image.border,
-            extra: 0,
-        };
-        let x = image(storage(conv.from), records, 1);
-        let before = image(storage(conv.to), records, 2);
+        let x = pixels(conv.from, records, 1);
+        let before = pixels(conv.to, records, 2);
         let mut y = Aligned::zeroed(records * conv.to.record());
         y.copy_from_slice(&before);
         let mut packs: Vec<Packed> = (0..conv.packs()).map(|_| Packed::default()).collect();

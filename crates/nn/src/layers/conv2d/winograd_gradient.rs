@@ -162,3 +162,70 @@ impl Operands<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::winograd::tests::pixels;
+    use super::*;
+    use crate::kernels::vector::tests::numbers;
+    use crate::shape::Image;
+
+    /// The gradient of a record in double precision, and the square root of the sum of the squares of its terms.
+    fn naive(conv: &Winograd, terms: &[(&[f32], &[f32])], record: usize) -> Vec<(f64, f64)> {
+        let (inputs, outputs) = (conv.from.channels, conv.to.channels);
+        let mut gradient = vec![(0.0, 0.0); 9 * inputs * outputs];
+        for (x, dy) in terms {
+            let (x, dy) = (&x[record * conv.from.record()..], &dy[record * conv.to.record()..]);
+            for (y, column) in (0..conv.to.height).flat_map(|y| (0..conv.to.width).map(move |x| (y, x))) {
+                let dy = &dy[conv.to.at(y, column)..][..outputs];
+                for tap in 0..9 {
+                    let (y, column) = (y + conv.shift + tap / 3, column + conv.shift + tap % 3);
+                    let x = &x[y * conv.from.row() + column * inputs..][..inputs];
+                    let rows = gradient[tap * inputs * outputs..].chunks_exact_mut(outputs);
+                    for (x, row) in x.iter().zip(rows) {
+                        for (sum, dy) in row.iter_mut().zip(dy) {
+                            let product = f64::from(*x) * f64::from(*dy);
+                            *sum = (sum.0 + product, sum.1 + product * product);
+                        }
+                    }
+                }
+            }
+        }
+        gradient.into_iter().map(|(sum, squares)| (sum, squares.sqrt())).collect()
+    }
+
+    /// Images of few tiles and of several groups of tiles, with one term and with two.
+    #[test]
+    fn the_gradient_of_a_record_equals_a_direct_sum_in_double_precision() {
+        for (height, width, padding, from, to) in [
+            (5, 7, 1, 3, 16),
+            (1, 1, 1, 1, 1),
+            (4, 4, 0, 16, 65),
+            (33, 31, 2, 3, 5),
+            (40, 36, 1, 64, 64),
+            (16, 16, 1, 130, 20),
+        ] {
+            let input = Image { channels: from, height, width, border: padding + 1 };
+            let (rows, columns) = (height + 2 * padding - 2, width + 2 * padding - 2);
+            let output = Image { channels: to, height: rows, width: columns, border: 1 };
+            let conv = Winograd { from: input, to: output, shift: 1, tile: Tile::Four };
+            let records = 2;
+            let operands =
+                [1, 2].map(|seed| (pixels(input, records, seed), pixels(output, records, seed + 2)));
+            for terms in 1..=2 {
+                let terms: Vec<_> = operands[..terms].iter().map(|(x, dy)| (&x[..], &dy[..])).collect();
+                for (record, accumulate) in [(0, false), (1, true)] {
+                    let before = numbers(9 * from * to, 7);
+                    let mut gradient = before.clone();
+                    conv.gradient(&terms, record, &mut gradient, accumulate);
+                    let truth = naive(&conv, &terms, record);
+                    for ((own, before), (sum, scale)) in gradient.iter().zip(&before).zip(truth) {
+                        let truth = sum + if accumulate { f64::from(*before) } else { 0.0 };
+                        let error = (f64::from(*own) - truth).abs();
+                        assert!(error < 1e-5 * scale.max(1.0), "{conv:?}: {error} of {scale}");
+                    }
+                }
+            }
+        }
+    }
+}
