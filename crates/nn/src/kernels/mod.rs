@@ -20,6 +20,7 @@ mod packed;
 pub(crate) mod pool;
 mod product;
 pub(crate) mod vector;
+pub(crate) mod winograd;
 
 pub(crate) use aligned::Aligned;
 pub(crate) use gram::{Matrix, dots, gram};

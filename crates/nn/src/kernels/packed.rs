@@ -66,6 +66,12 @@ impl Packed {
         }
     }
 
+    /// The panels of a `k x n` matrix, to be overwritten.
+    pub(super) fn panels_mut(&mut self, k: usize, n: usize) -> &mut [f32] {
+        self.resize(k, n);
+        &mut self.panels[..n.div_ceil(WIDTH) * k * WIDTH]
+    }
+
     fn resize(&mut self, k: usize, n: usize) {
         self.panels.reserve(n.div_ceil(WIDTH) * k * WIDTH);
         (self.k, self.n) = (k, n);

@@ -1,21 +1,24 @@
 //! A convolution with square filters.
 
+mod direct;
 mod gradients;
 mod standardised;
+mod winograd;
+mod winograd_gradient;
 
 use serde::{Deserialize, Serialize};
 
+use self::direct::Walk;
+use self::winograd::Winograd;
 use super::{
     Context, Flow, Form, LayerBuffers, LayerType, Operation, ParameterGradients, PlannedOperation, Site,
 };
 use crate::graph_builder::Source;
 use crate::init::{Init, Parameter};
-use crate::kernels::{Packed, Segment, Starts, Store, product};
+use crate::kernels::winograd::Filters;
+use crate::kernels::{Packed, Store};
 use crate::shape::{Image, Shape};
 use crate::shapes::{filter, fits, positive, windows};
-
-/// Records whose positions are multiplied in one product, so that small images fill the kernel's tiles.
-const TOGETHER: usize = 16;
 
 /// A convolution with square filters.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -124,8 +127,7 @@ fn gradient_border(input: (usize, usize), output: (usize, usize), [k, s, p]: [us
     one(input.0, output.0).into_iter().chain(one(input.1, output.1)).max().unwrap_or(0)
 }
 
-/// A convolution as products over the padded image itself: the taps of one filter row are contiguous, so a position is a
-/// row of few segments and no patch is copied.
+/// A convolution on chunks of records.
 ///
 /// Gradients are summed in the order `group, filter row, filter column, input channel, output channel` and turned into
 /// PyTorch's order at the end of a pass.
@@ -138,25 +140,48 @@ struct Conv2dOperation {
     groups: usize,
     bias: bool,
     standardised: bool,
-    forward: Vec<Walk>,
-    /// Empty if the gradient of the input is not needed.
-    backward: Vec<InputGradient>,
+    forward: Method,
+    /// None if the gradient of the input is not needed.
+    backward: Option<Method>,
 }
 
-/// One product of a group of channels: the starts of its rows, the taps that they read, and the starts of the results.
-struct Walk {
-    rows: Starts,
-    segments: Vec<Segment>,
-    out: Starts,
+/// How a convolution, or the gradient of its input, is computed.
+enum Method {
+    Direct(Vec<Walk>),
+    Winograd(Winograd),
 }
 
-/// The input gradient at the pixels whose coordinates leave the same remainders after division by the stride: the same taps reach all of
-/// them.
-struct InputGradient {
-    group: usize,
-    walk: Walk,
-    /// The filter rows and columns of the taps, in the order of the segments.
-    taps: Vec<(usize, usize)>,
+impl Method {
+    /// The number of packed matrices.
+    fn packs(&self) -> usize {
+        match self {
+            Method::Direct(walks) => walks.len(),
+            Method::Winograd(winograd) => winograd.packs(),
+        }
+    }
+
+    /// Packs the filters of each group, which have `kernel` rows.
+    fn pack<'a>(&self, kernel: usize, filters: impl Fn(usize) -> Filters<'a>, packs: &mut [Packed]) {
+        match self {
+            Method::Direct(walks) => {
+                let walks = walks.iter().zip(packs);
+                walks.for_each(|(walk, pack)| walk.pack(kernel, filters(walk.group), pack));
+            }
+            Method::Winograd(winograd) => winograd.pack(filters(0), packs),
+        }
+    }
+
+    fn run(&self, x: &[f32], y: &mut [f32], records: usize, packs: &[Packed], store: Store<'_>) {
+        match self {
+            Method::Direct(walks) => {
+                for (walk, pack) in walks.iter().zip(packs) {
+                    let bias = store.bias.map(|bias| &bias[walk.group * pack.n()..]);
+                    walk.run(x, y, records, pack, Store { bias, ..store });
+                }
+            }
+            Method::Winograd(winograd) => winograd.run(x, y, records, packs, store),
+        }
+    }
 }
 
 impl Conv2dOperation {
@@ -171,23 +196,17 @@ impl Conv2dOperation {
             groups: filter.groups,
             bias: filter.bias,
             standardised: filter.standardised,
-            forward: Vec::new(),
-            backward: Vec::new(),
+            forward: Method::Direct(Vec::new()),
+            backward: None,
         };
-        for group in 0..filter.groups {
-            conv.forward.push(conv.forward_walk(group));
-            if site.input_gradient {
-                let Conv2d { stride, padding, .. } = filter;
-                let remainders = |size: usize| {
-                    (0..stride).filter(move |r| (0..size).any(|x| (x + padding) % stride == *r))
-                };
-                for y in remainders(input.height) {
-                    for x in remainders(input.width) {
-                        conv.backward.push(conv.input_gradient(group, y, x));
-                    }
-                }
-            }
-        }
+        conv.forward = match conv.winograd_forward() {
+            Some(winograd) => Method::Winograd(winograd),
+            None => Method::Direct(conv.direct_forward()),
+        };
+        conv.backward = site.input_gradient.then(|| match conv.winograd_backward() {
+            Some(winograd) => Method::Winograd(winograd),
+            None => Method::Direct(conv.direct_backward()),
+        });
         conv
     }
 
@@ -223,60 +242,16 @@ impl Conv2dOperation {
         (0..height).flat_map(move |y| (0..width).map(move |x| (y, x)))
     }
 
-    /// The taps of a filter with `rows` rows and `columns` columns, as segments of an image: whole rows of taps are contiguous
-    /// unless there are several groups.
-    fn segments(&self, image: &Image, rows: usize, columns: usize, group: usize) -> Vec<Segment> {
-        let channels = image.channels / self.groups;
-        if self.groups == 1 {
-            return (0..rows).map(|y| Segment { offset: y * image.row(), len: columns * channels }).collect();
+    /// The filters of a group, from its input channels to its output channels.
+    fn filters<'a>(&self, weights: &'a [f32], group: usize) -> Filters<'a> {
+        Filters {
+            source: &weights[group * self.group_outputs() * self.taps()..],
+            rows: self.group_inputs(),
+            columns: self.group_outputs(),
+            row_step: self.kernel * self.kernel,
+            column_step: self.taps(),
+            reversed: false,
         }
-        let tap = |y: usize, x: usize| y * image.row() + x * image.channels + group * channels;
-        let taps = (0..rows).flat_map(|y| (0..columns).map(move |x| (y, x)));
-        taps.map(|(y, x)| Segment { offset: tap(y, x), len: channels }).collect()
-    }
-
-    fn forward_walk(&self, group: usize) -> Walk {
-        let rows: Vec<usize> = self.positions().map(|(y, x)| self.window(y, x)).collect();
-        let first = group * self.group_outputs();
-        let out: Vec<usize> = self.positions().map(|(y, x)| self.output.at(y, x) + first).collect();
-        Walk {
-            rows: Starts::new(&rows, self.input.record(), TOGETHER),
-            segments: self.segments(&self.input, self.kernel, self.kernel, group),
-            out: Starts::new(&out, self.output.record(), TOGETHER),
-        }
-    }
-
-    /// Pixel `y` with `(y + padding) % stride == remainder` is reached by the taps `remainder + j stride` from the output
-    /// rows `(y + padding) / stride - j`. In ascending order of output rows the taps descend.
-    fn input_gradient(&self, group: usize, remainder_y: usize, remainder_x: usize) -> InputGradient {
-        let (k, s, p) = (self.kernel, self.stride, self.padding);
-        let taps = |remainder: usize| -> Vec<usize> { (remainder..k).step_by(s).collect() };
-        let (rows, columns) = (taps(remainder_y), taps(remainder_x));
-        let pixels: Vec<(usize, usize)> = (0..self.input.height)
-            .filter(|y| (y + p) % s == remainder_y)
-            .flat_map(|y| (0..self.input.width).filter(|x| (x + p) % s == remainder_x).map(move |x| (y, x)))
-            .collect();
-        // The first output row that takes part, shifted by the border so that it cannot be negative.
-        let first = |at: usize, taps: usize| (at + p) / s + self.output.border + 1 - taps;
-        let reached = !rows.is_empty() && !columns.is_empty();
-        let start = |&(y, x): &(usize, usize)| match reached {
-            true => first(y, rows.len()) * self.output.row() + first(x, columns.len()) * self.output.channels,
-            false => 0,
-        };
-        let starts: Vec<usize> = pixels.iter().map(start).collect();
-        let offset = group * self.group_inputs();
-        let out: Vec<usize> = pixels.iter().map(|&(y, x)| self.input.at(y, x) + offset).collect();
-        let segments = match reached {
-            true => self.segments(&self.output, rows.len(), columns.len(), group),
-            false => Vec::new(),
-        };
-        let taps = rows.iter().rev().flat_map(|&y| columns.iter().rev().map(move |&x| (y, x))).collect();
-        let walk = Walk {
-            rows: Starts::new(&starts, self.output.record(), TOGETHER),
-            segments,
-            out: Starts::new(&out, self.input.record(), TOGETHER),
-        };
-        InputGradient { group, walk, taps }
     }
 }
 
@@ -290,46 +265,25 @@ impl Operation for Conv2dOperation {
     }
 
     fn pack(&self, params: &[f32], input_gradient: bool, packs: &mut Vec<Packed>) {
-        let (k, inputs, outputs, taps) =
-            (self.kernel, self.group_inputs(), self.group_outputs(), self.taps());
         let standardised = self.standardised.then(|| {
             let mut filters = params[..self.weights()].to_vec();
-            standardised::standardise(&mut filters, taps);
+            standardised::standardise(&mut filters, self.taps());
             filters
         });
         let params = standardised.as_deref().unwrap_or(params);
-        packs.resize_with(self.groups + self.backward.len(), Packed::default);
-        let (forward, backward) = packs.split_at_mut(self.groups);
-        for (group, pack) in forward.iter_mut().enumerate() {
-            let weights = &params[group * outputs * taps..];
-            // Row (filter row, filter column, channel), column output channel.
-            pack.fill(taps, outputs, weights, |row| row % inputs * k * k + row / inputs, taps);
-        }
-        if input_gradient {
-            for (gradient, pack) in self.backward.iter().zip(backward) {
-                let weights = &params[gradient.group * outputs * taps..];
-                // Row (tap, output channel), column input channel.
-                let start = |row: usize| {
-                    let (y, x) = gradient.taps[row / outputs];
-                    row % outputs * taps + y * k + x
-                };
-                pack.fill(gradient.taps.len() * outputs, inputs, weights, start, k * k);
-            }
+        let count = self.forward.packs();
+        packs.resize_with(count + self.backward.as_ref().map_or(0, Method::packs), Packed::default);
+        let (forward, backward) = packs.split_at_mut(count);
+        self.forward.pack(self.kernel, |group| self.filters(params, group), forward);
+        if let (Some(method), true) = (&self.backward, input_gradient) {
+            method.pack(self.kernel, |group| self.filters(params, group).transposed(), backward);
         }
     }
 
     fn forward(&self, context: &Context<'_>, x: &[f32], y: &mut [f32], _: &mut LayerBuffers) {
-        for first in (0..context.records).step_by(TOGETHER) {
-            let records = (context.records - first).min(TOGETHER);
-            let (x, y) = (&x[first * self.input.record()..], &mut y[first * self.output.record()..]);
-            for (group, walk) in self.forward.iter().enumerate() {
-                let biases = self.weights() + group * self.group_outputs();
-                let bias = self.bias.then(|| &context.params[biases..]);
-                let store = Store { accumulate: false, bias };
-                let (rows, out) = (walk.rows.of(records), walk.out.of(records));
-                product(x, rows, &walk.segments, &context.packs[group], y, out, store);
-            }
-        }
+        let bias = self.bias.then(|| &context.params[self.weights()..]);
+        let packs = &context.packs[..self.forward.packs()];
+        self.forward.run(x, y, context.records, packs, Store { accumulate: false, bias });
     }
 
     fn can_accumulate(&self) -> bool {
@@ -338,22 +292,9 @@ impl Operation for Conv2dOperation {
 
     fn backward(&self, context: &Context<'_>, flow: Flow<'_>, _: &mut LayerBuffers) {
         let Flow { dy, dx, .. } = flow;
-        let Some(dx) = dx else { return };
-        for first in (0..context.records).step_by(TOGETHER) {
-            let records = (context.records - first).min(TOGETHER);
-            let (dy, dx) = (&dy[first * self.output.record()..], &mut dx[first * self.input.record()..]);
-            for (gradient, pack) in self.backward.iter().zip(&context.packs[self.groups..]) {
-                let (rows, out) = (gradient.walk.rows.of(records), gradient.walk.out.of(records));
-                product(
-                    dy,
-                    rows,
-                    &gradient.walk.segments,
-                    pack,
-                    dx,
-                    out,
-                    Store { accumulate: context.accumulate, bias: None },
-                );
-            }
+        if let (Some(method), Some(dx)) = (&self.backward, dx) {
+            let packs = &context.packs[self.forward.packs()..];
+            method.run(dy, dx, context.records, packs, Store { accumulate: context.accumulate, bias: None });
         }
     }
 }

@@ -28,6 +28,16 @@ pub(crate) fn networks() -> Vec<Network> {
         .then(Residual::new(vec![LayerNorm::default().into(), Attention::new(2).into()]))
         .then(FirstStep)
         .then(Linear::new(3));
+    // Convolutions in tiles of 4x4 (weight gradients as well) and of 2x2.
+    let tiles = Description::new(Shape::Image { channels: 2, height: 13, width: 11 })
+        .then(Conv2d::new(16, 3, 1, 1))
+        .then(Relu)
+        .then(Conv2d::new(17, 3, 1, 1))
+        .then(GroupNorm { groups: 1 })
+        .then(MaxPool { kernel: 3, stride: 3, padding: 0 })
+        .then(Conv2d::new(65, 3, 1, 1))
+        .then(GlobalAveragePool)
+        .then(Linear::new(3));
     let sequence = |layer: Layer| {
         Description::new(Shape::Sequence { steps: 40, width: 3 })
             .then(Linear::new(4))
@@ -37,7 +47,7 @@ pub(crate) fn networks() -> Vec<Network> {
             .then(Linear::new(3))
     };
     let mut all = vec![models::mlp(20, &[30, 10], 3).unwrap()];
-    all.extend([convolutions, patches].map(|description| Network::new(&description).unwrap()));
+    all.extend([convolutions, patches, tiles].map(|description| Network::new(&description).unwrap()));
     let layers: [Layer; 4] =
         [Lstm { hidden: 5 }.into(), Gru { hidden: 5 }.into(), Attention::new(2).into(), Gelu.into()];
     for layer in layers {

@@ -1,5 +1,9 @@
 //! Norms and weighted sums of the per-record gradients of a convolution.
 
+use std::cell::RefCell;
+
+use rayon::prelude::*;
+
 use super::Conv2dOperation;
 use super::standardised::Standardised;
 use crate::gradients::{Right, direct, gram_is_cheaper, norm_of_outer};
@@ -10,11 +14,10 @@ use crate::shape::Storage;
 impl Conv2dOperation {
     /// Whether norms come from dot products between patches.
     fn by_gram(&self) -> bool {
-        // Patches overlap, and copying them costs more than the rule for matrices assumes, so twice the rows are counted.
         // The gradient of a standardised filter is a map of the written-out one.
         self.groups == 1
             && !self.standardised
-            && gram_is_cheaper(2 * self.output.pixels(), self.taps(), self.output.channels)
+            && gram_is_cheaper(self.output.pixels(), self.taps(), self.output.channels)
     }
 
     /// Floats of each record's gradient, if it is written out.
@@ -32,6 +35,12 @@ impl Conv2dOperation {
         sum: &mut [f32],
         accumulate: bool,
     ) {
+        if let (false, Some(winograd)) = (self.by_gram(), self.winograd_gradient()) {
+            for record in first..first + records {
+                winograd.gradient(terms, record, sum, accumulate || record > first);
+            }
+            return;
+        }
         let (inputs, outputs) = (self.group_inputs(), self.group_outputs());
         let mut starts = Vec::with_capacity(records * self.output.height);
         // The taps of one filter row are contiguous in the image; with groups, those of one tap.
@@ -254,16 +263,38 @@ impl ParameterGradients for Conv2dOperation {
     fn reorder(&self, sum: &mut [f64]) {
         let (k, inputs, outputs, taps) =
             (self.kernel, self.group_inputs(), self.group_outputs(), self.taps());
-        let own = sum[..self.weights()].to_vec();
-        let mut own = own.chunks_exact(outputs);
-        for group in 0..self.groups {
-            for tap in 0..k * k {
-                for (input, own) in (0..inputs).zip(&mut own) {
-                    for (output, value) in own.iter().enumerate() {
-                        sum[(group * outputs + output) * taps + input * k * k + tap] = *value;
+        // Taken out of its place: while it is in use, this thread may run the same function for another engine.
+        let mut own = OWN_ORDER.take();
+        own.clear();
+        own.extend_from_slice(&sum[..self.weights()]);
+        let groups = own.chunks_exact(taps * outputs).zip(sum.chunks_exact_mut(taps * outputs));
+        for (own, sum) in groups {
+            // A cache line of output channels at a time: each line is read once, and the filters that are written stay in the nearest cache.
+            let filters = |(number, filters): (usize, &mut [f64])| {
+                let (first, count) = (number * LINE, filters.len() / taps);
+                for input in 0..inputs {
+                    for tap in 0..k * k {
+                        let line = &own[(tap * inputs + input) * outputs + first..][..count];
+                        for (output, value) in line.iter().enumerate() {
+                            filters[output * taps + input * k * k + tap] = *value;
+                        }
                     }
                 }
+            };
+            // Distributing small layers is not worth the overhead.
+            match sum.len() < 1 << 16 {
+                true => sum.chunks_mut(LINE * taps).enumerate().for_each(filters),
+                false => sum.par_chunks_mut(LINE * taps).enumerate().for_each(filters),
             }
         }
+        OWN_ORDER.set(own);
     }
+}
+
+/// Double-precision numbers in a cache line.
+const LINE: usize = 8;
+
+thread_local! {
+    /// A sum in a layer's own order. It is kept from layer to layer and from pass to pass: new memory costs more time than the reordering.
+    static OWN_ORDER: RefCell<Vec<f64>> = const { RefCell::new(Vec::new()) };
 }

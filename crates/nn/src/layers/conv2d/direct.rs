@@ -1,0 +1,127 @@
+//! Convolutions as products over the padded image itself: the taps of one filter row are contiguous, so a position is a row of few segments and
+//! no patch is copied.
+
+use super::Conv2dOperation;
+use crate::kernels::winograd::Filters;
+use crate::kernels::{Packed, Segment, Starts, Store, product};
+use crate::shape::Image;
+
+/// Records whose positions are multiplied in one product, so that small images fill the kernel's tiles.
+const TOGETHER: usize = 16;
+
+/// One product of a group of channels: the starts of its rows, the taps that they read, and the starts of the results.
+pub(super) struct Walk {
+    pub(super) group: usize,
+    rows: Starts,
+    segments: Vec<Segment>,
+    out: Starts,
+    /// The filter rows and columns of the taps, in the order of the segments.
+    taps: Vec<(usize, usize)>,
+    /// Floats of a record that is read and of one that is written.
+    records: [usize; 2],
+}
+
+impl Walk {
+    /// Packs the filters, which have `kernel` rows: row (tap, channel that is read), column channel that is written.
+    pub(super) fn pack(&self, kernel: usize, filters: Filters<'_>, pack: &mut Packed) {
+        let start = |row: usize| {
+            let (y, x) = self.taps[row / filters.rows];
+            row % filters.rows * filters.row_step + y * kernel + x
+        };
+        let rows = self.taps.len() * filters.rows;
+        pack.fill(rows, filters.columns, filters.source, start, filters.column_step);
+    }
+
+    pub(super) fn run(&self, from: &[f32], to: &mut [f32], records: usize, pack: &Packed, store: Store<'_>) {
+        for first in (0..records).step_by(TOGETHER) {
+            let records = (records - first).min(TOGETHER);
+            let (from, to) = (&from[first * self.records[0]..], &mut to[first * self.records[1]..]);
+            product(from, self.rows.of(records), &self.segments, pack, to, self.out.of(records), store);
+        }
+    }
+}
+
+impl Conv2dOperation {
+    /// The products of the forward pass, one for each group.
+    pub(super) fn direct_forward(&self) -> Vec<Walk> {
+        (0..self.groups).map(|group| self.forward_walk(group)).collect()
+    }
+
+    /// The products that give the input gradient. In each of them, the coordinates of all pixels leave the same remainders after division by the
+    /// stride: the same taps reach all of them.
+    pub(super) fn direct_backward(&self) -> Vec<Walk> {
+        let remainders = |size: usize| {
+            let (stride, padding) = (self.stride, self.padding);
+            (0..stride).filter(move |r| (0..size).any(|x| (x + padding) % stride == *r))
+        };
+        let mut walks = Vec::new();
+        for group in 0..self.groups {
+            for y in remainders(self.input.height) {
+                walks.extend(remainders(self.input.width).map(|x| self.backward_walk(group, y, x)));
+            }
+        }
+        walks
+    }
+
+    /// The taps of a filter with `rows` rows and `columns` columns, as segments of an image: whole rows of taps are contiguous
+    /// unless there are several groups.
+    fn segments(&self, image: &Image, rows: usize, columns: usize, group: usize) -> Vec<Segment> {
+        let channels = image.channels / self.groups;
+        if self.groups == 1 {
+            return (0..rows).map(|y| Segment { offset: y * image.row(), len: columns * channels }).collect();
+        }
+        let tap = |y: usize, x: usize| y * image.row() + x * image.channels + group * channels;
+        let taps = (0..rows).flat_map(|y| (0..columns).map(move |x| (y, x)));
+        taps.map(|(y, x)| Segment { offset: tap(y, x), len: channels }).collect()
+    }
+
+    fn forward_walk(&self, group: usize) -> Walk {
+        let rows: Vec<usize> = self.positions().map(|(y, x)| self.window(y, x)).collect();
+        let first = group * self.group_outputs();
+        let out: Vec<usize> = self.positions().map(|(y, x)| self.output.at(y, x) + first).collect();
+        let k = self.kernel;
+        Walk {
+            group,
+            rows: Starts::new(&rows, self.input.record(), TOGETHER),
+            segments: self.segments(&self.input, k, k, group),
+            out: Starts::new(&out, self.output.record(), TOGETHER),
+            taps: (0..k).flat_map(|y| (0..k).map(move |x| (y, x))).collect(),
+            records: [self.input.record(), self.output.record()],
+        }
+    }
+
+    /// Pixel `y` with `(y + padding) % stride == remainder` is reached by the taps `remainder + j stride` from the output
+    /// rows `(y + padding) / stride - j`. In ascending order of output rows the taps descend.
+    fn backward_walk(&self, group: usize, remainder_y: usize, remainder_x: usize) -> Walk {
+        let (k, s, p) = (self.kernel, self.stride, self.padding);
+        let taps = |remainder: usize| -> Vec<usize> { (remainder..k).step_by(s).collect() };
+        let (rows, columns) = (taps(remainder_y), taps(remainder_x));
+        let pixels: Vec<(usize, usize)> = (0..self.input.height)
+            .filter(|y| (y + p) % s == remainder_y)
+            .flat_map(|y| (0..self.input.width).filter(|x| (x + p) % s == remainder_x).map(move |x| (y, x)))
+            .collect();
+        // The first output row that takes part, shifted by the border so that it cannot be negative.
+        let first = |at: usize, taps: usize| (at + p) / s + self.output.border + 1 - taps;
+        let reached = !rows.is_empty() && !columns.is_empty();
+        let start = |&(y, x): &(usize, usize)| match reached {
+            true => first(y, rows.len()) * self.output.row() + first(x, columns.len()) * self.output.channels,
+            false => 0,
+        };
+        let starts: Vec<usize> = pixels.iter().map(start).collect();
+        let offset = group * self.group_inputs();
+        let out: Vec<usize> = pixels.iter().map(|&(y, x)| self.input.at(y, x) + offset).collect();
+        let segments = match reached {
+            true => self.segments(&self.output, rows.len(), columns.len(), group),
+            false => Vec::new(),
+        };
+        let taps = rows.iter().rev().flat_map(|&y| columns.iter().rev().map(move |&x| (y, x))).collect();
+        Walk {
+            group,
+            rows: Starts::new(&starts, self.output.record(), TOGETHER),
+            segments,
+            out: Starts::new(&out, self.input.record(), TOGETHER),
+            taps,
+            records: [self.output.record(), self.input.record()],
+        }
+    }
+}
