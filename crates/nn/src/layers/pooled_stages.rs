@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::steps_mean::StepsMean;
 use super::{
-    Composite, Context, Flow, Form, LayerBuffers, LayerNorm, LayerType, MeanOverSteps, Operation,
-    ParameterGradients, PlannedOperation, Site,
+    Composite, Context, Flow, Form, LayerBuffers, LayerNorm, LayerType, Operation, ParameterGradients,
+    PlannedOperation, Site,
 };
 use crate::description::LayerDescription;
 use crate::error::NetworkError;
@@ -52,7 +53,12 @@ impl Composite for PooledStages {
             let Shape::Sequence { width, .. } = source.shape() else {
                 return Err(at.error(format!("stage {index} must give a sequence, gives {}", source.shape())));
             };
-            let mean = graph.operation(at, Box::new(MeanOverSteps), source.value, Shape::Features(width));
+            let mean = graph.operation(
+                at,
+                Box::new(StepsMean(|length| 0..length)),
+                source.value,
+                Shape::Features(width),
+            );
             let norm = LayerNorm { affine: false, ..LayerNorm::default() };
             parts.push((width, graph.operation(at, Box::new(norm), mean, Shape::Features(width))));
         }
