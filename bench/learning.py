@@ -20,6 +20,7 @@ MOMENTUM = "--optimizer momentum --schedule constant"
 # The task, its settings, and the accuracy that the papers report at the same epsilon.
 TASKS = {
     "names": ("names", "--model lstm --epsilon 2 --epochs 40 --batch-size 512 --optimizer adam --learning-rate 0.005", 72.0),
+    "imdb-hashed": ("imdb", f"--model bag-of-words --tokenizer hashed,size=8192 --max-length 4096 --epsilon 1 --batch-size 4096 --steps 80 --learning-rate 6 {MOMENTUM} --average 0.9", 70.8),
     "imdb-bag": ("imdb", f"--model bag-of-words,first=1000,size=6000,rank_power=2 --tokenizer {{minilm}}/tokenizer.json --max-length 4096 --epsilon 1 --batch-size 4096 --steps 80 --learning-rate 6 {MOMENTUM} --average 0.9", 70.8),
     "imdb": ("imdb", f"--encoder {{minilm}} --pooling all-layers --max-length 256 --truncation middle --model logistic --epsilon 1 --batch-size 4096 --steps 120 --learning-rate 8 {MOMENTUM} --average 0.95", 70.8),
     "imdb-words": ("imdb", f"--model embedding-mlp --epsilon 1 --batch-size 4096 --steps 120 --learning-rate 4 {MOMENTUM} --average 0.9", 70.8),
