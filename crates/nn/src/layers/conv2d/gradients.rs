@@ -20,9 +20,7 @@ impl Conv2dOperation {
         // Patches overlap and must be copied, so twice the rows are counted, unless a written-out gradient would not stay in the cache.
         let rows = self.output.pixels() * if self.len() < LARGE { 2 } else { 1 };
         // The gradient of a standardised filter is a map of the written-out one.
-        self.groups == 1
-            && !self.standardised
-            && gram_is_cheaper(rows, self.taps(), self.output.channels)
+        self.groups == 1 && !self.standardised && gram_is_cheaper(rows, self.taps(), self.output.channels)
     }
 
     /// Floats of each record's gradient, if it is written out.
