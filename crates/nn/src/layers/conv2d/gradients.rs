@@ -11,13 +11,16 @@ use crate::kernels::{Matrix, Runs, WIDTH, outer_sum, vector};
 use crate::layers::{ParameterGradients, Scratch, Term, Workspace};
 use crate::shape::Storage;
 
+/// Floats of a gradient that takes about half of the second-level cache.
+const LARGE: usize = 1 << 18;
+
 impl Conv2dOperation {
     /// Whether norms come from dot products between patches.
     fn by_gram(&self) -> bool {
+        // Patches overlap and must be copied, so twice the rows are counted, unless a written-out gradient would not stay in the cache.
+        let rows = self.output.pixels() * if self.len() < LARGE { 2 } else { 1 };
         // The gradient of a standardised filter is a map of the written-out one.
-        self.groups == 1
-            && !self.standardised
-            && gram_is_cheaper(self.output.pixels(), self.taps(), self.output.channels)
+        self.groups == 1 && !self.standardised && gram_is_cheaper(rows, self.taps(), self.output.channels)
     }
 
     /// Floats of each record's gradient, if it is written out.

@@ -77,10 +77,14 @@ impl Winograd {
         [self.from.channels.next_multiple_of(16), self.to.channels.min(BLOCK).next_multiple_of(16)]
     }
 
-    /// Tiles that are processed together: a multiple of the rows in a tile of a product.
-    fn together(&self) -> usize {
+    /// How many of all tiles are processed together. Each group of tiles reads all filters once, so it has at least a fourth of their size.
+    fn together(&self, all: usize) -> usize {
+        let filters = self.tile.frequencies() * self.from.channels * self.to.channels;
         let each = self.tile.frequencies() * self.widths().iter().sum::<usize>();
-        (FREQUENCIES / each).max(1).next_multiple_of(12)
+        let most = (FREQUENCIES.max(filters / 4) / each).max(1);
+        let groups = all.div_ceil(most).max(1);
+        // Whole tiles of a product.
+        all.div_ceil(groups).next_multiple_of(6)
     }
 
     /// Tiles of one record.
@@ -98,7 +102,8 @@ impl Winograd {
     /// Computes the outputs of `records` records.
     pub(super) fn run(&self, x: &[f32], y: &mut [f32], records: usize, packs: &[Packed], store: Store<'_>) {
         FREQUENCY_BUFFERS.with_borrow_mut(|[inputs, outputs, _]| {
-            let (all, together) = (records * self.tiles(), self.together());
+            let all = records * self.tiles();
+            let together = self.together(all);
             let [input_width, output_width] = self.widths();
             // An odd number of cache lines from one frequency to the next, so that they are distributed over all sets of the cache.
             let strides = [input_width, output_width].map(|width| Storage::stride(together * width));
