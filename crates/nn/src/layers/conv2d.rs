@@ -160,6 +160,14 @@ impl Method {
         }
     }
 
+    /// Floats of the packed matrices of filters with this many weights.
+    fn packed_size(&self, weights: usize) -> usize {
+        match self {
+            Method::Direct(_) => weights,
+            Method::Winograd(winograd) => weights / 9 * winograd.tile.frequencies(),
+        }
+    }
+
     /// Packs the filters of each group, which have `kernel` rows.
     fn pack<'a>(&self, kernel: usize, filters: impl Fn(usize) -> Filters<'a>, packs: &mut [Packed]) {
         match self {
@@ -262,6 +270,11 @@ impl Operation for Conv2dOperation {
 
     fn work(&self, _: usize) -> [usize; 3] {
         [self.output.pixels() * self.taps() * self.output.channels; 3]
+    }
+
+    fn packed_size(&self, _: usize) -> usize {
+        let size = |method: &Method| method.packed_size(self.weights());
+        size(&self.forward) + self.backward.as_ref().map_or(0, size)
     }
 
     fn pack(&self, params: &[f32], input_gradient: bool, packs: &mut Vec<Packed>) {

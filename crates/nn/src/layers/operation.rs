@@ -56,6 +56,11 @@ pub(crate) trait Operation: Send + Sync {
         [0; 3]
     }
 
+    /// Floats of the packed weights, forward and backward, if the layer has this many parameters.
+    fn packed_size(&self, parameters: usize) -> usize {
+        2 * parameters
+    }
+
     /// Packs the weights for a pass; `input_gradient` is true if the backward pass needs them.
     fn pack(&self, params: &[f32], input_gradient: bool, packs: &mut Vec<Packed>) {
         let _ = (params, input_gradient, packs);
