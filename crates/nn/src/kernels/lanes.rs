@@ -78,6 +78,8 @@ pub(crate) trait Register: Copy {
     unsafe fn add(self, b: Self) -> Self;
     /// The sum of the lanes, pairwise.
     unsafe fn sum(self) -> f32;
+    /// Begins to load the cache line at an address, which need not be valid.
+    unsafe fn prefetch(from: *const f32);
 }
 
 impl Register for Lanes {
@@ -126,6 +128,9 @@ impl Register for Lanes {
     unsafe fn sum(self) -> f32 {
         Lanes::sum(&self)
     }
+
+    #[inline(always)]
+    unsafe fn prefetch(_: *const f32) {}
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -183,6 +188,12 @@ mod x86 {
         unsafe fn sum(self) -> f32 {
             // SAFETY: see above.
             unsafe { _mm512_reduce_add_ps(self.0) }
+        }
+
+        #[inline(always)]
+        unsafe fn prefetch(from: *const f32) {
+            // SAFETY: see above.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
         }
     }
 
@@ -243,6 +254,12 @@ mod x86 {
                 let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
                 _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)))
             }
+        }
+
+        #[inline(always)]
+        unsafe fn prefetch(from: *const f32) {
+            // SAFETY: see above.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
         }
     }
 }

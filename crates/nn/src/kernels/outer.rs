@@ -165,6 +165,13 @@ impl OuterSum<'_> {
             None => (row, column, right_step),
             Some(pairs) => (row / TILE * TILE * pairs + row % TILE, column * pairs, P * WIDTH),
         };
+        // A large result has left the caches since the last pairs were added. It is loaded while these pairs are multiplied.
+        for i in 0..MR {
+            for p in 0..P {
+                // SAFETY: the caller has detected the instructions.
+                unsafe { R::prefetch(self.c.wrapping_add((row + i) * self.stride + column + p * WIDTH)) };
+            }
+        }
         let mut accumulate = self.accumulate;
         for starts in starts.chunks((unit / len.max(1)).max(1)) {
             let mut first = 0;
