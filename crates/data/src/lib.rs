@@ -31,6 +31,8 @@ mod error;
 mod field;
 mod format;
 mod gaps;
+#[cfg(any(feature = "parquet", feature = "tokenizers"))]
+mod guard;
 mod idx;
 mod images;
 mod input;

@@ -21,8 +21,8 @@ pub struct Pass<'a> {
 /// `weights[sum * layers + layer]` is the weight of that layer's gradient in a sum. All weights are 0 before the call. A weight
 /// that is not finite counts as 0.
 ///
-/// The rule is called once for each record with a finite gradient. Calls come from several threads; each worker calls it for its
-/// records in ascending order.
+/// The rule is called once for each record with a finite gradient. Calls come from several threads, in no
+/// particular order.
 ///
 /// **Guarantees.** A norm is that of what the record adds to a sum with weight 1, to a few parts in a million. Where it comes
 /// from Gram matrices, whose terms may cancel, the worst rounding error is added, so that it may be too large but not too

@@ -69,18 +69,18 @@ impl ModelRecipe {
     }
 
     fn model(&self, facts: &DataFacts) -> Result<ResolvedModel, Error> {
-        if let Some(network) = &self.network {
-            return ResolvedModel::described(network.clone(), facts);
-        }
         let settings = Settings {
-            model: Some(self.name.clone()),
+            model: self.network.is_none().then(|| self.name.clone()),
             hidden: self.hidden.clone(),
             train: self.train.clone(),
             encoder: self.encoder.clone(),
             pooling: self.pooling,
             ..Settings::default()
         };
-        let (_, model) = ResolvedModel::from_settings(&settings, facts)?;
+        let model = match &self.network {
+            Some(network) => ResolvedModel::described_with(network.clone(), &settings, facts)?,
+            None => ResolvedModel::from_settings(&settings, facts)?.1,
+        };
         if model.public().map(PublicModel::listing) != self.public_model {
             return Err(Error::refused(
                 "the public model that this model builds on has changed",

@@ -114,6 +114,28 @@ fn a_model_is_trained_on_the_features_of_all_layers() {
 }
 
 #[test]
+fn a_described_network_is_trained_on_the_outputs_of_a_public_encoder() {
+    let folder = Folder::new("described");
+    let data = data(600);
+    let network = "input = { features = 24 }\nlayers = [{ type = \"linear\", outputs = 2 }]";
+    let trainer = || {
+        let trainer = trainer(Model::from_toml(network).unwrap()).encoder(folder.model());
+        trainer.pooling(Pooling::AllLayers)
+    };
+    let fitted = trainer().run_folder(folder.run()).fit(&data).unwrap();
+    assert!(fitted.guarantee().to_string().contains("config.json, a public file with SHA-256 "));
+    let opened = Fitted::open(folder.run()).unwrap();
+    assert_eq!(opened.predictions(&data).unwrap(), fitted.predictions(&data).unwrap());
+    let saved = folder.0.join("saved");
+    fitted.save(&saved).unwrap();
+    assert_eq!(Fitted::load(&saved).unwrap().predictions(&data).unwrap(), fitted.predictions(&data).unwrap());
+    // Without an encoder, what is for a pre-trained model is refused.
+    let error =
+        self::trainer(Model::from_toml(network).unwrap()).pooling(Pooling::Mean).fit(&data).unwrap_err();
+    assert_eq!(error.to_string(), "pooling is set, but there is no pre-trained model");
+}
+
+#[test]
 fn a_run_keeps_its_public_model() {
     let folder = Folder::new("run");
     let data = data(600);

@@ -114,18 +114,8 @@ impl ResolvedModel {
     pub fn from_settings(settings: &Settings, facts: &DataFacts) -> Result<(String, Self), TrainError> {
         let (name, hidden) = (settings.model.as_deref(), settings.hidden.as_deref());
         let pretrained = name.map(Path::new).filter(|path| path.is_dir());
-        if let Some(part) = settings.train.as_ref().filter(|_| pretrained.is_none()) {
-            return Err(TrainError::refused(
-                format!("train is {part}, but the model is not a pre-trained one"),
-                "leave out {train}, or set {model} to the folder of a pre-trained model",
-            ));
-        }
-        let pooling = settings.pooling.map(Pooling::from);
-        if pooling.is_some() && pretrained.is_none() && settings.encoder.is_none() {
-            return Err(TrainError::refused(
-                "pooling is set, but there is no pre-trained model",
-                "leave out {pooling}, or set {encoder} or {model} to the folder of a pre-trained model",
-            ));
+        if pretrained.is_none() {
+            check_not_pretrained(settings)?;
         }
         if let Some(folder) = pretrained {
             if settings.encoder.is_some() || hidden.is_some() {
@@ -135,15 +125,28 @@ impl ResolvedModel {
                 ));
             }
             let part = settings.train.as_deref().unwrap_or("head").parse()?;
+            let pooling = settings.pooling.map(Pooling::from);
             return Ok((folder.display().to_string(), Self::pretrained(folder, part, pooling, facts)?));
         }
-        let public = settings.encoder.as_deref();
-        let public = public.map(|folder| PublicModel::encoder(folder, pooling, facts.input)).transpose()?;
-        let input = public.as_ref().map_or(facts.input, |public| public.output(facts.input));
-        let facts = DataFacts { input, ..facts.clone() };
+        let (public, facts) = encoded(settings, facts)?;
         let name = name.unwrap_or(Self::default_name(&facts));
         let model = Self::choose(name, hidden, &facts)?;
         Ok((name.to_owned(), Self { public, ..model }))
+    }
+
+    /// A network that is described layer by layer, in place of the setting `model`. It reads the outputs of the encoder that the settings
+    /// name, if they do.
+    ///
+    /// # Errors
+    /// A network that does not fit the data; an encoder that cannot be read; settings for a pre-trained model.
+    pub fn described_with(
+        description: Description,
+        settings: &Settings,
+        facts: &DataFacts,
+    ) -> Result<Self, TrainError> {
+        check_not_pretrained(settings)?;
+        let (public, facts) = encoded(settings, facts)?;
+        Ok(Self { public, ..Self::described(description, &facts)? })
     }
 
     /// A pre-trained model that is trained in part.
@@ -281,6 +284,32 @@ impl ResolvedModel {
             Architecture::Described(description) => Network::new(description),
         }
     }
+}
+
+/// Refuses settings that a model has only if it is a pre-trained one.
+fn check_not_pretrained(settings: &Settings) -> Result<(), TrainError> {
+    if let Some(part) = &settings.train {
+        return Err(TrainError::refused(
+            format!("train is {part}, but the model is not a pre-trained one"),
+            "leave out {train}, or set {model} to the folder of a pre-trained model",
+        ));
+    }
+    if settings.pooling.is_some() && settings.encoder.is_none() {
+        return Err(TrainError::refused(
+            "pooling is set, but there is no pre-trained model",
+            "leave out {pooling}, or set {encoder} or {model} to the folder of a pre-trained model",
+        ));
+    }
+    Ok(())
+}
+
+/// The public encoder that settings name, and the facts about what the model then reads.
+fn encoded(settings: &Settings, facts: &DataFacts) -> Result<(Option<PublicModel>, DataFacts), TrainError> {
+    let pooling = settings.pooling.map(Pooling::from);
+    let public = settings.encoder.as_deref();
+    let public = public.map(|folder| PublicModel::encoder(folder, pooling, facts.input)).transpose()?;
+    let input = public.as_ref().map_or(facts.input, |public| public.output(facts.input));
+    Ok((public, DataFacts { input, ..facts.clone() }))
 }
 
 /// Reads the description of a network.

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use tokenizers::{EncodeInput, PostProcessor, Tokenizer, TruncationParams};
 
 use crate::error::DataError;
+use crate::guard::caught;
 use crate::input::unreadable;
 
 /// The largest file, in bytes.
@@ -40,7 +41,9 @@ impl VocabularyFile {
         let not_one = |problem: String| refused(&file, format!("is not a tokenizer.json: {problem}"));
         check_template(&bytes).map_err(not_one)?;
         check_dropout(&bytes).map_err(|problem| refused(&file, problem))?;
-        let mut tokenizer = Tokenizer::from_bytes(&bytes).map_err(|error| not_one(error.to_string()))?;
+        let parsed = caught(|| Tokenizer::from_bytes(&bytes));
+        let parsed = parsed.ok_or_else(|| not_one("the content contradicts itself".to_owned()))?;
+        let mut tokenizer = parsed.map_err(|error| not_one(error.to_string()))?;
         tokenizer.with_padding(None);
         let added = |pair| tokenizer.get_post_processor().map_or(0, |added| added.added_tokens(pair));
         let added = added(false).max(added(true));
@@ -116,12 +119,15 @@ impl VocabularyFile {
 
     /// The text of tokens, without special ones.
     pub(crate) fn decode(&self, tokens: &[u32]) -> Result<String, DataError> {
-        let decoded = self.tokenizer.decode(tokens, true);
+        // Some decoders, such as Strip, panic at some tokens.
+        let decoded = caught(|| self.tokenizer.decode(tokens, true));
+        let decoded = decoded.ok_or_else(|| refused(&self.file, "cannot decode tokens"))?;
         decoded.map_err(|error| refused(&self.file, format!("cannot decode tokens: {error}")))
     }
 
     fn tokens(&self, input: EncodeInput<'_>, special: bool) -> Result<Vec<u32>, DataError> {
-        let encoding = self.tokenizer.encode_fast(input, special);
+        let encoding = caught(|| self.tokenizer.encode_fast(input, special));
+        let encoding = encoding.ok_or_else(|| refused(&self.file, "cannot encode a text"))?;
         let encoding =
             encoding.map_err(|error| refused(&self.file, format!("cannot encode a text: {error}")))?;
         Ok(encoding.get_ids().to_vec())

@@ -152,3 +152,17 @@ fn damaged_tokenizers_give_an_encoder_or_an_error() {
         }
     }
 }
+
+/// The crate `tokenizers` cuts the only letter of `a` at both ends, and panics.
+#[test]
+fn a_decoder_that_panics_is_an_error() {
+    let mut file: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(fixture("wordpiece.json")).unwrap()).unwrap();
+    file["decoder"] = serde_json::json!({"type": "Strip", "content": "a", "start": 1, "stop": 1});
+    let directory = Directory::new();
+    let path = directory.write("tokenizer.json", file.to_string());
+    let encoder = TextEncoder::new(&path.display().to_string(), 8).unwrap();
+    assert_eq!(encoder.decode(&[5, 6]).unwrap(), "filmgood");
+    let error = encoder.decode(&[4]).unwrap_err();
+    assert!(error.to_string().ends_with("tokenizer.json: cannot decode tokens"), "{error}");
+}

@@ -235,7 +235,7 @@ fn model(
 ) -> Result<(Value<String>, ResolvedModel, Option<String>), TrainError> {
     let stored = || Value::new(RunFiles::NETWORK.to_owned(), Origin::User);
     if let Some(network) = &custom.network {
-        let model = ResolvedModel::described(network.clone(), facts)?;
+        let model = ResolvedModel::described_with(network.clone(), settings, facts)?;
         // A network with own layers has no text: they are Rust code.
         return Ok((stored(), model, toml::to_string(network).ok()));
     }
