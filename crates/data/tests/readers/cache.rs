@@ -369,7 +369,7 @@ fn a_file_of_tokens_is_read_with_a_copy_of_its_tokenizer() {
     // A tokenizer that was changed after the conversion.
     directory.write("my.json", &other);
     let message = directory.message(&read(&source(&path)).unwrap_err());
-    assert!(message.starts_with("my.json: is another tokenizer: its SHA-256 hash is "), "{message}");
+    assert!(message.starts_with("my.json: is a different tokenizer: its SHA-256 hash is "), "{message}");
     // The hash is kept when the file is converted again.
     directory.write("my.json", fixture);
     let again = directory.path().join("again.sordino");

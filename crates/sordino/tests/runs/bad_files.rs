@@ -256,7 +256,7 @@ fn tokens_of_another_tokenizer_are_refused_for_a_public_model() {
     assert!(place.read("run/public_model.toml").contains("bert/tokenizer.json"));
     place.write("bert/tokenizer.json", &wordpiece().replace("\"good\"", "\"evil\""));
     let message = place.refusal("train --data own.sordino --model bert --out again");
-    assert!(message.contains("bert/tokenizer.json: is another tokenizer"), "{message}");
+    assert!(message.contains("bert/tokenizer.json: is a different tokenizer"), "{message}");
     let message = place.refusal("predict --run run --data own.sordino");
     assert!(message.contains("the public model that this model builds on has changed"), "{message}");
 }
