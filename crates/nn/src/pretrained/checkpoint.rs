@@ -22,7 +22,7 @@ pub struct ModelFile {
 }
 
 impl ModelFile {
-    /// The file of this path; none if it does not exist.
+    /// The file at this path; `None` if it does not exist.
     pub(super) fn of(path: &Path) -> Result<Option<ModelFile>, NetworkError> {
         match fs::read(path) {
             Ok(bytes) => Ok(Some(ModelFile { path: path.to_owned(), sha256: sha256(&bytes) })),

@@ -77,7 +77,7 @@ fn bad_texts_are_refused_before_a_run_begins() {
         ("--tokenizer bytes --truncation start", "truncation must be one of end, middle, got start"),
         (
             "--tokenizer bytes --test-fraction 0 --model bag-of-words,first=300",
-            "first must be a token, 0 to 257, got 300",
+            "first must be a token from 0 to 257, got 300",
         ),
     ] {
         let message = place.refusal(&format!("train --data t.csv --classes 2 {flags}"));
