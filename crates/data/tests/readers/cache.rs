@@ -361,7 +361,7 @@ fn a_file_of_tokens_is_read_with_a_copy_of_its_tokenizer() {
         assert!(error.to_string().contains("were read by another schema"), "{error}");
     };
     refused(copy(&other).unwrap_err());
-    // The file of records outlives its tokenizer, and still states its hash.
+    // The file of records can be read without its tokenizer, and still states the hash.
     fs::remove_file(directory.path().join("my.json")).unwrap();
     assert!(copy(fixture).is_ok());
     refused(copy(&other).unwrap_err());
