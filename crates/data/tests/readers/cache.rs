@@ -127,7 +127,7 @@ fn every_truncation_and_every_addition_is_refused() {
         assert_eq!(
             error,
             format!(
-                "t.sordino, byte {}: there are bytes beyond the last value that the header promises",
+                "t.sordino, byte {}: there are bytes beyond the last value that the header states",
                 good.len()
             )
         );

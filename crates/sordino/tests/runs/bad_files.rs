@@ -137,7 +137,7 @@ const CASES: &[Case] = &[
         name: "a zip bomb",
         prepare: |folder| write(folder, "t.npz", bomb("(4, 1)", 4 << 20)),
         flags: "--data t.npz --classes 2",
-        parts: &["t.npz, array x: the archive has ", "but its header promises"],
+        parts: &["t.npz, array x: the archive has ", "but its header states"],
     },
     Case {
         name: "a CIFAR file of another size",
@@ -170,7 +170,7 @@ const CASES: &[Case] = &[
             });
         },
         flags: "--data reviews --model bert",
-        parts: &["bert/model.safetensors: ", "has shape [12, 8], but config.json asks for [13, 8]"],
+        parts: &["bert/model.safetensors: ", "has shape [12, 8], but config.json requires [13, 8]"],
     },
     Case {
         name: "truncated weights",
