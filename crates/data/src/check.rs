@@ -27,7 +27,7 @@ impl Problems {
     }
 }
 
-/// Finds every problem of a table, of texts, or of PNG and JPEG images; of a source in another format, the first problem.
+/// Finds every problem of a table, of texts, or of PNG and JPEG images; in other formats, only the first problem.
 ///
 /// # Errors
 ///

@@ -75,8 +75,8 @@ pub(crate) fn names(folder: &Path, declared: Option<usize>) -> Result<Vec<String
 }
 
 /// The files of the folders of these classes, class by class and sorted by name. A class may have no folder; every other folder is
-/// a problem, and so is every file whose name does not end in one of `extensions`. `note` receives the problems; if it returns none, they
-/// are skipped.
+/// a problem, and so is every file whose name does not end in one of `extensions`. `note` receives each problem; if it returns
+/// `Ok`, the folder or file is skipped.
 pub(crate) fn files(
     folder: &Path,
     names: &[String],

@@ -146,12 +146,12 @@ impl Dataset {
         Ok(self)
     }
 
-    /// Normalises images that were not yet normalised: `(x - mean) / std`, with a mean and a standard deviation for each channel, or with
-    /// none.
+    /// Normalises images that were not yet normalised: `(x - mean) / std`, with a mean and a standard deviation for each channel. An empty
+    /// slice leaves the records unchanged.
     ///
     /// # Errors
     ///
-    /// Records that are not images; another number of channels; numbers that are not permitted (see [`ImageOptions`]).
+    /// Records that are not images; a different number of channels; numbers that are not permitted (see [`ImageOptions`]).
     pub fn normalised_by(self, normalisation: &[(f64, f64)]) -> Result<Dataset, DataError> {
         let (mean, std) = normalisation.iter().copied().unzip();
         let options = ImageOptions { mean: Some(mean), std: Some(std), ..ImageOptions::default() };
@@ -277,8 +277,7 @@ fn below(bound: u64, random: &mut ChaCha20Rng) -> u64 {
 /// Returns an error if a data set of this many values would be too large.
 pub(crate) fn check_size(place: impl FnOnce() -> String, values: usize) -> Result<(), DataError> {
     if values > MAX_VALUES {
-        let hint = "records in memory are limited; records of x.npy in a folder, and of a file that sordino data convert writes, stay \
-                    in their file";
+        let hint = "use a folder with x.npy, or a file written by sordino data convert: their records are not held in memory";
         return Err(DataError::file(
             place(),
             format!("more than {MAX_VALUES} values, the maximum for a data set in memory"),

@@ -55,7 +55,7 @@ pub(crate) fn read_exactly(
         if got < wanted {
             return Err(DataError::file(
                 format!("{file}, byte {}", start + done + got as u64),
-                format!("the file ends here, but its header promises {} bytes", start + total),
+                format!("the file ends here, but its header states {} bytes", start + total),
                 "the file is truncated; copy or download it again",
             ));
         }
@@ -65,7 +65,7 @@ pub(crate) fn read_exactly(
     if fill(source, &mut piece[..1]).map_err(|error| unreadable(file, &error))? > 0 {
         return Err(DataError::file(
             format!("{file}, byte {}", start + total),
-            "there are bytes beyond the last value that the header promises",
+            "there are bytes beyond the last value that the header states",
             "header and data do not belong together; write the file again",
         ));
     }

@@ -198,7 +198,7 @@ fn header(file: &str, source: &mut dyn Read, size: Option<ZipSize>) -> Result<He
     {
         return Err(DataError::file(
             file,
-            format!("the archive has {inflated} bytes for this array, but its header promises {promised}"),
+            format!("the archive has {inflated} bytes for this array, but its header states {promised}"),
             "header and data do not belong together; write the file again with numpy.savez",
         ));
     }

@@ -53,14 +53,14 @@ impl PositionedFile {
         if self.len < expected {
             return Err(DataError::file(
                 format!("{file}, byte {}", self.len),
-                format!("the file ends here, but its header promises {expected} bytes"),
+                format!("the file ends here, but its header states {expected} bytes"),
                 "the file is truncated; copy or download it again",
             ));
         }
         if self.len > expected {
             return Err(DataError::file(
                 format!("{file}, byte {expected}"),
-                "there are bytes beyond the last value that the header promises",
+                "there are bytes beyond the last value that the header states",
                 "header and data do not belong together; write the file again",
             ));
         }

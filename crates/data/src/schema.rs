@@ -169,8 +169,8 @@ impl Schema {
                 None => file.to_owned(),
             };
             let hint = "a schema has header, delimiter, quotes, missing, others, target and [[columns]] with name or names and a \
-                        type: number (center, scale, clip, missing), category (values, unknown), text (tokenizer, max_length, truncation, tokenizer_sha256) or \
-                        ignore";
+                        type: number (center, scale, clip, missing), category (values, unknown), text (tokenizer, max_length, \
+                        truncation, tokenizer_sha256) or ignore";
             DataError::schema(place, error.message().trim().replace('\n', ", "), hint)
         })?;
         raw.check().map_err(|(problem, hint)| DataError::schema(file, problem, hint))

@@ -54,7 +54,7 @@ pub struct Source {
     pub tokenizer: Option<String>,
     /// The largest number of tokens of a text.
     pub max_length: Option<usize>,
-    /// The part of a long text that is left out.
+    /// Where long texts are truncated.
     pub truncation: Option<Truncation>,
 }
 
@@ -136,7 +136,8 @@ pub fn read(source: &Source) -> Result<Splits, DataError> {
     Ok(Splits { train: normalised(sets.train)?, test: sets.test.map(normalised).transpose()?, ..sets })
 }
 
-/// The labelled images of a folder for each class, or of Parquet files. `note` receives the folders and files that are not permitted.
+/// The labelled images of a folder with a subfolder for each class, or of Parquet files. `note` receives the folders and files that are
+/// not permitted.
 pub(crate) fn image_sets(
     source: &Source,
     format: Format,

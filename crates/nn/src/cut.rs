@@ -2,13 +2,14 @@
 //!
 //! A sum in single precision depends on which records are added up together. If pieces were cut by counting the records of a batch,
 //! one additional record would shift all later ones into other pieces and change the rounding of all of them. So pieces belong to ranges
-//! of slots (places in the data set). The slots are halved until a range has few enough chosen records, and these are cut into two equal
-//! pieces, sorted by their length.
+//! of slots (places in the data set). The slots are halved until a range has few enough chosen records. These are sorted by length and cut
+//! into two equal pieces.
 //!
 //! **Guarantees.** For two batches that differ in one slot, all pieces are the same except those of one range, which holds at most
 //! `2 most + 1` chosen records. (A range that does not contain the slot has the same records in both. Let R be the largest range that
 //! contains the slot and is not halved in at least one of the two batches. In that batch it has at most `2 most` records, hence at most one
-//! more in the other, and everything outside R is cut in the same way.) Pieces depend neither on the number of workers nor on the order in which they are computed.
+//! more in the other, and everything outside R is cut in the same way.) Pieces depend neither on the number of workers nor on the order in
+//! which they are computed.
 
 use std::ops::Range;
 
@@ -17,8 +18,7 @@ pub(crate) type Piece = Vec<usize>;
 
 /// Cuts the records chosen from `slots` slots, in ascending order, into pieces of at most `most` records.
 ///
-/// The records of a range that is not halved further are sorted by `steps`, their length, so that a chunk holds records of similar
-/// length.
+/// The records of a range that is not halved further are sorted by their length, `steps`, so that a chunk holds records of similar length.
 pub(crate) fn pieces(
     chosen: &[usize],
     slots: usize,
@@ -53,8 +53,8 @@ fn halve(
     halve(chosen, middle..slots.end, split..places.end, most, steps, pieces);
 }
 
-/// Assigns the pieces to workers, the one with the most work first, each to the worker that has the least work so far. A worker keeps
-/// the order of its pieces.
+/// Assigns the pieces to workers: in descending order of their work, each goes to the worker with the least work so far. The pieces of a
+/// worker keep their order.
 pub(crate) fn assign(pieces: Vec<Piece>, workers: usize, work: impl Fn(&Piece) -> usize) -> Vec<Vec<Piece>> {
     let mut order: Vec<usize> = (0..pieces.len()).collect();
     let works: Vec<usize> = pieces.iter().map(work).collect();

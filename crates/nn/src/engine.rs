@@ -342,8 +342,8 @@ fn record_size(network: &Network) -> usize {
     Tape::size(network, steps) + network.nodes.iter().map(written).sum::<usize>()
 }
 
-/// How many records fit into twice the second-level cache, or into as much memory as the packed weights take, since every chunk reads
-/// them once.
+/// How many records fit into twice the second-level cache, or into as much memory as the packed weights take if that is more: every chunk
+/// reads these weights once.
 fn chunk_size(network: &Network) -> usize {
     let packed = |node: &Node| match &node.action {
         Action::Operation { operation, .. } => operation.packed_size(node.params.len()),

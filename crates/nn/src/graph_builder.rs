@@ -49,7 +49,7 @@ pub(crate) struct Position {
     kind: &'static str,
     /// The prefix of its parameters' names.
     name: String,
-    /// The prefix of the names of layers beside it.
+    /// The prefix of the names of layers at the same level.
     beside: String,
     frozen: bool,
 }
@@ -209,7 +209,7 @@ impl GraphBuilder {
         Ok(self.nested(layers, block, Prefixes::inside(block, name), input)?.value)
     }
 
-    /// Adds the layers of a stage. Layers with names are called as they would be beside the block.
+    /// Adds the layers of a stage. Named layers keep the names that they would have outside the block.
     pub(crate) fn stage(
         &mut self,
         layers: &[LayerDescription],
@@ -221,7 +221,7 @@ impl GraphBuilder {
         self.nested(layers, block, Prefixes { named: block.beside.clone(), ..prefixes }, input)
     }
 
-    /// Adds layers inside a block, which must not overwrite the input of the block.
+    /// Adds layers inside a block. They must not overwrite the input of the block.
     fn nested(
         &mut self,
         layers: &[LayerDescription],
@@ -230,7 +230,7 @@ impl GraphBuilder {
         input: &Source,
     ) -> Result<Source, NetworkError> {
         if block.path.matches('.').count() >= 2 * DEEPEST {
-            return Err(block.error(format!("blocks may be {DEEPEST} deep")));
+            return Err(block.error(format!("blocks may be nested at most {DEEPEST} deep")));
         }
         let input = Source { value: Value { overwritable: false, ..input.value }, ..input.clone() };
         self.sequence(layers, &prefixes, input)

@@ -363,7 +363,7 @@ fn transfer(source: &[f32], from: Storage, target: &mut [f32], to: Storage, chun
     }
 }
 
-/// Sets steps beyond the records' lengths to zero: what a record contributes must not depend on the lengths of others.
+/// Sets steps beyond the records' lengths to zero, because the contribution of a record must not depend on the lengths of others.
 fn clear_tails(value: &mut [f32], storage: Storage, chunk: &Chunk) {
     let Shape::Sequence { width, .. } = storage.shape else { return };
     let (stride, steps) = (Storage::stride(width), chunk.steps + storage.extra);

@@ -103,7 +103,7 @@ fn absurd_sizes_are_refused_before_anything_is_allocated() {
     }
     let error =
         Network::new(&Description::new(Shape::Features(2)).then(deep)).err().map(|error| error.to_string());
-    assert!(error.is_some_and(|error| error.contains("blocks may be 16 deep")));
+    assert!(error.is_some_and(|error| error.contains("blocks may be nested at most 16 deep")));
     assert!(Engine::with_workers(models::linear(3).unwrap(), Loss::Hinge, 0).is_err());
     assert!(Engine::with_workers(models::linear(3).unwrap(), Loss::Hinge, usize::MAX).is_err());
 }
@@ -114,7 +114,7 @@ fn a_bag_of_words_outside_the_vocabulary_is_refused_with_the_permitted_range() {
         let input = "{ tokens = { steps = 4, vocabulary = 10 } }";
         refusal(&format!("input = {input}\nlayers = [{{type='bag_of_words', {options}}}]"))
     };
-    assert!(bag("first=10").contains("first must be a token, 0 to 9, got 10"), "{}", bag("first=10"));
+    assert!(bag("first=10").contains("first must be a token from 0 to 9, got 10"), "{}", bag("first=10"));
     assert!(bag("first=4, size=7").contains("size must be 1 to 6, the number of tokens from 4 on, got 7"));
     assert!(bag("size=0").contains("size"));
     assert!(bag("norm=0.0").contains("norm must be in (0, 1000000], got 0"));
@@ -133,7 +133,10 @@ fn stages_that_cannot_be_pooled_are_refused() {
     assert!(stages("[]").contains("needs at least one stage"));
     assert!(stages("[[{type='relu'}], []]").contains("at least one layer in each"));
     let vector = stages("[[{type='linear', outputs=2}], [{type='last_step'}]]");
-    assert!(vector.contains("layer 0 (pooled_stages): stage 1 must give a sequence, gives 2"), "{vector}");
+    assert!(
+        vector.contains("layer 0 (pooled_stages): the output of stage 1 must be a sequence, got 2"),
+        "{vector}"
+    );
 }
 
 #[test]

@@ -138,7 +138,7 @@ impl Dice {
         Description::new(Shape::Tokens { steps: self.one_to(7), vocabulary: VOCABULARY }).then(bag)
     }
 
-    /// Stages whose vectors are so long that their norm is not nearly a sign function.
+    /// Stages whose vectors have at least five entries. Normalising a vector of few entries is close to a sign function.
     fn stages(&mut self) -> PooledStages {
         let first = LayerDescription::named("first", Linear::new(5 + self.below(3)));
         let second = vec![self.activation().into(), Linear::new(6).into()];

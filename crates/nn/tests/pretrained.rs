@@ -177,7 +177,7 @@ fn outputs_and_embeddings_equal_those_of_transformers() {
     }
 }
 
-/// Mean 0 and variance 1.
+/// Normalises to mean 0 and variance 1.
 fn standardised(x: &[f64]) -> Vec<f64> {
     let n = x.len() as f64;
     let mean = x.iter().sum::<f64>() / n;
@@ -185,10 +185,10 @@ fn standardised(x: &[f64]) -> Vec<f64> {
     x.iter().map(|x| (x - mean) / (variance + 1e-5).sqrt()).collect()
 }
 
-/// The last part of the features of all layers is what `transformers` gives; the others are what shorter models give.
+/// The last part of the features of all layers equals that of `transformers`. All parts are standardised, and no two are equal.
 #[test]
 fn the_features_of_all_layers_are_the_standardised_means_of_each() {
-    // The embedding of an image is its class token.
+    // Not ViT: the expected embedding of an image is its class token, not a mean over steps.
     for &kind in Kind::ALL.iter().filter(|kind| **kind != Kind::Vit) {
         let expected = expected(kind);
         let data = Data::of(&expected);

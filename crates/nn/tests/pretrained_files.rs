@@ -314,7 +314,7 @@ fn weights_that_disagree_with_the_configuration_are_refused_by_name() {
         (
             "vocab_size",
             21,
-            "bert.embeddings.word_embeddings.weight has shape [20, 8], but config.json asks for [21, 8]",
+            "bert.embeddings.word_embeddings.weight has shape [20, 8], but config.json requires [21, 8]",
         ),
         ("max_position_embeddings", 12, "bert.embeddings.position_embeddings.weight has shape [11, 8]"),
         ("type_vocab_size", 3, "bert.embeddings.token_type_embeddings.weight has shape [2, 8]"),

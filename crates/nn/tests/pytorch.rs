@@ -97,8 +97,8 @@ fn check(case: &Case) {
     let outputs = engine.outputs(&params, &unlabelled, &all).unwrap();
     close(&format!("{name}: outputs"), outputs, &case.outputs.concat());
 
-    // Each record alone in a sum of its own, all in one pass of one worker, which takes the records of a small batch in the order of their
-    // lengths; then all of them on two workers, plainly.
+    // First, each record alone in a sum of its own, all in one pass of one worker, which processes the records of a small batch in the order of
+    // their lengths; then one sum of all records on two workers.
     let mut visited = all.clone();
     match inputs {
         Inputs::Tokens { starts, .. } | Inputs::Sequences { starts, .. } => {

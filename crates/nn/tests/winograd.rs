@@ -1,11 +1,11 @@
-//! Convolutions by Winograd's method against direct convolutions of the same function.
+//! Winograd convolutions against direct convolutions that compute the same function.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first error")]
 
 use sordino_nn::layers::{Conv2d, Gelu, GlobalAveragePool, Linear, Tanh};
 use sordino_nn::{Description, Engine, Inputs, Loss, Network, Params, Pass, Shape, Targets};
 
-/// A network whose second convolution is wide enough for Winograd's method if filters are 3x3; the same function if they have a ring of zeros around
-/// them.
+/// A network whose second convolution uses the Winograd algorithm if `kernel` is 3. If `kernel` is 5, the outer taps can be zero, which gives
+/// the same function by direct convolutions.
 fn wide(kernel: usize) -> Network {
     let wide = Conv2d::new(18, kernel, 1, kernel / 2);
     let description = Description::new(Shape::Image { channels: 2, height: 13, width: 10 })
@@ -31,7 +31,7 @@ fn places() -> Vec<usize> {
 }
 
 #[test]
-fn norms_and_sums_of_winograds_method_equal_those_of_direct_convolutions() {
+fn norms_and_sums_of_winograd_convolutions_equal_those_of_direct_convolutions() {
     let count = 5;
     let values: Vec<f32> = (0..count * 260).map(|i| (1.7 * i as f32).sin()).collect();
     let classes: Vec<u32> = (0..count as u32).map(|record| record % 3).collect();

@@ -1,4 +1,4 @@
-//! Texts that a language model writes.
+//! Text generation with language models.
 
 use sordino_data::Dataset;
 use sordino_nn::{Engine, Inputs, Loss, Shape};
@@ -15,16 +15,16 @@ impl Fitted {
         self.model.loss == Loss::NextToken
     }
 
-    /// The tokens that a language model writes after each record: at each step the most probable one. A continuation ends before the token
-    /// `end`, and where the record has as many tokens as the model reads.
+    /// The continuation of each record by a language model, with greedy decoding: each step appends the most probable token. A continuation
+    /// ends before the token `end`, or when the record has as many tokens as the model can read.
     ///
-    /// Every token takes a forward pass over the whole text, so this is for looking at some records, not for writing many.
+    /// Every token takes a forward pass over the whole text, so use this for some records, not for thousands.
     ///
     /// # Errors
-    /// A model that is not a language model; records of another shape or in a file; outputs that are not finite.
+    /// A model that is not a language model; records of a different shape, or that are not in memory; outputs that are not finite.
     pub fn continuations(&self, data: &Dataset, end: u32) -> Result<Vec<Vec<u32>>, Error> {
         if !self.is_language_model() {
-            return Err(Error::refused("the model is not a language model", "use predictions"));
+            return Err(Error::refused("the model is not a language model", "use Fitted::predictions"));
         }
         self.check_shape(data)?;
         let (Inputs::Tokens { tokens, starts }, Shape::Tokens { steps, vocabulary }) =

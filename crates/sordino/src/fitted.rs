@@ -203,10 +203,13 @@ impl Fitted {
     /// The prediction for each record of a data set. Labels are ignored.
     ///
     /// # Errors
-    /// Records of another shape; a language model, which has [continuations](Self::continuations).
+    /// Records of a different shape; a language model, for which there is [`continuations`](Self::continuations).
     pub fn predictions(&self, data: &Dataset) -> Result<Vec<Prediction>, Error> {
         if self.is_language_model() {
-            return Err(Error::refused("the model predicts the next token of a text", "use continuations"));
+            return Err(Error::refused(
+                "the model is a language model, which predicts the next token",
+                "use Fitted::continuations",
+            ));
         }
         self.check_shape(data)?;
         let encoded = self.model.encode(data)?;

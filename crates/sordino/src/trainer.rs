@@ -119,7 +119,7 @@ impl<'a> Trainer<'a> {
         self
     }
 
-    /// How the outputs of a pre-trained model, trained or not, become one vector for each record.
+    /// How the outputs of a pre-trained model or encoder are pooled into one vector for each record.
     pub fn pooling(mut self, pooling: PoolingName) -> Self {
         self.settings.pooling = Some(pooling);
         self

@@ -4,7 +4,7 @@
 #
 # .ci/run creates the environment. For every kind of model and every trained part, the exported folder must load without missing or unexpected
 # weights, and transformers must give the probabilities that `sordino predict` prints. This checks the tokens, the normalisation of images,
-# the pre-trained weights and the exported weights. The models are small and random. FOLDER is a BERT model for sentence embeddings, such as
+# the pre-trained weights and the exported weights. The models are small and have random weights. FOLDER is a BERT model for sentence embeddings, such as
 # all-MiniLM-L6-v2, which is checked as well.
 import csv
 import io
@@ -25,14 +25,14 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 BINARY = sys.argv[1]
 PARTS = ("head", "last,layers=1", "lora,rank=2", "all")
 WORDS = "good bad film plot fine dull long short".split()
-# The special tokens of each kind. Token 1 is the padding of RoBERTa, token 0 that of GPT-2; both must not occur in a text.
+# The special tokens of each kind. Token 1 is the padding of RoBERTa, and token 0 that of GPT-2; neither may occur in a text.
 SPECIAL = {
     "bert": ("[CLS]", "[PAD]", "[SEP]", "[UNK]"),
     "roberta": ("<s>", "<pad>", "</s>", "<unk>"),
     "distilbert": ("[CLS]", "[PAD]", "[SEP]", "[UNK]"),
     "gpt2": ("<|endoftext|>", "<unk>"),
 }
-warnings.simplefilter("ignore")  # of transformers and peft, about their next versions
+warnings.simplefilter("ignore")  # transformers and peft warn about changes in later versions
 hf.logging.set_verbosity_error()
 hf.utils.logging.disable_progress_bar()
 
@@ -100,7 +100,7 @@ def write_data(kind, folder):
 
 
 def truth(kind, model, new, folder):
-    """The probabilities that transformers computes, of one record at a time."""
+    """The probabilities that transformers computes, one record at a time."""
     model.eval()
     if kind == "vit":
         pixels = torch.tensor(numpy.load(new))
@@ -122,7 +122,7 @@ def load(kind, folder):
 
 
 def load_with_adapter(model, adapter):
-    """The model with the adapters of a folder. Version 5 of transformers, for which they are written, has new names for the parts of ViT."""
+    """Loads the adapters of a folder into the model. They have the layer names of transformers 5; for earlier versions, those of ViT are renamed."""
     if model.config.model_type == "vit" and int(hf.__version__.split(".")[0]) < 5:
         old = lambda name: name.replace("vit.layers", "vit.encoder.layer").replace("q_proj", "attention.query").replace("v_proj", "attention.value")
         weights, config = adapter / "adapter_model.safetensors", adapter / "adapter_config.json"

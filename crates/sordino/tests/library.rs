@@ -281,7 +281,7 @@ fn the_library_and_the_command_train_the_same_model() {
     assert_eq!(value.params().values(), named.params().values());
 }
 
-/// A file of one channel, 2x2 pixels, in the format of MNIST.
+/// A file in the format of MNIST.
 fn idx(kind: u32, sizes: &[u32], bytes: &[u8]) -> Vec<u8> {
     let sizes = sizes.iter().flat_map(|size| size.to_be_bytes());
     kind.to_be_bytes().into_iter().chain(sizes).chain(bytes.iter().copied()).collect()

@@ -202,7 +202,7 @@ impl RunData {
             Source { path: absolute(&settings.data).unwrap_or("mushroom".into()), ..data_source(settings) };
         check_paths([Some(&source.path), test_data.as_ref()].into_iter().flatten())?;
         let source = with_public_defaults(settings, source)?;
-        // Before the records are read: a change while they are read is then a change after this time.
+        // Taken before the records are read, so that a change during reading counts as a later change.
         let last_changed = last_changed(Some(&source.path));
         let sets = sordino_data::read(&source)?;
         check_tokenizer(settings, sets.schema.as_ref())?;

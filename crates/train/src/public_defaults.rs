@@ -57,12 +57,12 @@ fn positions(config: &Value) -> Option<usize> {
     }
 }
 
-/// Checks that records that were tokenised before, in a file of records, have the tokens of the public model.
+/// Checks that a file of tokenised records was made with the tokenizer of the public model.
 ///
 /// # Errors
-/// Records that were read with another tokenizer than that of the model.
+/// Records that were tokenised by a different tokenizer than that of the model.
 pub(crate) fn check_tokenizer(settings: &Settings, schema: Option<&Schema>) -> Result<(), TrainError> {
-    // A tokenizer or a schema that the user names is used as it is.
+    // A tokenizer or a schema that the user sets is used without this check.
     if settings.tokenizer.is_some() || settings.schema.is_some() {
         return Ok(());
     }
@@ -74,7 +74,7 @@ pub(crate) fn check_tokenizer(settings: &Settings, schema: Option<&Schema>) -> R
     }
     Err(TrainError::refused(
         format!("the records were not tokenised by {}, which the model needs", of_model.display()),
-        "convert the records again with {tokenizer} set to this file, or train on their source",
+        "convert the records again with {tokenizer} set to this file, or train on the original texts",
     ))
 }
 

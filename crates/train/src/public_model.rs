@@ -28,7 +28,7 @@ pub struct PublicModel {
 const WORTH_STORING: f64 = 0.1;
 
 impl PublicModel {
-    /// A frozen encoder: another model is trained on its outputs, pooled in this way or by default as the model's folder states.
+    /// A frozen encoder: another model is trained on its pooled outputs. The default pooling is that of the encoder's folder.
     ///
     /// # Errors
     /// A folder without a model that can be read; records of another shape.

@@ -141,7 +141,7 @@ fn a_run_keeps_the_tokenizer_of_its_model() {
         fs::read(folder.path().join("tokenizer.json")).unwrap(),
         fs::read(place.model().join("tokenizer.json")).unwrap()
     );
-    // The run reads the same tokens when the tokenizer of the model has changed, but the public model is then another one.
+    // After a change of the model's tokenizer, the run still reads the same tokens, but the public model counts as changed.
     place.write("model/tokenizer.json", "{}");
     let stored = Settings::read(&folder.config()).unwrap();
     let again = RunData::read(&stored).unwrap();

@@ -33,8 +33,8 @@ pub struct Converted {
 /// encoding, classes, scales, schema).
 ///
 /// The file gets its name only when it is complete. The values of a table, the tokens of texts, PNG and JPEG images, and the values of a
-/// folder of NPY arrays and of another `.sordino` file are not held in memory; those of other formats are. Images are stored with the size and the channels of
-/// the source, without normalisation.
+/// folder of NPY arrays and of another `.sordino` file are not held in memory; those of other formats are. Images are stored with the size
+/// and the channels of the source, without normalisation.
 ///
 /// # Errors
 ///
@@ -213,7 +213,7 @@ impl<'a> CacheWriter<'a> {
         }
     }
 
-    /// Makes an array of all values that were written after the last array, for this many records.
+    /// Declares an array of all values that were written after the last array, for this many records.
     pub(crate) fn values_array(&mut self, prefix: &str, dtype: Type, shape: Shape, records: u64) {
         let sizes = match shape {
             Shape::Image { channels, height, width } => vec![channels, height, width],
@@ -223,7 +223,7 @@ impl<'a> CacheWriter<'a> {
         self.array(prefix, "values", dtype, shape.collect());
     }
 
-    /// Writes values that came from bytes, as bytes.
+    /// Writes values that were read from bytes, as bytes.
     pub(crate) fn pixels(&mut self, values: &[f32]) -> Result<(), DataError> {
         self.bytes(&values.iter().filter_map(|&value| byte_of(value)).collect::<Vec<_>>())
     }

@@ -12,10 +12,11 @@ use crate::encoding::Encoding;
 use crate::error::DataError;
 use crate::unlabelled::UnlabelledRows;
 
-/// What is done with a problem of a folder: it is returned as an error, or noted, and then the reading goes on.
+/// Handles a problem of a folder: returns it as an error, or notes it and continues.
 type Note<'a> = &'a mut dyn FnMut(DataError) -> Result<(), DataError>;
 
-/// A folder of images for each class, with a test set if there is one. `note` receives the folders and files that are not permitted.
+/// The images of a folder with a subfolder for each class, with a test set if there is one. `note` receives the folders and files
+/// that are not permitted.
 pub(crate) fn sets(
     folder: &Path,
     classes: Option<usize>,
@@ -81,7 +82,7 @@ pub(crate) fn count(folder: &Path) -> Result<Vec<(String, String)>, DataError> {
     sets.into_iter().filter_map(describe).collect()
 }
 
-/// Files as images.
+/// The images in these files.
 fn images(folder: &Path, files: Vec<ClassFile>) -> Images {
     let image = |ClassFile { path, class, .. }: ClassFile| {
         let place = path.display().to_string();

@@ -1,4 +1,5 @@
-//! Sets of PNG and JPEG images, which are decoded in batches on all cores: into memory, into a file of records, or only to check them.
+//! Sets of PNG and JPEG images, which are decoded in batches on all cores: to hold them in memory, to write a file of records, or only to
+//! check them.
 
 use std::borrow::Cow;
 use std::fs;
@@ -40,7 +41,7 @@ pub(crate) struct Images {
 
 /// An image as it is stored.
 pub(crate) struct StoredImage {
-    /// Where it is.
+    /// Its location, for messages.
     pub(crate) place: String,
     pub(crate) content: Content,
     /// Its class, or why it has none; 0 in a set without labels.
@@ -62,7 +63,7 @@ struct Batch<'a> {
     values: &'a [f32],
     /// The class of each image.
     classes: Vec<Result<u32, DataError>>,
-    /// Why an image cannot be read.
+    /// Why an image cannot be read, for each image.
     errors: Vec<Option<DataError>>,
 }
 
@@ -132,7 +133,7 @@ impl Images {
         Dataset::new(&file, shape, conversion.encoding, values, labels)
     }
 
-    /// Reads images without labels into memory, and lists the images, from 0, that cannot be read.
+    /// Reads images without labels into memory, and lists those that cannot be read, numbered from 0.
     pub(crate) fn unlabelled(
         self,
         shape: Shape,
@@ -184,7 +185,7 @@ impl Images {
         let size = (MAX_BATCH_VALUES / shape.len()).clamp(1, MAX_BATCH);
         let (mut values, mut any) = (Vec::new(), false);
         loop {
-            // Images before one that cannot be reached are a batch of their own.
+            // If an image cannot be reached, the images before it form a batch of their own.
             let mut end = Ok(());
             let reached = self.images.by_ref().take(size).map_while(|image| match image {
                 Ok(image) => Some(image),

@@ -68,7 +68,7 @@ pub(crate) struct TextColumn {
     pub(super) name: Names,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) tokenizer: Option<String>,
-    /// The SHA-256 hash of the tokenizer's file, if another file must be refused.
+    /// The SHA-256 hash that the tokenizer's file must have, if it is checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) tokenizer_sha256: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

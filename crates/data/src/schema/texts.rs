@@ -78,7 +78,7 @@ impl Schema {
     ///
     /// # Errors
     ///
-    /// A tokenizer that cannot be read, or one whose hash is not the one that the schema states.
+    /// A tokenizer that cannot be read, or whose hash differs from that in the schema.
     pub fn encoder(&self) -> Result<Option<TextEncoder>, DataError> {
         self.check_tokenizer()?;
         let texts = self.text_columns().next();
@@ -148,8 +148,8 @@ impl Schema {
         Ok(())
     }
 
-    /// The same schema with another tokenizer, maximum length or truncation, if they are given. It then states the first two for every text
-    /// column.
+    /// The same schema with a different tokenizer, maximum length or truncation, if they are given. It then states the first two for every
+    /// text column.
     pub(crate) fn with_texts(
         mut self,
         tokenizer: Option<&str>,
@@ -229,7 +229,7 @@ impl Schema {
         self.text_columns().find_map(|(_, text)| text.tokenizer_sha256.as_deref())
     }
 
-    /// The same schema, which refuses another tokenizer than the present one, if it is a file.
+    /// The same schema with the hash of the tokenizer's present file, if there is one: a different file is then refused.
     pub(crate) fn with_pinned_tokenizer(self) -> Schema {
         let hash = self.file_sha256();
         self.with_sha256(hash)
@@ -249,7 +249,9 @@ impl Schema {
         match (self.file_sha256(), self.pinned_sha256(), self.tokenizer_file()) {
             (Some(found), Some(pinned), Some(file)) if found != pinned => Err(DataError::file(
                 file.display().to_string(),
-                format!("is another tokenizer: its SHA-256 hash is {found}, but the schema states {pinned}"),
+                format!(
+                    "is a different tokenizer: its SHA-256 hash is {found}, but the schema states {pinned}"
+                ),
                 "restore the tokenizer that the records were read with, or convert the records again",
             )),
             _ => Ok(()),
@@ -260,7 +262,7 @@ impl Schema {
     pub(crate) fn reads_like(&self, other: &Schema) -> bool {
         let same_tokenizer = match (self.tokenizer_sha256(), other.tokenizer_sha256()) {
             (Some(one), Some(other)) => one == other,
-            // A tokenizer that needs no file, or whose file is no longer there.
+            // A tokenizer that needs no file, or whose file no longer exists.
             _ => true,
         };
         let anywhere =

@@ -6,8 +6,8 @@ use super::{Options, Rows, begin, first_record};
 use crate::check::Problems;
 use crate::error::DataError;
 
-/// Adds every problem of a table; memory does not grow with its size. A row of a CSV or Parquet file that cannot be split into fields ends
-/// the check.
+/// Adds every problem of a table; memory does not grow with its size. The check ends at a row of a CSV or Parquet
+/// file that cannot be split into fields.
 ///
 /// # Errors
 /// A file without records; a schema that does not fit any table.

@@ -1,4 +1,4 @@
-//! Which column of the schema each field of a row belongs to.
+//! Assigns each field of a row to a column of the schema.
 
 use std::collections::HashMap;
 
@@ -32,7 +32,7 @@ pub(super) fn id_place(rows: &dyn Rows, schema: &Schema, name: &str) -> Result<u
     })
 }
 
-/// The schema's column of each field of a table without header; none for an id that the schema does not describe.
+/// The schema's column of each field of a table without a header; none for an id that the schema does not describe.
 pub(super) fn order_without_header(
     rows: &dyn Rows,
     schema: &Schema,

@@ -21,7 +21,7 @@ pub(crate) trait Rows {
     /// Where the row is.
     fn place(&self) -> String;
 
-    /// Whether the rows after one that cannot be read can be read.
+    /// Whether reading can continue after a row that cannot be read.
     fn resumes(&self) -> bool {
         false
     }

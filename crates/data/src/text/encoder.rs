@@ -32,8 +32,8 @@ const RESERVED: u32 = 2;
 /// | a path `.json` | those of a Hugging Face `tokenizer.json`, with the special tokens that its post-processor adds | that of the file |
 ///
 /// In the first three, token 0 represents a text without tokens, and token 1 separates two texts. Records longer than `max_length` are
-/// truncated at the end, or [in the middle](Self::with_truncation). In a pair, the longer text is truncated first. The closing special token of a `tokenizer.json` is kept; the file's
-/// own truncation and padding are not used.
+/// truncated at the end, or [in the middle](Self::with_truncation). In a pair, the longer text is truncated first. The closing special token
+/// of a `tokenizer.json` is kept; the truncation and padding settings of the file are not used.
 ///
 /// # Guarantees
 ///
@@ -137,7 +137,7 @@ impl TextEncoder {
         Ok(TextEncoder { tokenizer, max_length, truncation: Truncation::End })
     }
 
-    /// The same encoder with another truncation of texts that are too long. [`Truncation::Middle`] is for records of one text: pairs and
+    /// The same encoder with a different truncation of long texts. [`Truncation::Middle`] is for records of one text: pairs of texts and
     /// texts for language models are then refused. The special tokens at both ends are kept.
     ///
     /// ```
@@ -220,7 +220,7 @@ impl TextEncoder {
         if tokens.is_empty() {
             tokens.push(EMPTY);
         }
-        // Truncation at the end is done before.
+        // Texts that are truncated at the end are short enough already.
         remove_middle(&mut tokens, self.max_length);
         Ok(tokens)
     }
@@ -233,7 +233,7 @@ impl TextEncoder {
         Ok(joined(self.plain(first)?, self.plain(second)?, SEPARATOR, self.max_length).1)
     }
 
-    /// The first `max_length` tokens of a text, without special tokens; there may be none. All tokens if the middle is left out later.
+    /// The first `max_length` tokens of a text, without special tokens; there may be none. All tokens if the middle is removed later.
     fn plain(&self, text: &str) -> Result<Vec<u32>, DataError> {
         let most = if self.truncation == Truncation::End { self.max_length } else { usize::MAX };
         let collect = |tokens: &mut dyn Iterator<Item = u32>| {
@@ -248,11 +248,11 @@ impl TextEncoder {
         }
     }
 
-    /// The text of tokens that a language model wrote. Bytes that are not UTF-8 and unknown characters become U+FFFD.
+    /// The text of tokens that a language model generated. Bytes that are not UTF-8 and unknown characters become U+FFFD.
     ///
     /// # Errors
     ///
-    /// The tokenizer `hashed`, whose tokens are not words; a `tokenizer.json` that cannot decode the tokens.
+    /// The tokenizer `hashed`, whose tokens cannot be decoded; a `tokenizer.json` that cannot decode the tokens.
     pub fn decode(&self, tokens: &[u32]) -> Result<String, DataError> {
         self.check_decodable()?;
         let plain = tokens.iter().filter_map(|token| token.checked_sub(RESERVED));
@@ -277,9 +277,9 @@ impl TextEncoder {
         match &self.tokenizer {
             Tokenizer::Hashed(_) => Err(DataError::Setting {
                 what: "tokenizer",
-                permitted: "bytes, characters or a tokenizer.json to write texts".to_owned(),
+                permitted: "bytes, characters or a tokenizer.json to generate text".to_owned(),
                 got: "hashed".to_owned(),
-                hint: "a hashed token does not tell its word; train with another {tokenizer}".to_owned(),
+                hint: "hashed tokens cannot be decoded; train with a different {tokenizer}".to_owned(),
             }),
             _ => Ok(()),
         }
@@ -395,10 +395,10 @@ mod tests {
             assert_eq!(encoder.decode(&tokens).unwrap(), expected, "{tokenizer}");
         }
         let bytes = TextEncoder::new("bytes", 16).unwrap();
-        // A byte that is not UTF-8, a separator, and numbers that are no tokens.
+        // A byte that is not UTF-8, a separator, and numbers that are not tokens.
         assert_eq!(bytes.decode(&[2 + 0xff, 1, 2 + 65, 258, u32::MAX]).unwrap(), "\u{fffd}A");
         let error = TextEncoder::new("hashed", 16).unwrap().decode(&[2]).unwrap_err();
-        assert!(error.to_string().ends_with("to write texts, got hashed"), "{error}");
+        assert!(error.to_string().ends_with("to generate text, got hashed"), "{error}");
     }
 
     #[test]

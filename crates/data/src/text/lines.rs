@@ -12,7 +12,7 @@ pub(crate) struct Lines<R> {
     source: R,
     line: Vec<u8>,
     number: u64,
-    /// Whether the rest of the line is to be skipped, because it is too long.
+    /// Whether the rest of the line must be skipped, because the line is too long.
     skip: bool,
     /// Whether the source failed, so that nothing more can be read.
     failed: bool,

@@ -1,16 +1,16 @@
-//! Which tokens of a long text are left out.
+//! The truncation of long texts.
 
 use serde::{Deserialize, Serialize};
 
-/// The part of a long text that is left out. A record depends on its own text alone either way.
+/// Where a long text is truncated. In both cases, the tokens of a record depend on its own text alone.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Truncation {
-    /// What follows the first `max_length` tokens.
+    /// At the end: the first `max_length` tokens are kept.
     #[default]
     End,
-    /// What lies between the first and the last tokens, half of `max_length` each. Reviews, for example, often have their verdict at the
-    /// end.
+    /// In the middle: the first and the last tokens are kept, half of `max_length` each. Reviews, for example, often state their verdict
+    /// at the end.
     Middle,
 }
 
@@ -23,7 +23,7 @@ impl Truncation {
     }
 }
 
-/// Removes tokens from the middle until at most `max_length` are left; of an odd number, one more is kept at the beginning.
+/// Removes tokens from the middle until at most `max_length` are left. If `max_length` is odd, one more is kept at the beginning.
 pub(super) fn remove_middle(tokens: &mut Vec<u32>, max_length: usize) {
     if tokens.len() > max_length {
         let (head, tail) = (max_length - max_length / 2, max_length / 2);

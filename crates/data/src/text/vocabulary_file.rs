@@ -77,10 +77,10 @@ impl VocabularyFile {
         Ok(())
     }
 
-    /// Texts are truncated at the end to this many tokens; not at all if there is no number.
+    /// Truncates texts at the end to this many tokens, or not at all.
     pub(crate) fn set_truncation(&mut self, max_length: Option<usize>) {
         let params = |max_length| TruncationParams { max_length, ..TruncationParams::default() };
-        // Only a stride, of which there is none, can be refused.
+        // This fails only for a stride, and none is set.
         let _ = self.tokenizer.with_truncation(max_length.map(params));
     }
 

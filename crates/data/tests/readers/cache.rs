@@ -127,7 +127,7 @@ fn every_truncation_and_every_addition_is_refused() {
         assert_eq!(
             error,
             format!(
-                "t.sordino, byte {}: there are bytes beyond the last value that the header promises",
+                "t.sordino, byte {}: there are bytes beyond the last value that the header states",
                 good.len()
             )
         );
@@ -361,7 +361,7 @@ fn a_file_of_tokens_is_read_with_a_copy_of_its_tokenizer() {
         assert!(error.to_string().contains("were read by another schema"), "{error}");
     };
     refused(copy(&other).unwrap_err());
-    // The file of records outlives its tokenizer, and still states its hash.
+    // The file of records can be read without its tokenizer, and still states the hash.
     fs::remove_file(directory.path().join("my.json")).unwrap();
     assert!(copy(fixture).is_ok());
     refused(copy(&other).unwrap_err());
@@ -369,7 +369,7 @@ fn a_file_of_tokens_is_read_with_a_copy_of_its_tokenizer() {
     // A tokenizer that was changed after the conversion.
     directory.write("my.json", &other);
     let message = directory.message(&read(&source(&path)).unwrap_err());
-    assert!(message.starts_with("my.json: is another tokenizer: its SHA-256 hash is "), "{message}");
+    assert!(message.starts_with("my.json: is a different tokenizer: its SHA-256 hash is "), "{message}");
     // The hash is kept when the file is converted again.
     directory.write("my.json", fixture);
     let again = directory.path().join("again.sordino");

@@ -97,7 +97,7 @@ fn every_problem_of_texts_and_json_lines_is_listed() {
 fn every_unreadable_line_of_texts_is_listed_and_a_damaged_file_does_not_hide_the_next() {
     let directory = Directory::new();
     directory.write("names/a.txt", [b"one\n\xff\n", "two\n".as_bytes(), b"\xfe\n"].concat());
-    // A gzip file that ends in its middle.
+    // A truncated gzip file.
     let packed = gzip("three\n".repeat(1000));
     directory.write("names/b.txt", &packed[..packed.len() / 2]);
     directory.write("names/c.txt", b"\xff\n");
@@ -136,7 +136,7 @@ fn every_problem_of_a_folder_of_images_is_listed() {
 }
 
 #[test]
-fn of_many_bad_images_a_hundred_are_listed() {
+fn at_most_a_hundred_bad_images_are_listed() {
     let directory = Directory::new();
     for number in 0..300 {
         directory.write(&format!("{}/{number:03}.png", ["a", "b"][number % 2]), "no picture");

@@ -69,8 +69,7 @@ fn labels_beyond_the_classes_are_refused() {
 fn files_that_are_too_short_or_too_long_are_refused() {
     let whole = images();
     for length in [16, 17, 21] {
-        let expected =
-            format!("{IMAGES}, byte {length}: the file ends here, but its header promises 22 bytes");
+        let expected = format!("{IMAGES}, byte {length}: the file ends here, but its header states 22 bytes");
         assert_eq!(refused(&whole[..length], &labels()), expected);
         assert_eq!(refused(&gzip(&whole[..length]), &labels()), expected);
     }
@@ -78,7 +77,7 @@ fn files_that_are_too_short_or_too_long_are_refused() {
         let expected = format!("{IMAGES}, byte {length}: the file ends here, within its header of 16 bytes");
         assert_eq!(refused(&whole[..length], &labels()), expected);
     }
-    let expected = "byte 22: there are bytes beyond the last value that the header promises";
+    let expected = "byte 22: there are bytes beyond the last value that the header states";
     assert_eq!(refused(&[whole, vec![0]].concat(), &labels()), format!("{IMAGES}, {expected}"));
 }
 
@@ -90,7 +89,7 @@ fn headers_that_promise_too_much_are_refused_without_allocation() {
     let message = refused(&file(0x803, &[1 << 21, 32, 32], &[1]), &labels());
     assert_eq!(
         message,
-        format!("{IMAGES}, byte 17: the file ends here, but its header promises 2147483664 bytes")
+        format!("{IMAGES}, byte 17: the file ends here, but its header states 2147483664 bytes")
     );
     let message = refused(&file(0x803, &[3, 0, 2], &[]), &labels());
     assert_eq!(message, format!("{IMAGES}, byte 8: images of 0x2 pixels; both must be at least 1"));

@@ -203,7 +203,7 @@ fn bad_files_are_refused_by_name() {
     assert!(refused(&directory).ends_with("has no files of a known format"));
 }
 
-/// A PNG file whose header promises 100000x100000 pixels.
+/// A PNG file whose header states 100000x100000 pixels.
 fn huge() -> Vec<u8> {
     let mut bytes = png(grey([0; 4]));
     bytes[16..20].copy_from_slice(&100_000_u32.to_be_bytes());

@@ -36,7 +36,7 @@ fn objects_are_read_by_the_schema_of_a_table() {
 fn without_a_schema_keys_are_sorted_and_the_target_is_named() {
     let directory = Directory::new();
     let lines = ["{\"b\": 1, \"1\": 2, \"y\": 0}\n", "{\"y\": 1, \"1\": 3, \"b\": 4}\n"];
-    // Whichever record comes first.
+    // The result does not depend on which record comes first.
     let path = directory.write("t.jsonl", [lines[1], lines[0]].concat());
     let target = Some("y".to_owned());
     let sets = read(&Source { classes: Some(2), target: target.clone(), ..source(&path) }).unwrap();

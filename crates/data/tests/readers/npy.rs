@@ -172,7 +172,7 @@ fn damaged_arrays_are_refused() {
     let end = whole.len();
     assert_eq!(
         array(&whole[..end - 1]),
-        format!("t.npy, byte {}: the file ends here, but its header promises {end} bytes", end - 1)
+        format!("t.npy, byte {}: the file ends here, but its header states {end} bytes", end - 1)
     );
     for length in [0, 5, 9, 10, 30] {
         let expected = format!("t.npy, byte {length}: the file ends here, within its header");
@@ -274,7 +274,7 @@ fn zip_bombs_are_refused_before_they_are_unpacked() {
     let message = refused(&[("x", bomb), ("y", y())], Some(3));
     assert!(
         message.starts_with(
-            "t.npz, array x: the archive has 1048576 bytes for this array, but its header promises"
+            "t.npz, array x: the archive has 1048576 bytes for this array, but its header states"
         ),
         "{message}"
     );

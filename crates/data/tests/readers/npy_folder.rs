@@ -103,7 +103,7 @@ fn a_file_of_every_other_length_is_refused() {
         assert!(error.starts_with("x.npy, byte "), "{error}");
     }
     let error = refused(&[("x", good[..good.len() - 1].to_vec()), ("y", labels(3))], Some(3));
-    assert!(error.contains("the file ends here, but its header promises"), "{error}");
+    assert!(error.contains("the file ends here, but its header states"), "{error}");
     let error = refused(&[("x", [&good[..], b"!"].concat()), ("y", labels(3))], Some(3));
     assert!(error.contains("beyond the last value"), "{error}");
     // A header that promises more than any file has.

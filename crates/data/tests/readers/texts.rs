@@ -95,7 +95,7 @@ fn settings_override_the_schema() {
 }
 
 #[test]
-fn a_schema_or_a_setting_leaves_out_the_middle_of_long_texts() {
+fn a_schema_or_a_setting_truncates_long_texts_in_the_middle() {
     let directory = Directory::new();
     let path = directory.write("t.csv", "review,kind\n0123456789ABCDEF,pos\nshort,neg\n");
     let middle = SCHEMA.replace("max_length", "truncation = 'middle'\nmax_length");
@@ -115,7 +115,7 @@ fn a_schema_or_a_setting_leaves_out_the_middle_of_long_texts() {
 }
 
 #[test]
-fn the_middle_of_pairs_is_not_left_out() {
+fn pairs_are_not_truncated_in_the_middle() {
     let pairs = PAIRS.replace("type = 'text'", "type = 'text'\ntruncation = 'middle'");
     let by_schema = refused(&pairs, b"s,index,y,q\nyes.,7,1,why?\n", |_| ());
     let by_setting = refused(PAIRS, b"s,index,y,q\nyes.,7,1,why?\n", |source| {

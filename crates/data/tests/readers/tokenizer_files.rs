@@ -33,7 +33,7 @@ fn special_tokens_are_added_and_the_closing_one_is_kept() {
 }
 
 #[test]
-fn special_tokens_are_kept_if_the_middle_is_left_out() {
+fn special_tokens_are_kept_by_truncation_in_the_middle() {
     let encoder = encoder("wordpiece.json", 8).with_truncation(Truncation::Middle);
     for (text, expected) in [
         ("who wrote it ? who wrote it ?", &[2, 10, 11, 12, 11, 12, 13, 3][..]),

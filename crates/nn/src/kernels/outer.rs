@@ -61,7 +61,8 @@ pub(crate) fn outer_sum(
     assert!(runs.unit > 0, "a unit has at least one pair");
     let mut job = OuterSum { m, n, operands, runs, c: c.as_mut_ptr(), stride, accumulate, copied: None };
     let copies = job.is_worth_copying();
-    // Few enough pairs at a time that a panel of the right operand stays in the first-level cache, or that of a copy in the second-level cache.
+    // Few enough pairs at a time that a panel of the right operand stays in the first-level cache, or that a panel of its copy stays in
+    // the second-level cache.
     let longest = if copies { 1024 } else { 128 };
     let mut part = |starts: &[(usize, usize)], len: usize| {
         let part = OuterSum { runs: Runs { starts, len, ..runs }, ..job };
@@ -96,7 +97,7 @@ struct OuterSum<'a> {
     c: *mut f32,
     stride: usize,
     accumulate: bool,
-    /// The number of pairs, if the only operands are [copies].
+    /// The number of pairs, if the operands are [copies].
     copied: Option<usize>,
 }
 

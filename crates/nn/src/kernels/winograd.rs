@@ -1,13 +1,14 @@
-//! The transforms of Winograd's convolution with filters of 3x3 (Winograd, 1980; Lavin and Gray, 2016).
+//! The transforms of Winograd convolutions with 3x3 filters (Winograd, 1980; Lavin and Gray, 2016).
 //!
-//! A tile of `M x M` outputs depends on `(M + 2) x (M + 2)` inputs. In each direction, outputs, inputs and taps are coefficients of polynomials,
-//! and the transforms evaluate them at `M + 1` points and at infinity. There a convolution is one product for each point, so a tile needs `(M + 2)^2`
-//! multiplications instead of `9 M^2`: a quarter for `M = 4` and four ninths for `M = 2`. The values at a pair of points are called a frequency.
+//! A tile of `M x M` outputs depends on `(M + 2) x (M + 2)` inputs. In each direction, outputs, inputs and taps are coefficients of
+//! polynomials, and the transforms evaluate them at `M + 1` points and at infinity. In the transformed domain, a convolution is one product
+//! for each point, so a tile needs `(M + 2)^2` multiplications instead of `9 M^2`: a quarter for `M = 4` and four ninths for `M = 2`. The
+//! values at a pair of points are called a frequency, as in a Fourier transform.
 //!
 //! With `d` for inputs, `g` for taps and `y` for outputs, all as square matrices:
 //!
 //! ```text
-//! y  = A^T [ (B^T d B) * (G g G^T) ] A       * is entry by entry; summed over the input channels
+//! y  = A^T [ (B^T d B) * (G g G^T) ] A       * is element-wise; summed over the input channels
 //! dg = G^T [ (B^T d B) * (A dy A^T) ] G      the gradient of the taps, from the gradient dy of the outputs; summed over the tiles
 //! ```
 
@@ -43,8 +44,8 @@ impl Tile {
     }
 }
 
-/// Part of an image, from the pixel at `start` on. Of the pixels that a transform reads or writes, only `rows x columns` exist; the others count as
-/// zero or are not written.
+/// Part of an image, from the pixel at `start` on. Of the pixels that a transform reads or writes, only `rows x columns` exist; the others
+/// are read as zero or not written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
     pub(crate) start: usize,
@@ -84,7 +85,7 @@ pub(crate) enum Source {
 
 /// Transforms each channel of a tile, which begins at the window. Frequency `f` of channel `c` becomes `out[f * stride + c]`.
 ///
-/// Whole lines of sixteen channels are read and written; the values beyond the channels have no meaning.
+/// Channels are read and written in groups of sixteen; the values beyond the last channel have no meaning.
 pub(crate) fn to_frequencies(
     source: Source,
     x: &[f32],
@@ -184,8 +185,8 @@ pub(crate) enum Target {
     Taps,
 }
 
-/// Transforms frequencies to `channels` channels of the pixels of a window. Frequency `f` of channel `c` is `m[f * stride + c]`; whole lines of
-/// sixteen channels are read.
+/// Transforms frequencies to `channels` channels of the pixels of a window. Frequency `f` of channel `c` is `m[f * stride + c]`; channels are
+/// read in groups of sixteen.
 pub(crate) fn from_frequencies(
     target: Target,
     m: &[f32],

@@ -1,4 +1,4 @@
-//! Which tokens occur in a record.
+//! A bag of words: the tokens that occur in a record.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,9 +13,9 @@ use crate::shapes::positive;
 /// A vector with an entry for each token of a public range: the token's weight if it occurs in the record, however often, else 0. The
 /// vector is scaled to a fixed norm.
 ///
-/// The weight of the token at rank `r`, counted from 1, is `(ln(1 + r) / ln(1 + size))^rank_power`. Word-piece vocabularies are ordered by
-/// frequency, a public property of their files, so a positive power reduces the weight of frequent words. Without an order, as for hashed
-/// words, the power must be 0: all weights are 1.
+/// The weight of the token at rank `r`, counted from 1, is `(ln(1 + r) / ln(1 + size))^rank_power`. WordPiece vocabularies are ordered by
+/// frequency, a public property of their files, so a positive power reduces the weights of frequent words. Hashed words are not ordered by
+/// frequency; for them, use the power 0, which sets all weights to 1.
 ///
 /// # Edge cases
 /// A record without any of the tokens becomes the zero vector.
@@ -51,7 +51,7 @@ impl LayerType for BagOfWords {
             return Err(input.unsuitable("tokens", "; it must be the first layer"));
         };
         if self.first >= vocabulary {
-            return Err(format!("first must be a token, 0 to {}, got {}", vocabulary - 1, self.first));
+            return Err(format!("first must be a token from 0 to {}, got {}", vocabulary - 1, self.first));
         }
         let most = vocabulary - self.first;
         let size = self.size.unwrap_or(most);

@@ -141,7 +141,7 @@ struct Conv2dOperation {
     bias: bool,
     standardised: bool,
     forward: Method,
-    /// None if the gradient of the input is not needed.
+    /// `None` if the gradient of the input is not needed.
     backward: Option<Method>,
 }
 

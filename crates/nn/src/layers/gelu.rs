@@ -22,7 +22,7 @@ impl LayerType for Gelu {
     }
 }
 
-/// An activation with `f(0) = 0`. Its function replaces the values by their results, and writes the slopes.
+/// An activation with `f(0) = 0`. The function replaces the values by the results and writes the derivatives.
 pub(super) struct WithSlopes(pub(super) fn(&mut [f32], &mut [f32]));
 
 impl Pointwise for WithSlopes {

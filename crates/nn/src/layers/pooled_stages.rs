@@ -1,4 +1,4 @@
-//! The pooled outputs of several stages, side by side.
+//! The pooled outputs of several stages, concatenated.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,11 +13,11 @@ use crate::graph_builder::{GraphBuilder, Position, Source, Value};
 use crate::init::Parameter;
 use crate::shape::{Shape, Storage};
 
-/// Stages of layers, one after another, each of which gives a sequence. The output is one vector: for each stage the mean over the steps,
-/// normalised to mean 0 and variance 1, side by side.
+/// Consecutive stages of layers. The output of each stage is a sequence. It is averaged over the steps and normalised to mean 0 and variance
+/// 1, and the vectors of all stages are concatenated.
 ///
-/// With the embeddings and the transformer layers of a pre-trained model as stages, these are the features of all its layers. Layers with
-/// names are called as they would be in place of this one.
+/// With the embeddings and the transformer layers of a pre-trained model as stages, these are the features of all its layers. Named layers
+/// keep the names that they would have outside this layer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PooledStages {
@@ -51,7 +51,10 @@ impl Composite for PooledStages {
         for (index, layers) in self.stages.iter().enumerate() {
             source = graph.stage(layers, at, index, &source)?;
             let Shape::Sequence { width, .. } = source.shape() else {
-                return Err(at.error(format!("stage {index} must give a sequence, gives {}", source.shape())));
+                return Err(at.error(format!(
+                    "the output of stage {index} must be a sequence, got {}",
+                    source.shape()
+                )));
             };
             let mean = graph.operation(
                 at,
@@ -65,7 +68,7 @@ impl Composite for PooledStages {
         let total = Shape::Features(parts.iter().map(|(width, _)| width).sum());
         let (mut first, mut sum) = (0, None);
         for (width, part) in parts {
-            // Vectors that are 0 outside their own range: their sum has the parts side by side.
+            // Each vector is 0 outside its own range, so the sum is the concatenation of the parts.
             let placed = graph.operation(at, Box::new(Placed { first }), part, total);
             sum = Some(sum.map_or(placed, |sum| graph.add(sum, placed)));
             first += width;

@@ -8,7 +8,7 @@ use crate::init::Parameter;
 use crate::kernels::vector;
 use crate::shape::{Shape, Storage};
 
-/// The mean over the steps that this function chooses for a record of a given length; at least one.
+/// The mean over the steps that this function selects for a record of a given length; at least one step.
 #[derive(Debug)]
 pub(super) struct StepsMean(pub(super) fn(usize) -> Range<usize>);
 

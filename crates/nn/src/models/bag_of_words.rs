@@ -1,13 +1,13 @@
-//! A linear model of which tokens occur in a text.
+//! A linear model on a bag of words.
 
 use super::registry::{ModelType, Reads, model};
 use crate::layers::{BagOfWords as Bag, Linear};
 use crate::{Description, Shape};
 
 model! {
-    /// A linear model of the tokens that occur in a text, in any order: fast, and accurate on long texts.
+    /// A linear model on a bag of words, the set of tokens that occur in a text: fast, and accurate on long texts.
     pub struct BagOfWords {
-        /// First token that is used; in word-piece vocabularies those before 1000 are special, unused or single characters.
+        /// First token that is used; in BERT's WordPiece vocabulary, tokens below 1000 are special, unused or single characters.
         first: usize = 0, in 0..=1 << 24;
         /// Number of tokens that are used, from the first one on.
         size: Option<usize> = None, as "all", in 1..=1 << 24;

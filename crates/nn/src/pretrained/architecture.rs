@@ -18,12 +18,12 @@ pub enum Pooling {
     Mean,
     /// The mean over all steps, normalised to mean 0 and variance 1.
     StandardisedMean,
-    /// The mean over all steps of the embeddings and of each transformer layer, each normalised to mean 0 and variance 1, side by side.
+    /// The means over all steps of the embeddings and of each transformer layer, each normalised to mean 0 and variance 1, concatenated.
     AllLayers,
 }
 
 impl Pooling {
-    /// The layers of a network whose groups of layers are the embeddings, the transformer layers, and what follows the last one.
+    /// The layers of a pooled network. Its groups of layers are the embeddings, each transformer layer, and the layers after the last one.
     pub(super) fn after(self, mut groups: Vec<Vec<LayerDescription>>) -> Vec<LayerDescription> {
         let standardised = LayerNorm { affine: false, ..LayerNorm::default() };
         let pooling: &[Layer] = match self {

@@ -22,7 +22,7 @@ pub struct ModelFile {
 }
 
 impl ModelFile {
-    /// The file of this path; none if it does not exist.
+    /// The file at this path; `None` if it does not exist.
     pub(super) fn of(path: &Path) -> Result<Option<ModelFile>, NetworkError> {
         match fs::read(path) {
             Ok(bytes) => Ok(Some(ModelFile { path: path.to_owned(), sha256: sha256(&bytes) })),
@@ -119,14 +119,14 @@ impl Checkpoint {
         let Some(stored) = self.tensors.get(name) else {
             return Err(in_file(
                 &self.files[0].path,
-                &format!("{name} is missing; config.json asks for it with shape {shape:?}"),
+                &format!("{name} is missing; config.json requires it with shape {shape:?}"),
             ));
         };
         let path = self.file(stored);
         if stored.shape != shape {
             return Err(in_file(
                 path,
-                &format!("{} has shape {:?}, but config.json asks for {shape:?}", stored.name, stored.shape),
+                &format!("{} has shape {:?}, but config.json requires {shape:?}", stored.name, stored.shape),
             ));
         }
         match stored.dtype {

@@ -81,7 +81,7 @@ impl Pretrained {
 }
 
 impl Architecture {
-    /// The embeddings, the transformer layers, and what follows the last one, with adapters if there are any; layers that are not trained
+    /// The embeddings, each transformer layer, and the layers after the last one, with adapters if there are any. Layers that are not trained
     /// are frozen.
     pub(super) fn groups(&self, part: TrainedPart) -> Result<Vec<Vec<LayerDescription>>, NetworkError> {
         let mut groups = vec![self.embeddings.clone()];

@@ -28,7 +28,7 @@ pub(crate) fn networks() -> Vec<Network> {
         .then(Residual::new(vec![LayerNorm::default().into(), Attention::new(2).into()]))
         .then(FirstStep)
         .then(Linear::new(3));
-    // Convolutions in tiles of 4x4 (weight gradients as well) and of 2x2.
+    // Winograd convolutions with tiles of 4x4 (also for weight gradients) and of 2x2.
     let tiles = Description::new(Shape::Image { channels: 2, height: 13, width: 11 })
         .then(Conv2d::new(16, 3, 1, 1))
         .then(Relu)

@@ -3,7 +3,7 @@
 use sordino::{Fitted, Prediction};
 use sordino_data::{DataError, Row};
 
-/// CSV with a line for each row: its id, and the text that a language model wrote after it.
+/// CSV with a line for each row: its id, and the continuation that a language model generated.
 pub(crate) fn texts(rows: &[Row], texts: Vec<String>) -> String {
     let mut texts = texts.into_iter();
     let mut text = line(["id", "prediction"].map(str::to_owned).into_iter());

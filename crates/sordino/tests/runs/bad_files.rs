@@ -1,4 +1,4 @@
-//! Damaged and hostile files: exit code 2, a message with the file and the place, no panic, and nothing half written.
+//! Damaged and malicious files: exit code 2, a message with the file and the place, no panic, and no partly written files.
 
 use std::{
     fs::{self, File},
@@ -30,7 +30,7 @@ fn png() -> Vec<u8> {
     bytes.into_inner()
 }
 
-/// A file that begins with these bytes and has 4 GB of zeros after them, which take no space on disk.
+/// A file of 4 GB that begins with these bytes, followed by zeros that take no space on disk.
 fn four_gigabytes(path: &Path, begin: &str) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let mut file = File::create(path).unwrap();
@@ -38,7 +38,7 @@ fn four_gigabytes(path: &Path, begin: &str) {
     file.set_len(4 << 30).unwrap();
 }
 
-/// An archive of an array whose header promises this shape, with more zeros than that.
+/// An archive with an array whose header states this shape, but which has more zeros than that.
 fn bomb(shape: &str, zeros: usize) -> Vec<u8> {
     let header = format!("{{'descr': '|u1', 'fortran_order': False, 'shape': {shape}, }}");
     let mut array = b"\x93NUMPY\x01\x00".to_vec();
@@ -86,7 +86,7 @@ const CASES: &[Case] = &[
         parts: &["pictures/b/1.png: the image cannot be read"],
     },
     Case {
-        name: "broken UTF-8 in a folder of texts",
+        name: "invalid UTF-8 in a folder of texts",
         prepare: |folder| {
             write(folder, "reviews/a/1.txt", "good");
             write(folder, "reviews/b/1.txt", b"b\xffd");
@@ -95,7 +95,7 @@ const CASES: &[Case] = &[
         parts: &["reviews/b/1.txt, column 1 (text): must be UTF-8"],
     },
     Case {
-        name: "broken UTF-8 in a line",
+        name: "invalid UTF-8 in a line",
         prepare: |folder| {
             write(folder, "names/a.txt", "one\ntwo\n");
             write(folder, "names/b.txt", b"three\nf\xffur\n");
@@ -137,7 +137,7 @@ const CASES: &[Case] = &[
         name: "a zip bomb",
         prepare: |folder| write(folder, "t.npz", bomb("(4, 1)", 4 << 20)),
         flags: "--data t.npz --classes 2",
-        parts: &["t.npz, array x: the archive has ", "but its header promises"],
+        parts: &["t.npz, array x: the archive has ", "but its header states"],
     },
     Case {
         name: "a CIFAR file of another size",
@@ -170,7 +170,7 @@ const CASES: &[Case] = &[
             });
         },
         flags: "--data reviews --model bert",
-        parts: &["bert/model.safetensors: ", "has shape [12, 8], but config.json asks for [13, 8]"],
+        parts: &["bert/model.safetensors: ", "has shape [12, 8], but config.json requires [13, 8]"],
     },
     Case {
         name: "truncated weights",
@@ -182,7 +182,7 @@ const CASES: &[Case] = &[
         parts: &["bert/model.safetensors: not a safetensors file"],
     },
     Case {
-        name: "a tokenizer that is not whole",
+        name: "a truncated tokenizer",
         prepare: |folder| {
             tuned(folder);
             write(folder, "bert/tokenizer.json", &wordpiece()[..300]);
@@ -235,7 +235,7 @@ fn bad_files_are_refused_with_their_place_and_nothing_is_written() {
     }
 }
 
-/// The names in a folder, also hidden ones.
+/// The names in a folder, including hidden ones.
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap();
     let mut names: Vec<String> =
@@ -256,7 +256,7 @@ fn tokens_of_another_tokenizer_are_refused_for_a_public_model() {
     assert!(place.read("run/public_model.toml").contains("bert/tokenizer.json"));
     place.write("bert/tokenizer.json", &wordpiece().replace("\"good\"", "\"evil\""));
     let message = place.refusal("train --data own.sordino --model bert --out again");
-    assert!(message.contains("bert/tokenizer.json: is another tokenizer"), "{message}");
+    assert!(message.contains("bert/tokenizer.json: is a different tokenizer"), "{message}");
     let message = place.refusal("predict --run run --data own.sordino");
     assert!(message.contains("the public model that this model builds on has changed"), "{message}");
 }

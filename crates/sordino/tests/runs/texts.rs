@@ -77,7 +77,7 @@ fn bad_texts_are_refused_before_a_run_begins() {
         ("--tokenizer bytes --truncation start", "truncation must be one of end, middle, got start"),
         (
             "--tokenizer bytes --test-fraction 0 --model bag-of-words,first=300",
-            "first must be a token, 0 to 257, got 300",
+            "first must be a token from 0 to 257, got 300",
         ),
     ] {
         let message = place.refusal(&format!("train --data t.csv --classes 2 {flags}"));
@@ -111,9 +111,9 @@ fn a_folder_of_texts_is_learnt_by_the_default_model() {
     assert_eq!(again, table);
 }
 
-/// The words that matter are at the end of texts that are too long.
+/// Only the last words of the texts, which exceed the maximum length, determine the class.
 #[test]
-fn a_bag_of_words_reads_the_end_of_long_texts() {
+fn truncation_in_the_middle_keeps_the_end_of_long_texts() {
     let place = Place::new("bag-of-words");
     for row in 0..400 {
         let (class, text) = if row % 2 == 0 { ("pos", "a good film") } else { ("neg", "a bad joke") };
@@ -170,7 +170,7 @@ fn names_are_read_by_characters_and_an_lstm() {
 }
 
 #[test]
-fn a_language_model_writes_texts() {
+fn a_language_model_generates_text() {
     let place = Place::new("language-model");
     fs::create_dir_all(place.0.join("e2e")).unwrap();
     let rows = |count: usize| (0..count).map(|row| format!("m{},ok\n", row % 7)).collect::<String>();
@@ -185,7 +185,7 @@ fn a_language_model_writes_texts() {
     place.write("new.csv", "who,mr\nx,m1\ny,m5\n");
     let table = place.text_with_notes("predict --run run --data new.csv --id who");
     assert_eq!(table, "id,prediction\nx,ok\ny,ok\n");
-    // Words that are hashed cannot be read back.
+    // Hashed words cannot be decoded.
     let hashed =
         "--tokenizer hashed,size=64 --algorithm none --batch-size 10 --steps 1 --seed 1 --out hashed";
     place.text_with_notes(&format!("train --data e2e {model} {hashed}"));

@@ -47,8 +47,8 @@ settings! {
         tokenizer: String = "NAME[,K=V]";
         /// Public number of tokens at which texts are cut [default: 256]
         max_length: usize = "N";
-        /// Part of a longer text that is left out: its end, or what lies between its first and last tokens [default: end]
-        truncation: TruncationName = "PART";
+        /// Where longer texts are truncated: at the end, or in the middle, which keeps the first and the last tokens [default: end]
+        truncation: TruncationName = "PLACE";
         /// Test records in the same format, treated as PUBLIC; no records are then held back
         test_data: PathBuf = "FILE";
         /// Fraction of the records that is held back for testing and treated as PUBLIC; 0 holds back none [default: 0.2, if the data
@@ -68,8 +68,8 @@ settings! {
         train: String = "PART";
         /// Folder with a public pre-trained model that is not trained: the model is trained on its outputs
         encoder: PathBuf = "FOLDER";
-        /// How the outputs of a pre-trained model become one vector for each record [default: mean for an encoder, otherwise that of the
-        /// model's own head, unless its folder states another]
+        /// How the outputs of a pre-trained model are pooled into one vector for each record [default: that of the folder's
+        /// 1_Pooling/config.json; without this file, mean for an encoder of texts, otherwise that of the model's own head]
         pooling: PoolingName = "NAME";
     }
     "Privacy" {
@@ -120,11 +120,11 @@ settings! {
 }
 
 permitted_values! {
-    /// The part of a long text that is left out.
+    /// Where long texts are truncated.
     pub enum TruncationName {
-        /// What follows the first `max_length` tokens.
+        /// At the end: the first `max_length` tokens are kept.
         End = "end",
-        /// What lies between the first and the last tokens.
+        /// In the middle: the first and the last tokens are kept.
         Middle = "middle",
     }
 }
@@ -139,7 +139,7 @@ impl From<TruncationName> for Truncation {
 }
 
 permitted_values! {
-    /// How the outputs of a pre-trained model become one vector for each record.
+    /// How the outputs of a pre-trained model are pooled into one vector for each record.
     pub enum PoolingName {
         /// The first step: the class token.
         First = "first",
@@ -149,7 +149,7 @@ permitted_values! {
         Mean = "mean",
         /// The mean over the steps, normalised to mean 0 and variance 1.
         StandardisedMean = "standardised-mean",
-        /// The standardised means of the embeddings and of each transformer layer, side by side.
+        /// The standardised means of the embeddings and of each transformer layer, concatenated.
         AllLayers = "all-layers",
     }
 }

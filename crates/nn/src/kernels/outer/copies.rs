@@ -1,7 +1,7 @@
 //! Copies of the operands of an outer sum, in the order in which tiles read them.
 //!
-//! The rows of a wide matrix lie so far apart that the part of them that a tile reads does not stay in the first-level cache: many
-//! such parts fall on the same few lines of the cache. Copies cost little next to the products of a wide matrix.
+//! The rows of a wide matrix are so far apart that the part that a tile reads does not stay in the first-level cache: many rows map to the
+//! same few sets of the cache. Copies cost little compared with the products of a wide matrix.
 
 use std::cell::RefCell;
 
@@ -13,7 +13,7 @@ use crate::kernels::lanes::WIDTH;
 /// Rows of the result that a tile of copied operands computes.
 pub(super) const TILE: usize = 6;
 
-/// Tiles whose rows are copied together: three cache lines of each.
+/// Tiles whose rows are copied together: three cache lines of each row.
 const TILES: usize = 8;
 
 thread_local! {
@@ -38,7 +38,7 @@ pub(super) fn panels(n: usize) -> impl Iterator<Item = (usize, usize)> {
 }
 
 impl OuterSum<'_> {
-    /// Whether copying costs little.
+    /// Whether copies cost less time than they save.
     pub(super) fn is_worth_copying(&self) -> bool {
         let Runs { starts, len, unit, .. } = self.runs;
         // Otherwise units have different lengths.
@@ -78,7 +78,8 @@ impl OuterSum<'_> {
     }
 }
 
-/// For every [`TILE`] of the first `m` floats of the left rows: these floats, row by row. What is missing in the last tile is not read.
+/// Copies the first `m` floats of the left rows, tile by tile ([`TILE`] floats) and within a tile row by row. The rest of the last tile is
+/// neither written nor read.
 fn copy_left(pairs: &[(&[f32], &[f32])], m: usize, out: &mut [f32]) {
     for (first, out) in (0..m).step_by(TILES * TILE).zip(out.chunks_mut(TILES * TILE * pairs.len())) {
         let end = m.min(first + TILES * TILE);
@@ -96,7 +97,7 @@ fn copy_left(pairs: &[(&[f32], &[f32])], m: usize, out: &mut [f32]) {
     }
 }
 
-/// For all [`panels`] of the right rows: their floats, row by row.
+/// Copies the right rows, panel by panel ([`panels`]) and within a panel row by row.
 fn copy_right(pairs: &[(&[f32], &[f32])], n: usize, out: &mut [f32]) {
     for (first, width) in panels(n) {
         let out = out[first * pairs.len()..].chunks_exact_mut(width);

@@ -1,4 +1,4 @@
-//! Filters, transformed and packed.
+//! Transforms and packs filters.
 
 use super::{Source, Tile, Window, to_frequencies};
 use crate::kernels::lanes::WIDTH;
@@ -16,12 +16,12 @@ pub(crate) struct Filters<'a> {
     pub(crate) columns: usize,
     pub(crate) row_step: usize,
     pub(crate) column_step: usize,
-    /// Whether the taps are in reverse order, as in the gradient of an input.
+    /// Whether the taps are reversed, as for the gradient of the input.
     pub(crate) reversed: bool,
 }
 
 impl Filters<'_> {
-    /// The filters of the gradient of the input: from output channels to input channels.
+    /// The filters for the gradient of the input: from output channels to input channels.
     pub(crate) fn transposed(self) -> Self {
         Filters {
             rows: self.columns,
@@ -36,7 +36,7 @@ impl Filters<'_> {
 
 const TAPS: usize = 9;
 
-/// Filters that are transformed before their frequencies are copied to the packs.
+/// The number of filters that are transformed before their frequencies are copied to the packs.
 const TOGETHER: usize = 8;
 
 /// Packs `G g G^T` for each filter: `packs[b * frequencies + f]` is frequency `f` of columns `b * block ..`, at most `block` of them.

@@ -1,5 +1,5 @@
-//! Convolutions as products over the padded image itself: the taps of one filter row are contiguous, so a position is a row of few segments and
-//! no patch is copied.
+//! Convolutions as products over the padded image itself: the taps of one filter row are contiguous, so a position is a row of a few
+//! segments, and no patch is copied.
 
 use super::Conv2dOperation;
 use crate::kernels::winograd::Filters;
@@ -22,7 +22,8 @@ pub(super) struct Walk {
 }
 
 impl Walk {
-    /// Packs the filters, which have `kernel` rows: row (tap, channel that is read), column channel that is written.
+    /// Packs the filters, which have `kernel` rows, as a matrix with a row for each tap and channel that is read, and a column for each channel
+    /// that is written.
     pub(super) fn pack(&self, kernel: usize, filters: Filters<'_>, pack: &mut Packed) {
         let start = |row: usize| {
             let (y, x) = self.taps[row / filters.rows];
@@ -47,8 +48,8 @@ impl Conv2dOperation {
         (0..self.groups).map(|group| self.forward_walk(group)).collect()
     }
 
-    /// The products that give the input gradient. In each of them, the coordinates of all pixels leave the same remainders after division by the
-    /// stride: the same taps reach all of them.
+    /// The products that give the input gradient. In each of them, the coordinates of all pixels have the same remainders modulo the stride,
+    /// so the same taps reach all of them.
     pub(super) fn direct_backward(&self) -> Vec<Walk> {
         let remainders = |size: usize| {
             let (stride, padding) = (self.stride, self.padding);

@@ -11,13 +11,13 @@ use crate::kernels::{Matrix, Runs, WIDTH, outer_sum, vector};
 use crate::layers::{ParameterGradients, Scratch, Term, Workspace};
 use crate::shape::Storage;
 
-/// Floats of a gradient that takes about half of the second-level cache.
+/// The number of floats that take about half of the second-level cache.
 const LARGE: usize = 1 << 18;
 
 impl Conv2dOperation {
     /// Whether norms come from dot products between patches.
     fn by_gram(&self) -> bool {
-        // Patches overlap and must be copied, so twice the rows are counted, unless a written-out gradient would not stay in the cache.
+        // Patches overlap and must be copied, so the number of rows is doubled, unless a written-out gradient would not stay in the cache.
         let rows = self.output.pixels() * if self.len() < LARGE { 2 } else { 1 };
         // The gradient of a standardised filter is a map of the written-out one.
         self.groups == 1 && !self.standardised && gram_is_cheaper(rows, self.taps(), self.output.channels)
@@ -266,13 +266,14 @@ impl ParameterGradients for Conv2dOperation {
     fn reorder(&self, sum: &mut [f64]) {
         let (k, inputs, outputs, taps) =
             (self.kernel, self.group_inputs(), self.group_outputs(), self.taps());
-        // Taken out of its place: while it is in use, this thread may run the same function for another engine.
+        // The buffer is taken, not borrowed: while it is in use, this thread may run the same function for another engine.
         let mut own = OWN_ORDER.take();
         own.clear();
         own.extend_from_slice(&sum[..self.weights()]);
         let groups = own.chunks_exact(taps * outputs).zip(sum.chunks_exact_mut(taps * outputs));
         for (own, sum) in groups {
-            // A cache line of output channels at a time: each line is read once, and the filters that are written stay in the nearest cache.
+            // One cache line of output channels at a time: each line is read once, and the filters that are written stay in the first-level
+            // cache.
             let filters = |(number, filters): (usize, &mut [f64])| {
                 let (first, count) = (number * LINE, filters.len() / taps);
                 for input in 0..inputs {
@@ -284,7 +285,7 @@ impl ParameterGradients for Conv2dOperation {
                     }
                 }
             };
-            // Distributing small layers is not worth the overhead.
+            // For small layers, distribution costs more time than it saves.
             match sum.len() < 1 << 16 {
                 true => sum.chunks_mut(LINE * taps).enumerate().for_each(filters),
                 false => sum.par_chunks_mut(LINE * taps).enumerate().for_each(filters),
@@ -298,6 +299,6 @@ impl ParameterGradients for Conv2dOperation {
 const LINE: usize = 8;
 
 thread_local! {
-    /// A sum in a layer's own order. It is kept from layer to layer and from pass to pass: new memory costs more time than the reordering.
+    /// A buffer for a sum in a layer's own order. It is reused by all layers and passes: new memory costs more time than the reordering.
     static OWN_ORDER: RefCell<Vec<f64>> = const { RefCell::new(Vec::new()) };
 }

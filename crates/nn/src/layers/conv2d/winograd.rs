@@ -1,7 +1,7 @@
-//! Convolutions with filters of 3x3 by Winograd's method, a few tiles of the output at a time.
+//! Convolutions with 3x3 filters by the Winograd algorithm, a few output tiles at a time.
 //!
-//! The tiles of consecutive records are put together, since one record of a small image has too few of them for a product. The rows of a product are
-//! computed separately, so the result for a record does not depend on other records.
+//! The tiles of consecutive records are processed together, since one small image has too few tiles for an efficient product. The rows of a
+//! product are computed separately, so the result for a record does not depend on other records.
 
 use std::cell::RefCell;
 
@@ -12,20 +12,21 @@ use crate::kernels::winograd::{
 use crate::kernels::{Aligned, Packed, Rows, Segment, Store, product};
 use crate::shape::{Image, Storage};
 
-/// Output channels that are multiplied and transformed back before the next ones, so that their frequencies stay in the second-level cache.
+/// The number of output channels in a block. Blocks are multiplied and transformed back one after another, so that their frequencies stay in
+/// the second-level cache.
 const BLOCK: usize = 64;
 
-/// Floats of the frequencies of tiles that are processed together: less than the second-level cache, which also holds filters.
+/// Floats of the frequencies of tiles that are processed together. They take less than the second-level cache, which also holds filters.
 pub(super) const FREQUENCIES: usize = 300 << 10;
 
 thread_local! {
-    /// The frequencies of inputs, of outputs or their gradients, and of gradients of filters. All layers of a worker use the same buffers, which stay in
-    /// the second-level cache.
+    /// The frequencies of inputs, of outputs or their gradients, and of gradients of filters. All layers of a worker use the same buffers,
+    /// which stay in the second-level cache.
     pub(super) static FREQUENCY_BUFFERS: RefCell<[Aligned; 3]> = RefCell::default();
 }
 
-/// A convolution with stride 1 from one image to another: the output at `(y, x)` reads the 3x3 pixels from `(y + shift, x + shift)` on, counted from the
-/// first pixel of the input's border.
+/// A convolution with stride 1 from one image to another: the output at `(y, x)` reads the 3x3 pixels from `(y + shift, x + shift)` on,
+/// counted from the first pixel of the input's border.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Winograd {
     pub(super) from: Image,
@@ -35,7 +36,7 @@ pub(super) struct Winograd {
 }
 
 impl Conv2dOperation {
-    /// Whether filters are 3x3 and all windows overlap.
+    /// Whether the convolution has 3x3 filters, stride 1 and one group.
     fn suits_winograd(&self) -> bool {
         self.kernel == 3 && self.stride == 1 && self.groups == 1
     }
@@ -53,12 +54,12 @@ impl Conv2dOperation {
 }
 
 impl Winograd {
-    /// The method for a convolution between these images, if it is faster than a direct one. This depends on public shapes only.
+    /// The Winograd convolution between these images, if it is faster than a direct one. This depends on public shapes only.
     pub(super) fn new(from: Image, to: Image, shift: usize) -> Option<Winograd> {
         // For fewer channels the transforms take more time than they save.
         let worth = from.channels.min(to.channels) >= 16 && to.height.min(to.width) >= 3;
-        // The frequencies of a filter are four times as large as the filter for tiles of 4x4. With one tile for each record, reading them takes more
-        // time than the products.
+        // For tiles of 4x4, the frequencies of a filter take four times the memory of the filter. With one tile for each record, reading them
+        // takes more time than the products.
         let tile = if to.pixels() <= 16 { Tile::Two } else { Tile::Four };
         worth.then_some(Winograd { from, to, shift, tile })
     }
@@ -77,13 +78,14 @@ impl Winograd {
         [self.from.channels.next_multiple_of(16), self.to.channels.min(BLOCK).next_multiple_of(16)]
     }
 
-    /// How many of all tiles are processed together. Each group of tiles reads all filters once, so it has at least a fourth of their size.
+    /// How many of all tiles are processed together. Each group of tiles reads all filters once, so its frequencies may take up to a quarter of
+    /// the size of the filters, if that is more than [`FREQUENCIES`].
     fn together(&self, all: usize) -> usize {
         let filters = self.tile.frequencies() * self.from.channels * self.to.channels;
         let each = self.tile.frequencies() * self.widths().iter().sum::<usize>();
         let most = (FREQUENCIES.max(filters / 4) / each).max(1);
         let groups = all.div_ceil(most).max(1);
-        // Whole tiles of a product.
+        // A product computes six rows at a time.
         all.div_ceil(groups).next_multiple_of(6)
     }
 
@@ -105,7 +107,7 @@ impl Winograd {
             let all = records * self.tiles();
             let together = self.together(all);
             let [input_width, output_width] = self.widths();
-            // An odd number of cache lines from one frequency to the next, so that they are distributed over all sets of the cache.
+            // The stride between frequencies is an odd number of cache lines, so that they are distributed over all sets of the cache.
             let strides = [input_width, output_width].map(|width| Storage::stride(together * width));
             inputs.reserve(self.tile.frequencies() * strides[0]);
             outputs.reserve(self.tile.frequencies() * strides[1]);
@@ -267,7 +269,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn winograds_method_equals_a_direct_convolution_in_double_precision() {
+    fn a_winograd_convolution_equals_a_direct_one_in_double_precision() {
         for (height, width, padding, from, to) in SHAPES {
             let weights = numbers(from * to * 9, 5);
             let filters = Filters {

@@ -1,8 +1,8 @@
-//! The gradient of 3x3 filters by Winograd's method, for one record at a time.
+//! The gradient of 3x3 filters by the Winograd algorithm, for one record at a time.
 //!
-//! The frequencies of the gradient are summed over the tiles of the record and transformed to the taps. The frequencies of several records must not
-//! be added up before they are transformed: what a record adds would then depend, in its last bits, on the others, and its norm would not
-//! be known.
+//! The frequencies of the gradient are summed over the tiles of the record and transformed to the taps. The frequencies of several records
+//! must not be added up before they are transformed: the last bits of a record's contribution would then depend on the other records, and its
+//! norm would not be known.
 
 use super::Conv2dOperation;
 use super::winograd::{FREQUENCIES, FREQUENCY_BUFFERS, Winograd};
@@ -10,10 +10,10 @@ use crate::kernels::winograd::{Source, Target, Tile, Window, from_frequencies, t
 use crate::kernels::{Aligned, Runs, Store, outer_sum};
 use crate::shape::Storage;
 
-/// Floats of the frequencies of a gradient that are summed before the next ones: a part of the second-level cache.
+/// Floats of the frequencies of a gradient that are summed together: a part of the second-level cache.
 const SUMS: usize = 96 << 10;
 
-/// The fewest tiles for which the transform of the sums takes less time than the tiles save.
+/// The smallest number of tiles with which the algorithm saves more time than the transform of the sums takes.
 const FEWEST_TILES: usize = 9;
 
 impl Conv2dOperation {
@@ -32,7 +32,7 @@ struct Operands<'a> {
 }
 
 impl Winograd {
-    /// Sets `gradient` to the gradient of a record, summed over all terms, or adds it.
+    /// Writes the gradient of a record, summed over all terms, to `gradient`, or adds it.
     pub(super) fn gradient(
         &self,
         terms: &[(&[f32], &[f32])],

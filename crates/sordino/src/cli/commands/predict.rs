@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     run: PathBuf,
     /// Records to predict, in the format of the run's data; labels are not needed. From an NPZ file, the array x is read. For images, also a
     /// folder of PNG and JPEG files, or one such file; for texts, also any table, a folder, or the lines of a .txt file. A language model
-    /// writes a text after each of them
+    /// generates a continuation of each record
     #[arg(long, value_name = "FILE")]
     data: PathBuf,
     /// Column of a table that identifies its rows, by name or by number from 1 [default: rows are numbered from 1]
@@ -87,11 +87,14 @@ fn read(arguments: &Arguments, settings: &Settings, facts: &DataFacts) -> Result
     }
 }
 
-/// What a language model writes after each record.
+/// The continuation that a language model generates for each record.
 fn written(fitted: &Fitted, settings: &Settings, records: &Dataset) -> Result<Vec<String>, Problem> {
     let schema = settings.schema.as_deref().map(Schema::read).transpose()?;
     let Some(encoder) = schema.as_ref().map(Schema::encoder).transpose()?.flatten() else {
-        return Err(Problem::refused("the run has no tokenizer", "predict with the program that trained it"));
+        return Err(Problem::refused(
+            "the run has no tokenizer",
+            "its records were not texts; use Fitted::continuations in a Rust program",
+        ));
     };
     encoder.check_decodable()?;
     let texts = fitted.continuations(records, encoder.separator()?)?;
