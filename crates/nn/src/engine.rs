@@ -342,14 +342,14 @@ fn record_size(network: &Network) -> usize {
     Tape::size(network, steps) + network.nodes.iter().map(written).sum::<usize>()
 }
 
-/// How many records fit into twice the second-level cache, or into as much memory as the packed weights take if that is more: every chunk
-/// reads these weights once.
+/// How many records fit into twice the second-level cache plus as much memory as the packed weights take: every chunk reads these weights
+/// once.
 fn chunk_size(network: &Network) -> usize {
     let packed = |node: &Node| match &node.action {
         Action::Operation { operation, .. } => operation.packed_size(node.params.len()),
         _ => 0,
     };
-    let memory = (2 * second_level_cache()).max(4 * network.nodes.iter().map(packed).sum::<usize>());
+    let memory = 2 * second_level_cache() + 4 * network.nodes.iter().map(packed).sum::<usize>();
     (memory / (4 * record_size(network)).max(1)).clamp(1, 256)
 }
 
