@@ -1,27 +1,14 @@
 //! Whatever the point and the records, a weighted sum is finite and within its bound. Otherwise an error would reveal records.
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
+#[expect(dead_code, reason = "other tests use the rest")]
+mod basics;
 mod networks;
 
+use basics::{numbers, total};
 use networks::networks;
 use sordino_nn::layers::{Embedding, LayerNorm, Linear, MeanOverSteps, Positions};
 use sordino_nn::{Description, Engine, Inputs, Loss, Network, Pass, Shape, Targets};
-
-/// Reproducible numbers in (-1, 1).
-fn numbers(count: usize, seed: u64) -> Vec<f32> {
-    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    (0..count)
-        .map(|_| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            ((state >> 40) as f32) / (1u64 << 23) as f32 - 1.0
-        })
-        .collect()
-}
-
-/// The norm over all layers.
-fn total(norms: &[f64]) -> f64 {
-    norms.iter().map(|norm| norm * norm).sum::<f64>().sqrt()
-}
 
 /// Numbers of all sizes, with zeros, subnormal numbers and values near the end of the range.
 fn extreme(count: usize, seed: u64, most: i32) -> Vec<f32> {

@@ -1,6 +1,10 @@
 //! Batches of sequences that differ in one record: sums are within the bound on rounding, and buffers keep no traces of earlier records.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first error")]
 
+#[expect(dead_code, reason = "other tests use the rest")]
+mod basics;
+
+use basics::{numbers, total};
 use sordino_nn::layers::{
     Attention, BagOfWords, ClassToken, Dropout, Embedding, FirstStep, Gelu, Gru, LastStep, LayerNorm, Linear,
     Lora, Lstm, MeanOverSteps, PooledStages, Positions, Residual, Segments, TemperedSigmoid,
@@ -12,21 +16,9 @@ const VOCABULARY: usize = 70;
 /// A power of two far below the bound of 1 on what a record adds.
 const STEP: f64 = 1.0 / (1_u64 << 30) as f64;
 
-/// Reproducible numbers in (-1, 1).
-fn numbers(count: usize, seed: u64) -> Vec<f32> {
-    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    (0..count)
-        .map(|_| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            ((state >> 40) as f32) / (1u64 << 23) as f32 - 1.0
-        })
-        .collect()
-}
-
 /// Every record adds a vector of norm 1, or nearly so.
 fn normalise(norms: &[f64], weights: &mut [f32]) {
-    let total = norms.iter().map(|norm| norm * norm).sum::<f64>().sqrt();
-    weights.fill(((1.0 - 1.0 / 1024.0) / total) as f32);
+    weights.fill(((1.0 - 1.0 / 1024.0) / total(norms)) as f32);
 }
 
 fn descriptions() -> Vec<Description> {
