@@ -77,6 +77,7 @@ mod fitted;
 mod guarantee;
 mod model;
 pub mod report;
+pub mod reproduction;
 mod trainer;
 
 pub use fitted::{Fitted, Prediction};

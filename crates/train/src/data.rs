@@ -111,6 +111,18 @@ fn shortened(names: &[String]) -> String {
 }
 
 impl DataDescription {
+    /// Describes this many records by public facts alone. Plans can be priced with it, before there is any data.
+    pub fn public(facts: DataFacts, records: usize) -> Self {
+        Self {
+            facts,
+            records,
+            values: SettingValues::default(),
+            schema: None,
+            tokenizer: None,
+            last_changed: String::new(),
+        }
+    }
+
     /// Describes records that are given in memory. `settings.data` is a name for them.
     ///
     /// # Errors
@@ -168,14 +180,8 @@ impl DataDescription {
             }
             facts.check_labels(test, "the test records", "training")?;
         }
-        Ok(Self {
-            facts,
-            records: train.len(),
-            values: SettingValues { data: given(settings.data.clone()), ..SettingValues::default() },
-            schema: None,
-            tokenizer: None,
-            last_changed: String::new(),
-        })
+        let values = SettingValues { data: given(settings.data.clone()), ..SettingValues::default() };
+        Ok(Self { values, ..Self::public(facts, train.len()) })
     }
 }
 

@@ -97,7 +97,7 @@ impl ResolvedModel {
         let fits = |model: ModelConfig| model.network(facts.input, 1).is_ok();
         match facts.input {
             Shape::Image { channels: 3, height: 32, width: 32 } => "resnet20",
-            Shape::Image { .. } if fits(sordino_nn::models::MnistCnn {}.into()) => "mnist-cnn",
+            Shape::Image { .. } if fits(sordino_nn::models::MnistCnn::default().into()) => "mnist-cnn",
             // An image that is too small for convolutions.
             Shape::Image { .. } => "mlp",
             Shape::Tokens { .. } if facts.classes.is_empty() && facts.numbers.is_empty() => "gpt",

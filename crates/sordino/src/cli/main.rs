@@ -16,7 +16,9 @@ use std::{
 };
 
 use clap::{Parser, Subcommand};
-use commands::{algorithms, compare, data, epsilon, export, noise, predict, profile, schedule, show, train};
+use commands::{
+    algorithms, compare, data, epsilon, export, noise, predict, profile, reproduce, schedule, show, train,
+};
 use problem::Problem;
 
 /// Training with differential privacy and proved guarantees.
@@ -39,6 +41,8 @@ enum Command {
     Export(export::Arguments),
     /// Compare algorithms at equal privacy budgets: without arguments, all sound ones on the Mushroom data at epsilon 1.
     Compare(Box<compare::Arguments>),
+    /// Reproduce the tables of papers, beside what they truly cost and what Sordino achieves.
+    Reproduce(reproduce::Arguments),
     /// Draft schemas, check files of records, convert them, and show what they contain.
     Data(data::Arguments),
     /// List the algorithms, what is proved about each, and their options.
@@ -60,6 +64,7 @@ fn main() -> ExitCode {
         Command::Show(arguments) => show::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Compare(arguments) => compare::run(&arguments),
+        Command::Reproduce(arguments) => reproduce::run(&arguments),
         Command::Data(arguments) => data::run(&arguments),
         Command::Algorithms(arguments) => algorithms::run(&arguments),
         Command::Epsilon(arguments) => epsilon::run(&arguments),

@@ -110,7 +110,7 @@ fn used_settings(settings: Settings) -> Result<Settings, TrainError> {
 }
 
 /// One run at a time on each core.
-fn simultaneous_runs() -> usize {
+pub(crate) fn simultaneous_runs() -> usize {
     thread::available_parallelism().map_or(1, |cores| cores.get().min(8))
 }
 

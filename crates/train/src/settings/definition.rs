@@ -223,6 +223,18 @@ macro_rules! settings {
                 all.into_iter().filter(|(_, set)| *set).map(|(name, _)| name).collect()
             }
 
+            /// The settings that `keep` selects.
+            #[must_use]
+            pub fn retain(mut self, keep: impl Fn(&SettingInfo) -> bool) -> Self {
+                for info in Self::ALL.iter().filter(|info| !keep(info)) {
+                    match info.name {
+                        $($(stringify!($name) => self.$name = None,)+)+
+                        _ => {}
+                    }
+                }
+                self
+            }
+
             /// These settings; those that are not set are taken from others.
             fn filled_from(self, other: Self) -> Self {
                 Self { $($($name: self.$name.or(other.$name),)+)+ }

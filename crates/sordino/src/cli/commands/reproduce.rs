@@ -1,0 +1,158 @@
+//! `sordino reproduce`: the papers' tables beside what they truly cost and what Sordino achieves.
+
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+    process,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use clap::Args;
+use sordino::{
+    report::{Column, json, table},
+    reproduction::{Cell, Experiment, Finished, SideBySide, Store, Table, catalogue, find, run as train},
+};
+use sordino_train::write_whole;
+
+use crate::{
+    interruption::{STOPPED, listen},
+    problem::Problem,
+};
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Name of a table or figure; without it, all of them are listed
+    table: Option<String>,
+    /// Folder with the data sets, a folder for each; without it, only finished runs are shown
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Number of runs of each experiment, with the seeds 1, 2, ...
+    #[arg(long, value_name = "R", default_value_t = 3)]
+    runs: u64,
+    /// One run with a tenth of the steps, to see that everything works
+    #[arg(long)]
+    quick: bool,
+    /// Only cells whose data or algorithm contain this text
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+    /// Folder in which finished runs are kept
+    #[arg(long, value_name = "DIR", default_value = "reproduction")]
+    results: PathBuf,
+    /// Write the table to a Markdown file
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
+    let Some(name) = &arguments.table else { return list(arguments) };
+    if arguments.runs == 0 {
+        return Err(Problem::refused("runs must be at least 1, got 0", "3 is the default"));
+    }
+    if let Some(folder) = arguments.data.as_ref().filter(|folder| !folder.is_dir()) {
+        return Err(Problem::refused(
+            format!("{} is not a folder", folder.display()),
+            "give the folder that has a folder for each data set, such as mnist",
+        ));
+    }
+    let table = find(name)?;
+    let cells = selected(&table, arguments)?;
+    let runs = if arguments.quick { 1 } else { arguments.runs };
+    let store = Store::open(&arguments.results);
+    let mut experiments: Vec<Experiment> = Vec::new();
+    for (_, experiment) in cells.iter().flat_map(|cell| &cell.experiments) {
+        if !experiments.contains(experiment) {
+            experiments.push(experiment.clone());
+        }
+    }
+    let stop = listen("after the current steps", "without the current runs");
+    train_missing(&experiments, runs, arguments, &store, stop)?;
+    let result = SideBySide::new(&table, &cells, &store, runs, arguments.quick)?;
+    if let Some(path) = &arguments.markdown {
+        write_whole(path, result.markdown().as_bytes())?;
+    }
+    let text = if arguments.json { json(&result) } else { result.text() };
+    if !stop.load(Ordering::Relaxed) {
+        return Ok(text);
+    }
+    let _ = write!(io::stdout(), "{text}");
+    let _ = writeln!(io::stderr(), "\nstopped: finished runs are kept; the same command continues");
+    process::exit(STOPPED)
+}
+
+/// The cells that are shown.
+fn selected(table: &Table, arguments: &Arguments) -> Result<Vec<Cell>, Problem> {
+    let mut cells = table.cells()?;
+    if let Some(text) = &arguments.only {
+        let text = text.to_lowercase();
+        let has = |name: &str| name.to_lowercase().contains(&text);
+        cells.retain(|cell| has(&cell.row) || has(&cell.column));
+        if cells.is_empty() {
+            return Err(Problem::refused(
+                format!("no cell of {} contains {text}", table.name),
+                "give a part of the name of a data set or an algorithm",
+            ));
+        }
+    }
+    if arguments.quick {
+        for (_, experiment) in cells.iter_mut().flat_map(|cell| &mut cell.experiments) {
+            *experiment = experiment.clone().shortened();
+        }
+    }
+    Ok(cells)
+}
+
+/// Trains what is missing, with a line for each run. Without data, only the included data can be trained on.
+fn train_missing(
+    experiments: &[Experiment],
+    runs: u64,
+    arguments: &Arguments,
+    store: &Store,
+    stop: &std::sync::atomic::AtomicBool,
+) -> Result<(), Problem> {
+    let done = AtomicU64::new(0);
+    let report = |finished: Finished<'_>| {
+        let line = match finished {
+            Finished::Run(experiment, record) => format!(
+                "run {}: {}, seed {}: {:.2} % in {:.0} s",
+                done.fetch_add(1, Ordering::Relaxed) + 1,
+                experiment.key(),
+                record.seed,
+                100.0 * record.accuracy,
+                record.seconds
+            ),
+            Finished::Skipped(experiment, reason) => {
+                format!("note: {} is skipped: {reason}", experiment.key())
+            }
+        };
+        let _ = writeln!(io::stderr(), "{line}");
+    };
+    Ok(train(experiments, runs, arguments.data.as_deref(), store, stop, &report)?)
+}
+
+/// All tables and figures.
+fn list(arguments: &Arguments) -> Result<String, Problem> {
+    let mut rows = vec![["table", "shows", "data", "here"].map(str::to_owned).to_vec()];
+    for table in catalogue()? {
+        let sets = table.data_sets()?;
+        let missing: Vec<&str> = sets
+            .iter()
+            .filter(|set| set.place(arguments.data.as_deref()).is_none())
+            .map(|set| set.name)
+            .collect();
+        let here = match (arguments.data.is_some(), missing.as_slice()) {
+            (_, []) => "yes".to_owned(),
+            (false, _) => "give --data".to_owned(),
+            (true, missing) => format!("without {}", missing.join(", ")),
+        };
+        let names: Vec<&str> = sets.iter().map(|set| set.name).collect();
+        rows.push(vec![table.name.to_owned(), table.title, names.join(", "), here]);
+    }
+    let columns = [Column::Left(0), Column::Left(0), Column::Left(0), Column::Left(0)];
+    Ok(format!(
+        "{}\n`sordino reproduce TABLE --data DIR` trains what a table needs.\n",
+        self::table(&columns, &rows)
+    ))
+}

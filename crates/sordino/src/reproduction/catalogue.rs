@@ -1,0 +1,281 @@
+//! The list of tables and figures: one TOML file each.
+
+use serde::{Deserialize, Serialize};
+use sordino_train::{Settings, TrainError, parse_algorithm};
+
+use super::{
+    Experiment,
+    data_sets::{self, DataSet},
+};
+
+macro_rules! files {
+    ($($name:literal),* $(,)?) => {
+        [$(($name, include_str!(concat!("catalogue/", $name, ".toml")))),*]
+    };
+}
+
+/// The catalogue, in the order in which it is listed.
+const FILES: [(&str, &str); 12] = files![
+    "dynamic-1",
+    "dynamic-2",
+    "dynamic-3",
+    "dynamic-4",
+    "dynamic-figure-3",
+    "dc-sgd-1",
+    "dc-sgd-4",
+    "dc-sgd-5",
+    "dc-sgd-8",
+    "dc-sgd-figure-9",
+    "dc-sgd-figure-10",
+    "dc-sgd-figure-11",
+];
+
+/// A table or figure of a paper.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Table {
+    /// Its name, as a user gives it.
+    #[serde(skip)]
+    pub name: &'static str,
+    /// What it shows.
+    pub title: String,
+    /// The paper, and its number in the paper.
+    pub source: String,
+    /// What the paper states about the setting, what it leaves open, and what was chosen.
+    pub setting: String,
+    /// What the comparison shows.
+    #[serde(default)]
+    pub finding: String,
+    /// What its numbers are.
+    #[serde(default)]
+    pub measure: Measure,
+    /// Settings of all cells.
+    #[serde(default)]
+    settings: Settings,
+    column: Vec<Column>,
+    row: Vec<Row>,
+}
+
+/// What the numbers of a table are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Measure {
+    /// Test accuracies, in per cent.
+    #[default]
+    Accuracy,
+    /// Seconds of one run.
+    Seconds,
+}
+
+/// A column: a data set and a claimed epsilon.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Column {
+    name: String,
+    data: String,
+    #[serde(default)]
+    settings: Settings,
+    /// Sordino's best settings, if they are known.
+    best: Option<Settings>,
+}
+
+/// A row: an algorithm.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Row {
+    name: String,
+    /// The paper's numbers, one for each column; NaN where it has none.
+    #[serde(default)]
+    paper: Vec<f64>,
+    /// Their standard deviations, if the paper has them.
+    #[serde(default)]
+    spread: Vec<f64>,
+    /// The algorithm and the noise of the paper.
+    published: Settings,
+    /// The same algorithm with a proved epsilon. By default, if the algorithm is sound, the paper's settings with the exact accountant.
+    proved: Option<Settings>,
+}
+
+/// What an experiment of a cell shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// The algorithm, setting and noise of the paper.
+    Published,
+    /// The same algorithm, with the paper's epsilon proved.
+    Proved,
+    /// Sordino's best settings at this epsilon.
+    Best,
+}
+
+/// A cell of a table.
+#[derive(Debug, Clone)]
+pub struct Cell {
+    /// The algorithm, as the paper names it.
+    pub row: String,
+    /// The data set and the claimed epsilon.
+    pub column: String,
+    /// The paper's number.
+    pub paper: Option<f64>,
+    /// Its standard deviation.
+    pub spread: Option<f64>,
+    /// The epsilon that the paper claims; none for training without privacy.
+    pub claimed: Option<f64>,
+    /// What is trained.
+    pub experiments: Vec<(Kind, Experiment)>,
+}
+
+/// All tables and figures.
+///
+/// # Errors
+/// A file of the catalogue that cannot be read; a test excludes this.
+pub fn catalogue() -> Result<Vec<Table>, TrainError> {
+    FILES.into_iter().map(|(name, text)| Table::parse(name, text)).collect()
+}
+
+/// The table of this name.
+///
+/// # Errors
+/// There is none.
+pub fn find(name: &str) -> Result<Table, TrainError> {
+    match FILES.into_iter().find(|(known, _)| *known == name) {
+        Some((name, text)) => Table::parse(name, text),
+        None => Err(TrainError::refused(
+            format!("there is no table {name}"),
+            format!("the tables are {}", FILES.map(|(name, _)| name).join(", ")),
+        )),
+    }
+}
+
+impl Table {
+    fn parse(name: &'static str, text: &str) -> Result<Self, TrainError> {
+        let table: Self = toml::from_str(text).map_err(|error| {
+            TrainError::refused(
+                format!("the table {name}: {}", error.to_string().trim_end()),
+                "report this as a bug",
+            )
+        })?;
+        Ok(Self { name, ..table })
+    }
+
+    /// The data sets that it needs.
+    ///
+    /// # Errors
+    /// An unknown data set.
+    pub fn data_sets(&self) -> Result<Vec<&'static DataSet>, TrainError> {
+        let mut sets = Vec::new();
+        for column in &self.column {
+            let set = data_sets::find(&column.data)?;
+            if !sets.contains(&set) {
+                sets.push(set);
+            }
+        }
+        Ok(sets)
+    }
+
+    /// All cells, column by column.
+    ///
+    /// # Errors
+    /// An unknown data set or algorithm.
+    pub fn cells(&self) -> Result<Vec<Cell>, TrainError> {
+        let mut cells = Vec::new();
+        for (place, column) in self.column.iter().enumerate() {
+            let data = data_sets::find(&column.data)?;
+            for row in &self.row {
+                let number =
+                    |numbers: &[f64]| numbers.get(place).copied().filter(|number| number.is_finite());
+                let common = column.settings.clone().or(self.settings.clone());
+                let published = row.published.clone().or(common.clone());
+                let is_plain = published.algorithm.as_deref() == Some("none");
+                let claimed = common.epsilon.filter(|_| !is_plain).map(f64::from);
+                let mut experiments = Vec::new();
+                if let Some(proved) = proved(row, &published, &common)? {
+                    experiments.push((Kind::Proved, Experiment { data, settings: proved }));
+                }
+                if let Some(best) = column.best.clone().filter(|_| !is_plain) {
+                    let budget =
+                        Settings { epsilon: common.epsilon, delta: common.delta, ..Settings::default() };
+                    experiments.push((Kind::Best, Experiment { data, settings: best.or(budget) }));
+                }
+                let published = without_privacy(published, is_plain);
+                experiments.insert(0, (Kind::Published, Experiment { data, settings: published }));
+                cells.push(Cell {
+                    row: row.name.clone(),
+                    column: column.name.clone(),
+                    paper: number(&row.paper),
+                    spread: number(&row.spread),
+                    claimed,
+                    experiments,
+                });
+            }
+        }
+        Ok(cells)
+    }
+}
+
+/// The settings of the same algorithm with a proved epsilon.
+fn proved(row: &Row, published: &Settings, common: &Settings) -> Result<Option<Settings>, TrainError> {
+    if let Some(proved) = &row.proved {
+        return Ok(Some(proved.clone().or(common.clone())));
+    }
+    let algorithm = parse_algorithm(published.algorithm.as_deref().unwrap_or("dp-sgd"))?;
+    let sound = algorithm.about().verdict.is_sound() && !algorithm.is_plain();
+    Ok(sound.then(|| Settings { accountant: None, noise_multiplier: None, ..published.clone() }))
+}
+
+/// Plain training has no budget and no clipping norm.
+fn without_privacy(settings: Settings, is_plain: bool) -> Settings {
+    match is_plain {
+        false => settings,
+        true => Settings {
+            epsilon: None,
+            delta: None,
+            noise_multiplier: None,
+            max_grad_norm: None,
+            accountant: None,
+            ..settings
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Every cell has settings that can be priced without its data, and a proved form where a paper claims an epsilon.
+    #[test]
+    fn every_table_can_be_read_and_has_a_proved_form_of_each_claim() {
+        let mut names = BTreeSet::new();
+        for table in catalogue().unwrap() {
+            assert!(names.insert(table.name));
+            for row in &table.row {
+                for numbers in [&row.paper, &row.spread] {
+                    assert!(
+                        numbers.is_empty() || numbers.len() == table.column.len(),
+                        "{}: {}",
+                        table.name,
+                        row.name
+                    );
+                }
+            }
+            for cell in table.cells().unwrap() {
+                let kinds: Vec<Kind> = cell.experiments.iter().map(|(kind, _)| *kind).collect();
+                assert_eq!(kinds[0], Kind::Published);
+                assert_eq!(
+                    kinds.contains(&Kind::Proved),
+                    cell.claimed.is_some(),
+                    "{}: {}",
+                    table.name,
+                    cell.row
+                );
+                for (kind, experiment) in &cell.experiments {
+                    sordino_train::check(&experiment.settings).unwrap_or_else(|error| {
+                        panic!("{}: {} {}, {kind:?}: {error}", table.name, cell.row, cell.column)
+                    });
+                }
+            }
+        }
+        assert!(find("dynamic-99").unwrap_err().to_string().contains("there is no table dynamic-99"));
+    }
+}

@@ -1,0 +1,202 @@
+//! Experiments: settings on a data set, trained several times.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use sha2::{Digest, Sha256};
+use sordino_accounting::Steps;
+use sordino_data::Encoding;
+use sordino_nn::Shape;
+use sordino_train::{
+    DataDescription, DataFacts, Ending, PricedRun, RunData, Settings, TrainError, price, resolve,
+};
+
+use super::{DataSet, RunRecord, Store};
+use crate::comparison::simultaneous_runs;
+
+/// Before the name of a folder with a public pre-trained model, below the folder of data.
+const WEIGHTS: &str = "weights:";
+
+/// Settings on a data set. They have no path and no seed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Experiment {
+    /// The data set.
+    pub data: &'static DataSet,
+    /// Everything else.
+    pub settings: Settings,
+}
+
+impl Experiment {
+    /// A short name that tells it from all others: the data set, the algorithm and a part of a hash of the settings.
+    pub fn key(&self) -> String {
+        let algorithm = self.settings.algorithm.as_deref().unwrap_or("dp-sgd");
+        let algorithm = algorithm.split(',').next().unwrap_or_default();
+        let text = format!("{}\n{}", self.data.name, self.settings.to_toml());
+        let hash: String =
+            Sha256::digest(text.as_bytes()).iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+        format!("{}-{algorithm}-{hash}", self.data.name)
+    }
+
+    /// The same experiment with a tenth of the steps, for a first look.
+    #[must_use]
+    pub fn shortened(mut self) -> Self {
+        self.settings.epochs = self.settings.epochs.map(|epochs| (epochs / 10.0).max(1.0));
+        self.settings.steps =
+            self.settings.steps.map(|steps| Steps::new((steps.get() / 10).max(1)).unwrap_or(steps));
+        self
+    }
+
+    /// The settings with paths; the missing data or weights if they are not in the folder.
+    fn located(&self, folder: Option<&Path>) -> Result<Settings, String> {
+        let missing = |needs: &str| match folder {
+            Some(folder) => format!("not in {}: {needs}", folder.display()),
+            None => format!("needs --data with {needs}"),
+        };
+        let place = self.data.place(folder).ok_or_else(|| missing(self.data.needs))?;
+        let mut settings = self.settings.clone().or(self.data.settings(place));
+        let find = |name: &str| -> Result<PathBuf, String> {
+            let path = folder.map(|folder| folder.join(name)).filter(|path| path.is_dir());
+            path.ok_or_else(|| {
+                missing(&format!("the folder {name} of a pre-trained model, as Hugging Face stores it"))
+            })
+        };
+        if let Some(name) = settings.model.as_ref().and_then(|model| model.strip_prefix(WEIGHTS)) {
+            settings.model = Some(find(name)?.display().to_string());
+        }
+        let encoder = settings.encoder.as_ref().and_then(|encoder| encoder.to_str());
+        if let Some(name) = encoder.and_then(|encoder| encoder.strip_prefix(WEIGHTS)) {
+            settings.encoder = Some(find(name)?);
+        }
+        Ok(settings)
+    }
+
+    /// The plan and its price. They depend on the number of records and on no record, so the data is not needed.
+    ///
+    /// # Errors
+    /// Settings that cannot be priced.
+    pub fn priced(&self) -> Result<PricedRun, TrainError> {
+        let facts = DataFacts {
+            input: Shape::Features(1),
+            classes: vec!["0".to_owned(), "1".to_owned()],
+            numbers: Vec::new(),
+            encoding: Encoding::Floats,
+            normalisation: Vec::new(),
+            test_records: 0,
+        };
+        let description = DataDescription::public(facts, self.data.records);
+        // The plan does not depend on how data is read, nor on the model.
+        let settings = self.settings.clone().retain(|info| !["Data", "Model"].contains(&info.heading));
+        price(resolve(&settings, &description)?, None)
+    }
+}
+
+/// A run that was finished, or an experiment that could not run.
+#[derive(Debug, Clone)]
+pub enum Finished<'a> {
+    /// A run with this seed has ended with this result.
+    Run(&'a Experiment, RunRecord),
+    /// The experiment cannot run, for this reason.
+    Skipped(&'a Experiment, String),
+}
+
+/// Trains what the store does not have yet: `runs` runs of each experiment, with the seeds 1, 2, ... `report` is called after each run. Finished
+/// runs are stored at once, so a stopped reproduction loses only the runs that it was in.
+///
+/// # Errors
+/// The first error of a run, or of the store.
+pub fn run(
+    experiments: &[Experiment],
+    runs: u64,
+    folder: Option<&Path>,
+    store: &Store,
+    stop: &AtomicBool,
+    report: &(dyn Fn(Finished<'_>) + Sync),
+) -> Result<(), TrainError> {
+    // Experiments on the same data, so that it is read once.
+    let mut groups: BTreeMap<String, (Settings, Vec<(&Experiment, Settings)>)> = BTreeMap::new();
+    for experiment in experiments {
+        if store.seeds(experiment)?.len() as u64 >= runs {
+            continue;
+        }
+        match experiment.located(folder) {
+            Err(reason) => report(Finished::Skipped(experiment, reason)),
+            Ok(settings) => {
+                let data = settings.clone().retain(|info| info.heading == "Data");
+                let group = groups.entry(data.to_toml()).or_insert_with(|| (settings.clone(), Vec::new()));
+                group.1.push((experiment, settings));
+            }
+        }
+    }
+    for (settings, group) in groups.into_values() {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let data = RunData::read(&settings)?;
+        let mut jobs = Vec::new();
+        for (experiment, settings) in group {
+            let (done, settings) = (store.seeds(experiment)?, Settings { seed: Some(0), ..settings });
+            match resolve(&settings, &data.description).and_then(|resolved| price(resolved, None)) {
+                Ok(priced) => {
+                    let priced = Arc::new(priced);
+                    let seeds = (1..=runs).filter(|seed| !done.contains(seed));
+                    jobs.extend(seeds.map(|seed| (seed, experiment, priced.clone())));
+                }
+                Err(error) => report(Finished::Skipped(experiment, error.to_string())),
+            }
+        }
+        // The first run of every experiment comes first.
+        jobs.sort_by_key(|(seed, ..)| *seed);
+        train_all(&jobs, &data, store, stop, report)?;
+    }
+    Ok(())
+}
+
+type Job<'a> = (u64, &'a Experiment, Arc<PricedRun>);
+
+/// One run at a time on each core.
+fn train_all(
+    jobs: &[Job<'_>],
+    data: &RunData,
+    store: &Store,
+    stop: &AtomicBool,
+    report: &(dyn Fn(Finished<'_>) + Sync),
+) -> Result<(), TrainError> {
+    let (next, first_error) = (AtomicUsize::new(0), Mutex::new(None));
+    let train = |(seed, experiment, priced): &Job<'_>| -> Result<(), TrainError> {
+        let run = priced.run(&data.train, data.test.as_ref(), None).with_seed_offset(*seed).measured_once();
+        let Ending { score, finished, seconds, .. } = run.begin(stop, &mut ())?;
+        let accuracy = score.and_then(|score| score.accuracy);
+        if let Some(accuracy) = accuracy.filter(|_| finished) {
+            let record =
+                RunRecord { seed: *seed, accuracy, seconds, version: env!("CARGO_PKG_VERSION").to_owned() };
+            store.add(experiment, record.clone())?;
+            report(Finished::Run(experiment, record));
+        }
+        Ok(())
+    };
+    let work = || {
+        while !stop.load(Ordering::Relaxed) {
+            let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
+            if let Err(error) = train(job) {
+                next.store(usize::MAX / 2, Ordering::Relaxed);
+                first_error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..simultaneous_runs() {
+            scope.spawn(work);
+        }
+    });
+    match first_error.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some(error) => Err(error),
+        None => Ok(()),
+    }
+}
