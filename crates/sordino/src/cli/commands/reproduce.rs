@@ -1,10 +1,14 @@
 //! `sordino reproduce`: the papers' tables beside what they truly cost and what Sordino achieves.
 
 use std::{
+    collections::BTreeMap,
     io::{self, Write},
     path::PathBuf,
     process,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
 };
 
 use clap::Args;
@@ -104,32 +108,35 @@ fn selected(table: &Table, arguments: &Arguments) -> Result<Vec<Cell>, Problem> 
     Ok(cells)
 }
 
-/// Trains what is missing, with a line for each run. Without data, only the included data can be trained on.
+/// Trains what is missing, with a line for each run and for each reason why experiments cannot run. Without data, only the included data
+/// can be trained on.
 fn train_missing(
     experiments: &[Experiment],
     runs: u64,
     arguments: &Arguments,
     store: &Store,
-    stop: &std::sync::atomic::AtomicBool,
+    stop: &AtomicBool,
 ) -> Result<(), Problem> {
-    let done = AtomicU64::new(0);
-    let report = |finished: Finished<'_>| {
-        let line = match finished {
-            Finished::Run(experiment, record) => format!(
-                "run {}: {}, seed {}: {:.2} % in {:.0} s",
-                done.fetch_add(1, Ordering::Relaxed) + 1,
-                experiment.key(),
-                record.seed,
-                100.0 * record.accuracy,
-                record.seconds
-            ),
-            Finished::Skipped(experiment, reason) => {
-                format!("note: {} is skipped: {reason}", experiment.key())
-            }
-        };
-        let _ = writeln!(io::stderr(), "{line}");
+    let (done, skipped) = (AtomicU64::new(0), Mutex::new(BTreeMap::<String, usize>::new()));
+    let report = |finished: Finished<'_>| match finished {
+        Finished::Run(experiment, record) => {
+            let number = done.fetch_add(1, Ordering::Relaxed) + 1;
+            let (accuracy, seconds) = (100.0 * record.accuracy, record.seconds);
+            let key = experiment.key();
+            let line =
+                format!("run {number}: {key}, seed {}: {accuracy:.2} % in {seconds:.0} s", record.seed);
+            let _ = writeln!(io::stderr(), "{line}");
+        }
+        Finished::Skipped(_, reason) => {
+            *skipped.lock().unwrap_or_else(PoisonError::into_inner).entry(reason).or_default() += 1;
+        }
     };
-    Ok(train(experiments, runs, arguments.data.as_deref(), store, stop, &report)?)
+    train(experiments, runs, arguments.data.as_deref(), store, stop, &report)?;
+    for (reason, count) in skipped.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        let _ =
+            writeln!(io::stderr(), "note: {count} of {} experiments cannot run: {reason}", experiments.len());
+    }
+    Ok(())
 }
 
 /// All tables and figures.
