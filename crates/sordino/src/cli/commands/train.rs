@@ -77,6 +77,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<String, Problem> {
         test_records: Some(priced.resolved.data.test_records),
         weights_covered: true,
         provable: priced.provable,
+        published_noise: priced.published_noise.clone(),
         data: Some(DataAccount::new(&folder, &settings)),
     };
     let text = if json { report.json()? } else { report.text()?.render(flag) };
