@@ -8,6 +8,7 @@ pub(crate) mod export;
 pub(crate) mod noise;
 pub(crate) mod predict;
 pub(crate) mod profile;
+pub(crate) mod published;
 pub(crate) mod schedule;
 pub(crate) mod show;
 pub(crate) mod train;
