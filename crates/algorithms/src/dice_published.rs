@@ -174,6 +174,7 @@ impl Algorithm for DicePublished {
 
     fn noise_formula(&self) -> Option<&'static str> {
         Some(match self.noise {
+            DiceNoise::DicePaper if self.automatic => "section C.4 of Zhang et al. 2023",
             DiceNoise::DicePaper => "Theorem 3.8 of Zhang et al. 2023",
             DiceNoise::DpC4Paper => "Algorithm 5 of the DP-C4 paper",
         })
