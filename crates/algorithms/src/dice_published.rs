@@ -2,8 +2,8 @@
 //!
 //! `v = (1/B) sum_i clip(g_i, C_1) + clip(e, C_2)`, `x <- x - eta (v + noise)`, `e <- e + (1/B) sum_i g_i - v`. The error is hidden and has no
 //! noise, and one record can move it forever: the claimed epsilon is false. Departs from Algorithm 2 in that batches are Poisson and `B` is
-//! their expected size; with dropout, the clipped and the plain sum have different masks. The noise is that of Theorem 3.8 and, for the clipping norms of the experiments, of
-//! its automatic form, or that of Algorithm 5 of the DP-C4 paper.
+//! their expected size; with dropout, the clipped and the plain sum have different masks. The noise is that of Theorem 3.8 or, for the
+//! clipping norms of the experiments, of section C.4, or that of Algorithm 5 of the DP-C4 paper.
 //!
 //! Departs from Algorithm 3 (with the optimizer adam) in two places. Its bias correction `1 - beta^t` begins at `t = 0` and divides by zero:
 //! here `t` begins at 1. Its `epsilon_1` is added under the square root: here it is added to the root, as in Adam.
@@ -28,7 +28,7 @@ options! {
     /// DiceSGD as published, with its noise for a claimed epsilon: hidden error feedback without a bound on the influence of one record.
     /// With adam, the first step is t = 1 and epsilon is added to the root; Algorithm 3 prints t = 0, which divides by zero, and epsilon under the root.
     pub struct DicePublished {
-        /// experiments: C_1 = C_2 = max_grad_norm; theorem: both divided by the batch size.
+        /// experiments: C_1 = C_2 = max_grad_norm by default; theorem: both divided by the batch size by default.
         thresholds: Thresholds = Thresholds::Experiments;
         /// C_1 with the theorem's thresholds, which permit less than C / B; otherwise C_1 is max_grad_norm.
         gradient_clip: Option<f64> = None, as "max_grad_norm / B", in 1e-9..=1e9;

@@ -33,7 +33,7 @@ impl Claim {
                 return Some(Self {
                     epsilon: settings.epsilon?.get(),
                     delta: delta.get(),
-                    by: reference.to_owned(),
+                    by: formula.unwrap_or(reference).to_owned(),
                     why: problem.to_owned(),
                     instead: format!("{{algorithm={instead}}}, whose epsilon is proved"),
                 });
