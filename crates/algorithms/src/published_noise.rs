@@ -20,7 +20,8 @@ use crate::{
 pub struct PublishedNoise {
     /// The paper's symbol, such as `sigma_1`.
     pub symbol: String,
-    /// Its value. DiceSGD defines it as the standard deviation on the mean, the DP-C4 paper as that divided by the clipping norm.
+    /// Its value, as the paper defines it: DiceSGD as the standard deviation on the mean, the DP-C4 paper as that divided by the clipping norm,
+    /// dynamic DP-SGD as the standard deviation on the sum.
     pub sigma: f64,
     /// The standard deviation on the sum, divided by the clipping norm.
     pub noise_multiplier: f64,
