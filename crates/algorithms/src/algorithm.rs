@@ -9,7 +9,7 @@ use sordino_accounting::{
 use sordino_optim::State;
 use sordino_privacy::{Gradients, PrivacyError, Release, Round};
 
-use crate::AlgorithmError;
+use crate::{AlgorithmError, PublishedNoise};
 
 /// The configuration of an algorithm: its options, and everything that follows from them.
 ///
@@ -54,6 +54,26 @@ pub trait Algorithm: Options + fmt::Debug + Send + Sync {
     /// algorithm as its paper prints it.
     fn provable_plan(&self, _facts: &RunFacts, _plan: &Plan) -> Option<(Plan, Accountant)> {
         None
+    }
+
+    /// The formula of a paper that sets the noise for an epsilon that the paper claims; none if an accountant or the user sets the noise.
+    fn noise_formula(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// The noise of a step by that formula, part by part; empty if there is no formula.
+    ///
+    /// # Errors
+    /// No claimed epsilon; options that contradict the facts.
+    fn published_noise(&self, _facts: &RunFacts) -> Result<Vec<PublishedNoise>, AlgorithmError> {
+        Ok(Vec::new())
+    }
+
+    /// What the user should know about a run with this plan, before it starts: a condition of its paper that the settings do not meet, or a
+    /// part of the algorithm that has no effect with them. They are sentences without a full stop. Settings are in braces, as in an
+    /// [`AlgorithmError`]'s hint: `raise {batch_size}`.
+    fn notes(&self, _facts: &RunFacts, _plan: &Plan) -> Vec<String> {
+        Vec::new()
     }
 
     /// The steps of a run with this plan.

@@ -5,15 +5,15 @@
 //! `C_1k = min(C, C_1 |x - w|)` and `C_2k` comes from the anchor of the previous step. Noise on the anchor's gradient is drawn afresh in every step, as
 //! printed.
 
-use sordino_accounting::{ClipNorm, NoiseMultiplier, Plan, calibrate::Budget};
+use sordino_accounting::{ClipNorm, NoiseMultiplier, Plan};
 use sordino_optim::State;
 use sordino_privacy::{Gradients, PrivacyError, Release, Round};
 
 use crate::{
-    AlgorithmError, RunFacts,
+    AlgorithmError, PublishedNoise, RunFacts,
     anchors::{Anchoring, Estimate, anchor_gradient, anchor_state},
     clipping::{distance, norm, rule},
-    plans::{log_inverse, positive},
+    published_noise::dp_c4,
 };
 
 /// Why there is no epsilon.
@@ -30,25 +30,21 @@ pub(crate) struct Scales {
     pub(crate) anchor: f64,
 }
 
-/// `(sigma_1, sigma_2)` of Theorem 3: the noise on means that the paper claims to be enough, in units of the clipping norms.
-fn claimed_noise(facts: &RunFacts, anchoring: &Anchoring, claim: Budget) -> (f64, f64) {
-    let (epsilon, steps) = (positive(claim.epsilon), facts.steps.get() as f64);
-    let batch = facts.expected_batch_size;
-    let variance = 4.0 * steps * (2.0 * log_inverse(claim.delta) + epsilon) / (batch * epsilon).powi(2);
-    let (p, theta) = (anchoring.probability, (anchoring.batch / batch).powi(2));
-    let (first, second) = match anchoring.routine {
-        1 | 2 => (1.0 + (p / theta).sqrt(), p / theta + (p / theta).sqrt()),
-        _ => {
-            let mixed = (p * (1.0 - p) / theta).sqrt();
-            (1.0 - p + mixed, p / theta + mixed)
-        }
-    };
-    ((first * variance).sqrt(), (second * variance).sqrt())
+/// The formula that sets the noise.
+pub(crate) const FORMULA: &str = "Theorem 3 of the DP-C4 paper";
+
+/// `sigma_1` for differences and `sigma_2` for anchors.
+pub(crate) fn noise(facts: &RunFacts, anchoring: &Anchoring) -> Result<Vec<PublishedNoise>, AlgorithmError> {
+    let [difference, anchor] = dp_c4(facts, facts.claimed()?, anchoring);
+    Ok(vec![
+        PublishedNoise::new("sigma_1", difference, difference * facts.expected_batch_size),
+        PublishedNoise::new("sigma_2", anchor, anchor * anchoring.batch),
+    ])
 }
 
 /// The plan of its batches, which is not priced.
 pub(crate) fn plan(facts: &RunFacts, anchoring: &Anchoring) -> Result<Plan, AlgorithmError> {
-    let (sigma_1, _) = claimed_noise(facts, anchoring, facts.claimed()?);
+    let [sigma_1, _] = dp_c4(facts, facts.claimed()?, anchoring);
     let z = NoiseMultiplier::new(sigma_1 * facts.expected_batch_size)?;
     anchoring.plan_with(facts, &[z], z)
 }
@@ -78,7 +74,7 @@ impl PublishedEstimate {
         scales: Scales,
         plus: bool,
     ) -> Result<Self, AlgorithmError> {
-        let (_, anchor_noise) = claimed_noise(facts, anchoring, facts.claimed()?);
+        let [_, anchor_noise] = dp_c4(facts, facts.claimed()?, anchoring);
         Ok(Self {
             facts: *facts,
             plus,

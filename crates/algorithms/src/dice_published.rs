@@ -2,29 +2,42 @@
 //!
 //! `v = (1/B) sum_i clip(g_i, C_1) + clip(e, C_2)`, `x <- x - eta (v + noise)`, `e <- e + (1/B) sum_i g_i - v`. The error is hidden and has no
 //! noise, and one record can move it forever: the claimed epsilon is false. Departs from Algorithm 2 in that batches are Poisson and `B` is
-//! their expected size; with dropout, the clipped and the plain sum have different masks. The noise is that of Theorem 3.8 and, for the clipping norms of the experiments, of its automatic form.
+//! their expected size; with dropout, the clipped and the plain sum have different masks. The noise is that of Theorem 3.8 or, for the
+//! clipping norms of the experiments, of section C.4, or that of Algorithm 5 of the DP-C4 paper.
+//!
+//! Departs from Algorithm 3 (with the optimizer adam) in two places. Its bias correction `1 - beta^t` begins at `t = 0` and divides by zero:
+//! here `t` begins at 1. Its `epsilon_1` is added under the square root: here it is added to the root, as in Adam.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use sordino_accounting::{Accountant, ClipNorm, Entry, NoiseMultiplier, Plan, Sampling, calibrate::Budget};
+use sordino_accounting::{Accountant, ClipNorm, Entry, NoiseMultiplier, Plan, Sampling};
 use sordino_optim::State;
 use sordino_privacy::{ClipRule, Gradients, PrivacyError, Release, Round};
 
 use crate::{
-    About, Algorithm, AlgorithmError, Defaults, NoiseSource, RunFacts, Steps, Verdict,
+    About, Algorithm, AlgorithmError, Defaults, NoiseSource, Options, PublishedNoise, RunFacts, Steps,
+    Verdict,
     clipping::{finite_vector, norm, rule},
     options,
-    plans::{log_inverse, poisson_rate, positive},
+    plans::poisson_rate,
+    published_noise,
 };
 
 options! {
     /// DiceSGD as published, with its noise for a claimed epsilon: hidden error feedback without a bound on the influence of one record.
+    /// With adam, the first step is t = 1 and epsilon is added to the root; Algorithm 3 prints t = 0, which divides by zero, and epsilon under the root.
     pub struct DicePublished {
-        /// experiments: C_1 = C_2 = max_grad_norm; theorem: both divided by the batch size.
+        /// experiments: C_1 = C_2 = max_grad_norm by default; theorem: both divided by the batch size by default.
         thresholds: Thresholds = Thresholds::Experiments;
+        /// C_1 with the theorem's thresholds, which permit less than C / B; otherwise C_1 is max_grad_norm.
+        gradient_clip: Option<f64> = None, as "max_grad_norm / B", in 1e-9..=1e9;
+        /// C_2, the clipping norm of the mean error, in the units of C_1. Below C_1 the bias of clipping can stay.
+        feedback_clip: Option<f64> = None, as "C_1", in 1e-9..=1e9;
         /// Normalise gradients and error instead of clipping them (Algorithm 4).
         automatic: bool = false;
+        /// dice-paper: Theorem 3.8; dp-c4-paper: Algorithm 5 of the DP-C4 paper.
+        noise: DiceNoise = DiceNoise::DicePaper;
     }
 }
 
@@ -35,24 +48,63 @@ pub enum Thresholds {
     /// `C_1 = C_2 = C`, as in the paper's experiments.
     #[default]
     Experiments,
-    /// `C_1 = C_2 = C / B`, as its theorem requires.
+    /// `C_1 <= C_2 <= C / B`, as its theorem requires; both are `C / B` by default.
     Theorem,
+}
+
+/// The formula that sets the noise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DiceNoise {
+    /// Theorem 3.8 of DiceSGD, and section C.4 for the clipping norms of the experiments.
+    #[default]
+    DicePaper,
+    /// Algorithm 5 of the DP-C4 paper.
+    DpC4Paper,
+}
+
+/// The clipping norms of a run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Norms {
+    /// `C_1`, of a record's gradient.
+    gradient: f64,
+    /// `C_2`, of the mean error.
+    feedback: f64,
+    /// The norm whose square the formula of the noise has twice: `C` in the theorem, and otherwise `C_2`.
+    doubled: f64,
 }
 
 const PROBLEM: &str =
     "the claim of DiceSGD is false: a record that was sampled once moves all later releases";
 
+/// The largest rate, and the least multiplier, that the proof of Theorem 3.8 covers (Lemma A.11).
+const LARGEST_RATE: f64 = 0.2;
+const LEAST_MULTIPLIER: f64 = 8.0;
+
 impl DicePublished {
-    /// `C_1`, which equals `C_2`.
-    fn clip(&self, facts: &RunFacts) -> f64 {
-        match self.thresholds {
-            Thresholds::Experiments => facts.max_grad_norm.get(),
-            Thresholds::Theorem => facts.max_grad_norm.get() / facts.expected_batch_size,
+    fn norms(&self, facts: &RunFacts) -> Result<Norms, AlgorithmError> {
+        let whole = facts.max_grad_norm.get();
+        if self.thresholds == Thresholds::Experiments {
+            let feedback = self.feedback_clip.unwrap_or(whole);
+            return Ok(Norms { gradient: whole, feedback, doubled: feedback });
         }
+        let most = whole / facts.expected_batch_size;
+        let gradient = self.gradient_clip.unwrap_or(most);
+        let feedback = self.feedback_clip.unwrap_or(gradient);
+        // Decimal numbers and quotients differ in their last bits.
+        if gradient > feedback * (1.0 + 1e-9) || feedback > most * (1.0 + 1e-9) {
+            return Err(AlgorithmError::Plan {
+                problem: format!(
+                    "the theorem of DiceSGD needs C_1 <= C_2 <= C / B, which is {most} here, got C_1 = {gradient} and C_2 = {feedback}"
+                ),
+                hint: "change the options gradient_clip (C_1) and feedback_clip (C_2), raise {max_grad_norm} (C), or leave out thresholds=theorem",
+            });
+        }
+        Ok(Norms { gradient, feedback, doubled: whole })
     }
 
     fn rule(&self, facts: &RunFacts) -> Result<ClipRule, AlgorithmError> {
-        let rule = rule(facts, ClipNorm::new(self.clip(facts))?)?;
+        let rule = rule(facts, ClipNorm::new(self.norms(facts)?.gradient)?)?;
         Ok(if self.automatic { rule.normalising(0.0)? } else { rule })
     }
 }
@@ -66,9 +118,28 @@ impl Algorithm for DicePublished {
         }
     }
 
+    fn check(&self) -> Result<(), AlgorithmError> {
+        self.check_ranges()?;
+        match (self.thresholds, self.gradient_clip) {
+            (Thresholds::Experiments, Some(clip)) => Err(AlgorithmError::Plan {
+                problem: format!(
+                    "gradient_clip={clip} is for thresholds=theorem; otherwise C_1 is max_grad_norm"
+                ),
+                hint: "set {max_grad_norm} to C_1, or set the option thresholds=theorem",
+            }),
+            _ => Ok(()),
+        }
+    }
+
     fn defaults(&self, max_grad_norm: Option<ClipNorm>) -> Result<Defaults, AlgorithmError> {
         let defaults = Defaults::clipped(max_grad_norm, 0.1)?;
-        Ok(Defaults { contribution: Some(2.0 * defaults.max_grad_norm.get()), ..defaults })
+        let gradient = defaults.max_grad_norm.get();
+        let feedback = match self.thresholds {
+            Thresholds::Experiments => self.feedback_clip.unwrap_or(gradient),
+            // The size of a batch is not known yet.
+            Thresholds::Theorem => gradient,
+        };
+        Ok(Defaults { contribution: Some(gradient + feedback), ..defaults })
     }
 
     fn accountant(&self, _: Sampling) -> Accountant {
@@ -82,15 +153,14 @@ impl Algorithm for DicePublished {
     fn plan(&self, facts: &RunFacts, _: NoiseSource) -> Result<Plan, AlgorithmError> {
         self.rule(facts)?;
         let rate = poisson_rate(facts, "dice-published")?;
-        let clip = self.clip(facts);
-        let std = claimed_noise(facts, facts.claimed()?, clip);
-        let z = NoiseMultiplier::new(std * facts.expected_batch_size / clip)?;
+        let z = NoiseMultiplier::new(self.published_noise(facts)?[0].noise_multiplier)?;
         Ok(Plan::new(vec![Entry::poisson(z, rate, facts.steps)]))
     }
 
     /// A record moves the release that samples it first by `C_1`, and every later one by up to `C_1 + 2 B C_2`.
     fn provable_plan(&self, facts: &RunFacts, plan: &Plan) -> Option<(Plan, Accountant)> {
-        let later_shift = 1.0 + 2.0 * facts.expected_batch_size;
+        let norms = self.norms(facts).ok()?;
+        let later_shift = 1.0 + 2.0 * facts.expected_batch_size * norms.feedback / norms.gradient;
         let stateful = |entry: &Entry| match entry.sampling() {
             Sampling::Poisson { rate, .. } => {
                 let sampling = Sampling::Stateful { rate, later_shift };
@@ -102,26 +172,53 @@ impl Algorithm for DicePublished {
         Some((plan, Accountant::FirstParticipation))
     }
 
+    fn noise_formula(&self) -> Option<&'static str> {
+        Some(match self.noise {
+            DiceNoise::DicePaper if self.automatic => "section C.4 of Zhang et al. 2023",
+            DiceNoise::DicePaper => "Theorem 3.8 of Zhang et al. 2023",
+            DiceNoise::DpC4Paper => "Algorithm 5 of the DP-C4 paper",
+        })
+    }
+
+    fn published_noise(&self, facts: &RunFacts) -> Result<Vec<PublishedNoise>, AlgorithmError> {
+        let (claim, norms) = (facts.claimed()?, self.norms(facts)?);
+        let sigma = match self.noise {
+            DiceNoise::DicePaper => published_noise::dice(facts, claim, norms.gradient, norms.doubled),
+            DiceNoise::DpC4Paper => published_noise::dp_c4_dice(facts, claim, norms.gradient, norms.feedback),
+        };
+        let multiplier = sigma * facts.expected_batch_size / norms.gradient;
+        Ok(vec![PublishedNoise::new("sigma_1", sigma, multiplier)])
+    }
+
+    fn notes(&self, facts: &RunFacts, plan: &Plan) -> Vec<String> {
+        if self.noise == DiceNoise::DpC4Paper {
+            return Vec::new();
+        }
+        let rate = facts.expected_batch_size / facts.records as f64;
+        let multiplier = plan.entries().first().map_or(f64::INFINITY, Entry::effective_noise_multiplier);
+        let large = (rate > LARGEST_RATE).then(|| {
+            format!("Theorem 3.8 of DiceSGD needs B / N <= 1/5, and B / N is {rate:.3}; lower {{batch_size}}")
+        });
+        let quiet = (multiplier <= LEAST_MULTIPLIER).then(|| {
+            format!("the proof of Theorem 3.8 of DiceSGD needs a noise multiplier above 8, and its formula gives {multiplier:.3}")
+        });
+        large.into_iter().chain(quiet).collect()
+    }
+
     fn start<G: Gradients>(&self, facts: &RunFacts, plan: &Plan) -> Result<Box<dyn Steps<G>>, AlgorithmError>
     where
         G::Point: 'static,
     {
         let multiplier = plan.entries().first().map_or(0.0, |entry| entry.releases()[0].get());
+        let norms = self.norms(facts)?;
         Ok(Box::new(DicePublishedSteps {
             rule: self.rule(facts)?,
-            noise_std: multiplier * self.clip(facts),
-            feedback: self.clip(facts) * facts.expected_batch_size,
+            noise_std: multiplier * norms.gradient,
+            feedback: norms.feedback * facts.expected_batch_size,
             automatic: self.automatic,
             error: Vec::new(),
         }))
     }
-}
-
-/// `sigma_1^2 = 32 T (C_1^2 + 2 C^2) ln(1/delta) / (N epsilon)^2`, on the mean.
-fn claimed_noise(facts: &RunFacts, Budget { epsilon, delta }: Budget, clip: f64) -> f64 {
-    let (steps, records) = (facts.steps.get() as f64, facts.records as f64);
-    let squares = clip * clip + 2.0 * facts.max_grad_norm.get().powi(2);
-    (32.0 * steps * squares * log_inverse(delta)).sqrt() / (records * positive(epsilon))
 }
 
 struct DicePublishedSteps {

@@ -4,7 +4,7 @@ use sordino_accounting::{Accountant, ClipNorm, Plan, Sampling};
 use sordino_privacy::Gradients;
 
 use crate::{
-    About, Algorithm, AlgorithmError, Defaults, NoiseSource, RunFacts, Steps, Verdict,
+    About, Algorithm, AlgorithmError, Defaults, NoiseSource, PublishedNoise, RunFacts, Steps, Verdict,
     anchors::{AnchoredSteps, Anchoring},
     coupled::{self, PROBLEM, PublishedEstimate, Scales},
     options,
@@ -59,6 +59,14 @@ impl Algorithm for DpC4Published {
 
     fn plan(&self, facts: &RunFacts, _: NoiseSource) -> Result<Plan, AlgorithmError> {
         coupled::plan(facts, &self.anchoring(facts)?)
+    }
+
+    fn noise_formula(&self) -> Option<&'static str> {
+        Some(coupled::FORMULA)
+    }
+
+    fn published_noise(&self, facts: &RunFacts) -> Result<Vec<PublishedNoise>, AlgorithmError> {
+        coupled::noise(facts, &self.anchoring(facts)?)
     }
 
     fn start<G: Gradients>(&self, facts: &RunFacts, plan: &Plan) -> Result<Box<dyn Steps<G>>, AlgorithmError>

@@ -4,16 +4,18 @@
 //! batch are two releases of one step. Departs from Algorithm 2 of the DP-C4 paper in the anchor: its gradient comes from a batch and not from all
 //! records, it is released once and kept instead of being noised again at every step, and it moves by routine 4 by default.
 
-use sordino_accounting::{Accountant, ClipNorm, Plan, Sampling};
+use sordino_accounting::{Accountant, ClipNorm, NoiseMultiplier, Plan, Sampling};
 use sordino_optim::State;
 use sordino_privacy::{ClipRule, Gradients, PrivacyError, Release, Round};
 
 use crate::{
-    About, Algorithm, AlgorithmError, Defaults, NoiseSource, RunFacts, Steps, Verdict,
+    About, Algorithm, AlgorithmError, Defaults, NoiseChoice, NoiseSource, PublishedNoise, RunFacts, Steps,
+    Verdict,
     anchors::{AnchoredSteps, Anchoring, Estimate, anchor_gradient, anchor_state},
     clipping::{noise_std, rule},
     options,
     plans::tightest_accountant,
+    published_noise,
 };
 
 options! {
@@ -25,6 +27,8 @@ options! {
         update_probability: Option<f64> = None, as "2 B / anchor_batch", in 1e-6..=1.0;
         /// Where the anchor moves: to the point before the step (1 at random, 2 regularly) or after it (3 at random, 4 regularly).
         routine: u8 = 4, in 1..=4;
+        /// exact: the least that the budget allows; dp-c4-paper: that of equation 73 of the DP-C4 paper, where epsilon is its claim.
+        noise: NoiseChoice = NoiseChoice::Exact;
     }
 }
 
@@ -59,7 +63,35 @@ impl Algorithm for DpSvrg {
     }
 
     fn plan(&self, facts: &RunFacts, noise: NoiseSource) -> Result<Plan, AlgorithmError> {
-        self.anchoring(facts)?.plan(facts, noise, 2)
+        let anchoring = self.anchoring(facts)?;
+        match &self.published_noise(facts)?[..] {
+            [here, there, anchor] => {
+                // With p = 1 in routines 3 and 4 there are no differences, and their noise is 0.
+                let positive = [here, there].into_iter().filter(|noise| noise.noise_multiplier > 0.0);
+                let differences: Result<Vec<_>, _> =
+                    positive.map(|noise| NoiseMultiplier::new(noise.noise_multiplier)).collect();
+                anchoring.plan_with(facts, &differences?, NoiseMultiplier::new(anchor.noise_multiplier)?)
+            }
+            _ => anchoring.plan(facts, noise, 2),
+        }
+    }
+
+    fn noise_formula(&self) -> Option<&'static str> {
+        (self.noise == NoiseChoice::DpC4Paper).then_some("equation 73 of the DP-C4 paper")
+    }
+
+    fn published_noise(&self, facts: &RunFacts) -> Result<Vec<PublishedNoise>, AlgorithmError> {
+        if self.noise == NoiseChoice::Exact {
+            return Ok(Vec::new());
+        }
+        let anchoring = self.anchoring(facts)?;
+        let [here, there, anchor] = published_noise::dp_svrg(facts, facts.claimed()?, &anchoring);
+        let batch = facts.expected_batch_size;
+        Ok(vec![
+            PublishedNoise::new("sigma_1", here, here * batch),
+            PublishedNoise::new("sigma_2", there, there * batch),
+            PublishedNoise::new("sigma_3", anchor, anchor * anchoring.batch),
+        ])
     }
 
     fn start<G: Gradients>(&self, facts: &RunFacts, plan: &Plan) -> Result<Box<dyn Steps<G>>, AlgorithmError>

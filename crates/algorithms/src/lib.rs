@@ -17,17 +17,19 @@ mod error;
 mod histogram;
 mod options;
 mod plans;
+mod published_noise;
 mod registry;
 
 pub use algorithm::{
     About, Algorithm, Defaults, NoiseSource, OptionDescription, Options, RunFacts, Steps, Verdict,
 };
-pub use dice_published::Thresholds;
+pub use dice_published::{DiceNoise, Thresholds};
 pub use dynamic::{Allocation, FactorSchedule};
 pub use error::AlgorithmError;
 pub use options::{Above0, Below1};
 #[doc(hidden)]
 pub use options::{OptionValue, Range, check_range, default_text};
+pub use published_noise::{NoiseChoice, PublishedNoise};
 use registry::registry;
 pub use registry::{AlgorithmDescription, markdown_table, owners};
 use sordino_accounting::{Accountant, ClipNorm, Plan, Sampling};

@@ -93,6 +93,18 @@ macro_rules! registry {
                 match self { $(Self::$type(algorithm) => algorithm.provable_plan(facts, plan)),* }
             }
 
+            fn noise_formula(&self) -> Option<&'static str> {
+                match self { $(Self::$type(algorithm) => algorithm.noise_formula()),* }
+            }
+
+            fn published_noise(&self, facts: &RunFacts) -> Result<Vec<PublishedNoise>, AlgorithmError> {
+                match self { $(Self::$type(algorithm) => algorithm.published_noise(facts)),* }
+            }
+
+            fn notes(&self, facts: &RunFacts, plan: &Plan) -> Vec<String> {
+                match self { $(Self::$type(algorithm) => algorithm.notes(facts, plan)),* }
+            }
+
             fn start<G: Gradients>(
                 &self,
                 facts: &RunFacts,

@@ -10,7 +10,7 @@ use sordino_data::{Dataset, Labels};
 use sordino_nn::{Description, Engine, Params, pretrained::Export};
 use sordino_train::{
     DataFacts, Evaluator, PoolingName, Provable, PublicModel, ResolvedModel, RunFiles, RunFolder, Score,
-    Settings, class_of, inspect, read_weights, verified_settings, write_weights,
+    Settings, class_of, inspect, read_published_noise, read_weights, verified_settings, write_weights,
 };
 
 use crate::{Error, Guarantee, report::RunReport};
@@ -392,6 +392,7 @@ impl Fitted {
             test_records: Some(facts.test_records),
             weights_covered: inspection.weights_covered,
             provable: Provable::read(&folder),
+            published_noise: read_published_noise(&folder),
             data: None,
         };
         Ok(Self {

@@ -391,6 +391,7 @@ fn fitted(priced: &PricedRun, folder: Option<&RunFolder>, ending: Ending) -> Res
         test_records: Some(priced.resolved.data.test_records),
         weights_covered: true,
         provable: priced.provable,
+        published_noise: priced.published_noise.clone(),
         data: folder.map(|folder| DataAccount::new(folder, &settings)),
     };
     Ok(Fitted {

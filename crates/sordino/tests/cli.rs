@@ -104,6 +104,71 @@ fn noise_meets_its_target() {
     );
 }
 
+/// The setting of the DP-C4 paper on Mushroom.
+const MUSHROOM: &str = "--epsilon 1 --delta 1e-5 --batch-size 256 --records 6499 --steps 1269";
+
+#[test]
+fn published_noise_is_shown_with_its_claim_and_what_is_proved() {
+    let published = |flags: &str| json(&format!("noise {MUSHROOM} --published {flags}"));
+    let part = |answer: &Value, index: usize, key: &str| answer["noise"][index][key].as_f64().unwrap();
+    for name in ["dice", "dice-automatic"] {
+        let answer = published(name);
+        assert!((part(&answer, 0, "noise_multiplier") - 46.65).abs() < 0.005, "{answer}");
+        assert_eq!(answer["claimed_epsilon"], 1.0);
+        assert_eq!(answer["accountant"], "first-participation");
+        assert!(answer["proved_epsilon"].as_f64().unwrap() > 1e3, "{answer}");
+    }
+    // Theorem 3: sigma_1^2 + sigma_2^2 is (1 + sqrt(p / theta))^2 and (sqrt(1 - p) + sqrt(p / theta))^2 times 1.8609.
+    for (routine, expected) in [(1, 1.0221_f64), (4, 0.9575)] {
+        let answer = published(&format!("dp-c4 --anchor-batch 4096 --routine {routine}"));
+        let squares = [0, 1].map(|index| part(&answer, index, "sigma").powi(2));
+        let found = ((squares[0] + squares[1]) / 1.8609).sqrt();
+        assert!((found - expected).abs() < 1e-3, "{found}: {answer}");
+        assert!((squares[0].sqrt() * 256.0 - part(&answer, 0, "noise_multiplier")).abs() < 1e-9);
+        assert!((squares[1].sqrt() * 4096.0 - part(&answer, 1, "noise_multiplier")).abs() < 1e-9);
+        assert_eq!((&answer["proved_epsilon"], &answer["accountant"]), (&Value::Null, &Value::Null));
+        assert!(answer["not_proved_because"].as_str().unwrap().contains("raw gradients"), "{answer}");
+    }
+    for (name, parts) in [("dp-sgd", 1), ("dp-svrg", 3)] {
+        let answer = published(name);
+        assert_eq!(answer["noise"].as_array().unwrap().len(), parts, "{answer}");
+        assert!(answer["proved_epsilon"].as_f64().unwrap() < 0.1, "{answer}");
+    }
+    // The central limit theorem claims too little.
+    let answer = published("dynamic-clt --rho-mu 4 --rho-c 2 --max-grad-norm 3");
+    assert!(answer["proved_epsilon"].as_f64().unwrap() > 1.005, "{answer}");
+    let last = part(&answer, 1, "sigma") / part(&answer, 1, "noise_multiplier");
+    assert!((last - 1.5).abs() < 1e-9, "{answer}");
+    let said = text(&format!("noise {MUSHROOM} --published dp-c4"));
+    assert!(said.contains("sigma_2") && said.contains("proved       none: the clipping norms"), "{said}");
+    let large = "noise --published dice --epsilon 1 --delta 1e-5 --batch-size 300 --records 1000 --steps 500";
+    assert!(text(large).contains("needs B / N <= 1/5, and B / N is 0.300; lower --batch-size"));
+}
+
+#[test]
+fn published_noise_needs_a_batch_and_options_of_its_paper() {
+    let flags = |flags: &str| format!("noise {MUSHROOM} --published {flags}");
+    refused(&flags("dice --anchor-batch 3"), &["anchor_batch belongs to dp-svrg"], "options");
+    refused(&flags("dice --thresholds theorem --feedback-clip 1"), &["C_1 <= C_2 <= C / B"], "feedback_clip");
+    refused(&flags("dp-c4 --anchor-batch 9999"), &["at most the number of records, 6499"], "options");
+    let small = MUSHROOM.replace("--batch-size 256", "--batch-size 7000");
+    refused(
+        &format!("noise {small} --published dice"),
+        &["batch_size must be between 1 and", "7000"],
+        "--batch-size",
+    );
+    for usage in [
+        "noise --published dice --epsilon 1 --delta 1e-5 --steps 10",
+        "noise --epsilon 1 --delta 1e-5 --steps 10",
+        "noise --epsilon 1 --delta 1e-5 --steps 10 --sample-rate 0.1 --batch-size 30",
+        "noise --published dice --epsilon 1 --delta 1e-5 --steps 10 --batch-size 5 --records 9 --sample-rate 0.1",
+    ] {
+        let output = sordino(usage);
+        assert_eq!(output.status.code(), Some(2), "{usage}");
+        assert!(output.stdout.is_empty(), "{usage}");
+    }
+}
+
 #[test]
 fn schedule_shows_the_true_cost_of_the_limit_theorem() {
     let arguments = "schedule --epsilon 1.2 --delta 1.6667e-6 --sample-rate 0.004166667 --steps 1000 --rho-mu 4 --rho-c 2 --max-grad-norm 1";

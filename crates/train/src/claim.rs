@@ -5,7 +5,7 @@ use sordino_algorithms::{About, Verdict};
 
 use crate::{Settings, parse_algorithm};
 
-/// An epsilon that is claimed and not proved.
+/// An epsilon that a paper or an approximation claims. What is proved may be more or less.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Claim {
     /// The claimed epsilon.
@@ -21,20 +21,35 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// The claim about a run with these settings: of an algorithm as published, or of the central limit theorem.
+    /// The claim about a run with these settings: of an algorithm as published, of the formula that sets its noise, or of the central limit
+    /// theorem.
     pub fn new(settings: &Settings, plan: Option<&Plan>) -> Option<Self> {
         let delta = settings.delta?;
-        let algorithm = parse_algorithm(settings.algorithm.as_deref()?);
-        if let Ok(About { reference, verdict: Verdict::AsPublished { problem, instead }, .. }) =
-            algorithm.map(|algorithm| algorithm.about())
-        {
-            return Some(Self {
-                epsilon: settings.epsilon?.get(),
-                delta: delta.get(),
-                by: reference.to_owned(),
-                why: problem.to_owned(),
-                instead: format!("{{algorithm={instead}}}, whose epsilon is proved"),
-            });
+        let algorithm = parse_algorithm(settings.algorithm.as_deref()?).ok();
+        let about = algorithm.as_ref().map(|algorithm| algorithm.about());
+        let formula = algorithm.as_ref().and_then(|algorithm| algorithm.noise_formula());
+        match (about, formula) {
+            (Some(About { reference, verdict: Verdict::AsPublished { problem, instead }, .. }), _) => {
+                return Some(Self {
+                    epsilon: settings.epsilon?.get(),
+                    delta: delta.get(),
+                    by: formula.unwrap_or(reference).to_owned(),
+                    why: problem.to_owned(),
+                    instead: format!("{{algorithm={instead}}}, whose epsilon is proved"),
+                });
+            }
+            (Some(About { name, .. }), Some(formula)) => {
+                return Some(Self {
+                    epsilon: settings.epsilon?.get(),
+                    delta: delta.get(),
+                    by: formula.to_owned(),
+                    why: "the formula does not cover all releases of this plan".to_owned(),
+                    instead: format!(
+                        "{{algorithm={name}}}, which has the least noise that its epsilon allows"
+                    ),
+                });
+            }
+            _ => {}
         }
         if settings.accountant? != Accountant::GdpClt {
             return None;

@@ -101,7 +101,7 @@ pub use inspection::{Inspection, inspect, model_notes};
 pub use learner::Learning;
 pub use metrics::Measurement;
 pub use model::{ResolvedModel, parse_model};
-pub use price::{PricedRun, Provable, price};
+pub use price::{PricedRun, Provable, price, read_published_noise};
 pub use public_model::PublicModel;
 pub use resolve::{Custom, ResolvedSettings, check, resolve, resolve_with, without_unused};
 pub use run::{Ending, Observer, Run, steps_per_charge};

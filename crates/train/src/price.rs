@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 use sordino_accounting::{Accountant, AccountingError, Delta, Epsilon, NoiseMultiplier, Plan};
-use sordino_algorithms::{AlgorithmError, NoiseSource};
+use sordino_algorithms::{AlgorithmError, NoiseSource, PublishedNoise};
 use sordino_privacy::{Account, PrivacyError, PrivacyStatus, Terms};
 
 use crate::{
-    Claim, ResolvedSettings, RunFolder, Settings, TrainError,
+    Claim, Hint, ResolvedSettings, RunFolder, Settings, TrainError,
     format::{rounded_to_nearest, rounded_up},
     model_notes, write_whole,
 };
@@ -24,6 +24,8 @@ pub struct PricedRun {
     pub terms: Terms,
     /// For an algorithm as published, what can be proved about it.
     pub provable: Option<Provable>,
+    /// The noise of each part of a step, where the formula of a paper sets it.
+    pub published_noise: Vec<PublishedNoise>,
 }
 
 /// A bound that can be proved for an algorithm as its paper prints it. The accountant is used as a calculator: the run itself has no
@@ -55,7 +57,13 @@ pub fn price(resolved: ResolvedSettings, resumed: Option<&Account>) -> Result<Pr
         None => priced_terms(&resolved, plan.clone())?,
     };
     let about = resolved.files.about(&resolved.values.to_settings()) + &resolved.last_changed;
-    Ok(PricedRun { provable: provable(&resolved, &plan), terms: terms.about(&about), plan, resolved })
+    Ok(PricedRun {
+        provable: provable(&resolved, &plan),
+        published_noise: resolved.algorithm.published_noise(&resolved.facts)?,
+        terms: terms.about(&about),
+        plan,
+        resolved,
+    })
 }
 
 /// Why a run is not protected. A resumed run keeps the text in its ledger, which may be from an earlier version.
@@ -113,6 +121,7 @@ fn priced_terms(resolved: &ResolvedSettings, plan: Plan) -> Result<Terms, TrainE
                 _ => (None, Accountant::Pld),
             }
         }
+        accountant if resolved.algorithm.noise_formula().is_some() => (None, accountant),
         accountant => (epsilon, accountant),
     };
     Ok(Terms::price(plan, resolved.facts.records, delta, budget, accountant)?)
@@ -125,6 +134,14 @@ impl Provable {
     pub fn read(folder: &RunFolder) -> Option<Self> {
         serde_json::from_str(model_notes(folder).ok()?.get(Self::NOTE)?).ok()
     }
+}
+
+const PUBLISHED_NOISE: &str = "published_noise";
+
+/// The noise of each part of a step, as it was stored with the weights of a run whose noise was set by the formula of a paper.
+pub fn read_published_noise(folder: &RunFolder) -> Vec<PublishedNoise> {
+    let stored = model_notes(folder).unwrap_or_default();
+    stored.get(PUBLISHED_NOISE).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }
 
 impl PricedRun {
@@ -166,10 +183,14 @@ impl PricedRun {
             let provable = serde_json::to_string(&provable).expect("numbers and names are JSON");
             notes.insert(Provable::NOTE.to_owned(), provable);
         }
+        if !self.published_noise.is_empty() {
+            let noise = serde_json::to_string(&self.published_noise).expect("numbers and names are JSON");
+            notes.insert(PUBLISHED_NOISE.to_owned(), noise);
+        }
         notes
     }
 
-    /// A warning, as the text of a [`Hint`](crate::Hint), if an epsilon is claimed that is not proved.
+    /// A warning, as the text of a [`Hint`], if an epsilon is claimed that differs from the proved one.
     pub fn warning(&self) -> Option<String> {
         let claim = Claim::new(&self.settings(), self.terms.plan())?;
         let proved = match (self.not_private(), self.terms.guarantee(), self.provable) {
@@ -181,6 +202,12 @@ impl PricedRun {
         };
         let claimed = rounded_to_nearest(claim.epsilon);
         Some(format!("epsilon {claimed} is claimed, {proved} is proved; use {}", claim.instead))
+    }
+
+    /// What the algorithm says about a run with these settings.
+    pub fn algorithm_notes(&self) -> Vec<Hint> {
+        let notes = self.resolved.algorithm.notes(&self.resolved.facts, &self.plan);
+        notes.into_iter().map(Hint::new).collect()
     }
 
     /// Why nothing is guaranteed; none if there is a guarantee.

@@ -42,6 +42,28 @@ fn error_feedback_removes_the_bias_of_clipping_where_its_clipping_norms_cover_th
     }
 }
 
+/// Section 3.1 of DiceSGD: at a fixed point the gradient is 0 and the clipped error equals the mean clipped gradient, so `C_2` must be at least its
+/// length. `C_2 >= C_1` is enough for every problem. In the example above that length is 1/3 at the solution, and with a smaller `C_2` the
+/// error grows without end while the model rests where the mean clipped gradient is `C_2`: `(2 (x + 1) - 1) / 3 = C_2`.
+#[test]
+fn error_feedback_as_published_ends_elsewhere_where_its_clipping_norm_is_too_small() {
+    let records = [-1.0, -1.0, 2.0].map(|x| [x, 0.0]);
+    let end = |second: f64| {
+        let text = format!(r#"{{"type":"dice-published","feedback_clip":{second}}}"#);
+        let run = Run::new(&text, &facts_for(3, 1.0, 1000), &records, bounded_spring, RATE);
+        f64::from(run.points[999][0])
+    };
+    for second in [0.4, 1.0, 3.0] {
+        let found = end(second);
+        assert!(found.abs() < 1e-4, "C_2 = {second} ends at {found}");
+    }
+    for second in [0.05, 0.2, 0.3] {
+        let (found, expected) = (end(second), (3.0 * second + AFTER_MARGIN) / 2.0 - 1.0);
+        assert!((found - expected).abs() < 1e-4, "C_2 = {second} ends at {found}, not at {expected}");
+        assert!(found < -0.04, "C_2 = {second} ends at {found}");
+    }
+}
+
 /// Example 3.1 of DP-NSGD: a third of gradients is `s + t`, two thirds are `s - t / 2`. `A` is the mean gradient `s` times the mean
 /// of what is released.
 ///

@@ -6,5 +6,6 @@ mod conformance;
 mod counterexamples;
 mod examples;
 mod papers;
+mod published_noise;
 mod toy_quadratic;
 mod transcript;

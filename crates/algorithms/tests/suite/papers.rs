@@ -188,15 +188,15 @@ fn sound_error_feedback_is_that_of_dice_c_and_dice_a() {
 fn dice_as_published(
     facts: &RunFacts,
     bound: fn(Vector, f64) -> Vector,
-    threshold: f64,
+    [first, second]: [f64; 2],
 ) -> impl FnMut(&mut dyn FnMut() -> Batch, Vector, usize) -> Vector {
     let per_batch = 1.0 / facts.expected_batch_size;
     let mut e = [0.0; 2];
     move |draw, x, _| {
         let gradients: Vec<Vector> = draw().into_iter().map(|record| gradient(record, x)).collect();
-        let mean = scaled(per_batch, sum(gradients.iter().map(|&g| bound(g, threshold))));
+        let mean = scaled(per_batch, sum(gradients.iter().map(|&g| bound(g, first))));
         // The error is disclosed, so it is clipped without a margin for rounding.
-        let v = plus(mean, 1.0, bound(e, threshold / AFTER_MARGIN));
+        let v = plus(mean, 1.0, bound(e, second / AFTER_MARGIN));
         e = plus(plus(e, per_batch, sum(gradients)), -1.0, v);
         v
     }
@@ -206,11 +206,18 @@ fn dice_as_published(
 fn published_error_feedback_is_that_of_algorithms_2_and_4() {
     let facts = facts(0.6);
     let automatic: fn(Vector, f64) -> Vector = |g, threshold| normalise(g, threshold, 0.0);
-    for (thresholds, threshold) in [("experiments", 1.0), ("theorem", 1.0 / facts.expected_batch_size)] {
+    let most = 1.0 / facts.expected_batch_size;
+    for (options, norms) in [
+        (r#""thresholds":"experiments""#, [1.0, 1.0]),
+        (r#""feedback_clip":3"#, [1.0, 3.0]),
+        (r#""feedback_clip":0.2"#, [1.0, 0.2]),
+        (r#""thresholds":"theorem""#, [most, most]),
+        (r#""thresholds":"theorem","gradient_clip":0.02"#, [0.02, 0.02]),
+        (r#""thresholds":"theorem","gradient_clip":0.01,"feedback_clip":0.04"#, [0.01, 0.04]),
+    ] {
         for (flag, bound) in [("false", clip as fn(Vector, f64) -> Vector), ("true", automatic)] {
-            let text =
-                format!(r#"{{"type":"dice-published","thresholds":"{thresholds}","automatic":{flag}}}"#);
-            run(&text, &facts).follows(&text, dice_as_published(&facts, bound, threshold));
+            let text = format!(r#"{{"type":"dice-published",{options},"automatic":{flag}}}"#);
+            run(&text, &facts).follows(&text, dice_as_published(&facts, bound, norms));
         }
     }
 }
@@ -236,7 +243,7 @@ fn published_error_feedback_with_adam_is_that_of_algorithm_3() {
             adam.step(release.scaled(per_batch), RATE, point);
         },
     );
-    let mut v = dice_as_published(&facts, clip, 1.0);
+    let mut v = dice_as_published(&facts, clip, [1.0, 1.0]);
     let (mut first, mut second) = ([0.0; 2], [0.0; 2]);
     run.follows("dice-published with adam", |draw, x, step| {
         let v = v(draw, x, step);

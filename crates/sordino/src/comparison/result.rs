@@ -85,8 +85,8 @@ impl Comparison {
             "Test accuracy in %, {runs} each. The epsilon of a row is for one run alone.\n\n{}",
             table(&columns, &cells)
         );
-        if self.rows.iter().any(|row| row.claimed_epsilon.is_some()) {
-            text += "\nA claimed epsilon is not proved: these runs are not within the privacy budget.\n";
+        if self.rows.iter().any(Row::claims_too_little) {
+            text += "\nA claim is not a proof: runs without a proved epsilon of at most their claim are not within the privacy budget.\n";
         }
         if self.rows.iter().any(|row| row.best.is_some()) {
             text += &format!(
@@ -264,6 +264,11 @@ impl Row {
             delta: guarantee.map(|guarantee| guarantee.delta.get()),
             test_accuracies: accuracies,
         })
+    }
+
+    /// Whether an epsilon is claimed that is less than the proved one.
+    fn claims_too_little(&self) -> bool {
+        self.claimed_epsilon.is_some_and(|claimed| self.epsilon.is_none_or(|proved| proved > claimed))
     }
 
     fn cells(&self) -> Vec<String> {

@@ -4,10 +4,11 @@ use std::path::Path;
 
 use serde::Serialize;
 use sordino_accounting::{Guarantee, pld::GroupSize};
+use sordino_algorithms::PublishedNoise;
 use sordino_privacy::{Account, PrivacyStatus};
 use sordino_train::{
     Claim, Hint, Provable, PublicFile, Score, Settings, TrainError,
-    format::{grouped, pair, rounded_to_nearest, rounded_up},
+    format::{grouped, pair, rounded_down, rounded_to_nearest, rounded_up},
     public_files,
 };
 
@@ -35,6 +36,8 @@ pub struct RunReport<'a> {
     pub weights_covered: bool,
     /// For an algorithm as published, what can be proved about it.
     pub provable: Option<Provable>,
+    /// The noise of each part of a step, where the formula of a paper sets it.
+    pub published_noise: Vec<PublishedNoise>,
     /// All runs on the same data; none if the run was in memory.
     pub data: Option<DataAccount>,
 }
@@ -75,6 +78,9 @@ struct ReportRecord<'a> {
     relation: Option<String>,
     accountant: Option<&'static str>,
     noise_multiplier: Option<f64>,
+    /// The noise of each part of a step, where the formula of a paper sets it.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    published_noise: &'a [PublishedNoise],
     weights_covered: bool,
     /// The files of the public model that the run builds on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -124,6 +130,7 @@ impl RunReport<'_> {
             relation: guarantee.map(|guarantee| guarantee.relation.to_string()),
             accountant: guarantee.map(|guarantee| guarantee.accountant.name()),
             noise_multiplier: self.multiplier(),
+            published_noise: &self.published_noise,
             weights_covered: self.weights_covered,
             public_files: public_files(self.account),
             data: self.data.as_ref().map(DataAccount::record),
@@ -195,7 +202,12 @@ impl RunReport<'_> {
     }
 
     fn run_lines(&self) -> Vec<(&'static str, String)> {
-        let mut lines = vec![("algorithm", self.training()), ("steps", self.steps())];
+        let mut lines = vec![("algorithm", self.training())];
+        for PublishedNoise { symbol, sigma, noise_multiplier } in &self.published_noise {
+            let [sigma, multiplier] = [sigma, noise_multiplier].map(|value| rounded_down(*value));
+            lines.push(("as published", format!("{symbol} {sigma}: multiplier {multiplier} on the sum")));
+        }
+        lines.push(("steps", self.steps()));
         if let Some(seconds) = self.seconds {
             lines.push(("seconds", format!("{seconds:.1}")));
         }
@@ -218,17 +230,16 @@ impl RunReport<'_> {
         Claim::new(self.settings, self.account.plan())
     }
 
-    /// The claimed epsilon next to the proved one, if there is a claim that is not proved.
+    /// The claimed epsilon next to the proved one, if there is a claim.
     fn warning(&self, status: &PrivacyStatus) -> Option<String> {
         let claim = self.claim()?;
+        let holds =
+            matches!(status, PrivacyStatus::Private(guarantee) if guarantee.epsilon.get() <= claim.epsilon);
         let (proved, why) = match status {
-            PrivacyStatus::Private(guarantee) if guarantee.epsilon.get() <= claim.epsilon => {
-                let epsilon = rounded_up(guarantee.epsilon.get());
-                (
-                    format!("epsilon {epsilon}"),
-                    "with these settings, the proved epsilon is not larger than the claim".to_owned(),
-                )
-            }
+            PrivacyStatus::Private(guarantee) if holds => (
+                format!("epsilon {}", rounded_up(guarantee.epsilon.get())),
+                "with these settings, the proved epsilon is not larger than the claim".to_owned(),
+            ),
             PrivacyStatus::Private(guarantee) => {
                 (format!("epsilon {}", rounded_up(guarantee.epsilon.get())), claim.why)
             }
@@ -257,10 +268,11 @@ impl RunReport<'_> {
             ("why", why),
             ("instead", claim.instead),
         ];
-        Some(format!(
-            "WARNING: the epsilon that is claimed for this run is not proved.\n{}\n",
-            labelled(&lines)
-        ))
+        let heading = match holds {
+            true => "NOTE: the noise of this run is set by a claim, and not by the proved epsilon.",
+            false => "WARNING: the epsilon that is claimed for this run is not proved.",
+        };
+        Some(format!("{heading}\n{}\n", labelled(&lines)))
     }
 
     /// The smallest noise multiplier of the plan.

@@ -67,6 +67,10 @@ fn every_algorithm_of_the_registry_trains_within_its_budget() {
         ),
         ("--algorithm dp-c4-published --accountant pld", "no accountant prices it"),
         ("--algorithm dice-published --accountant pld", "no accountant prices it"),
+        ("--algorithm dice-published,gradient_clip=1", "is for thresholds=theorem"),
+        ("--algorithm dice-published,thresholds=theorem,feedback_clip=1", "C_1 <= C_2 <= C / B"),
+        ("--algorithm dice-published,feedback_clip=0", "feedback_clip must be between 1e-9 and 1e9, got 0"),
+        ("--algorithm dp-sgd,noise=dp-c4-paper --noise-multiplier 3", "noise=dp-c4-paper sets the noise"),
         ("--algorithm dynamic,mu_schedule=0:1/0:2", "rising parts from 0 to 1"),
         ("--algorithm dynamic,mu_growth=2,mu_schedule=0:1/1:2", "both set the change of the noise"),
     ] {
@@ -129,7 +133,7 @@ fn a_comparison_says_what_all_its_runs_cost_together() {
     let one = found["rows"][0]["epsilon"].as_f64().unwrap();
     assert!(found["epsilon_of_all"].as_f64().unwrap() < 5.0 * one);
     // An algorithm as published has no guarantee, so there is no total.
-    let found = place.json("compare --algorithms dp-sgd,dice-published --steps 30 --repeats 2");
+    let found = place.json("compare --algorithms dp-sgd,dice-published --steps 60 --repeats 2");
     assert_eq!(
         (&found["epsilon_of_all"], &found["not_private"]),
         (&Value::Null, &Value::from(vec!["dice-published"]))
@@ -156,7 +160,7 @@ fn algorithms_as_published_warn_and_say_what_is_proved() {
     assert!(noted.contains("epsilon 1 is claimed, epsilon") && noted.contains("--algorithm dice"), "{noted}");
     for part in [
         "WARNING",
-        "claimed      epsilon 1 at delta 1e-5",
+        "claimed      epsilon 1 at delta 1e-5, by Theorem 3.8 of Zhang et al. 2023",
         "proved       epsilon",
         "--algorithm dice",
         "first-participation",
@@ -170,9 +174,42 @@ fn algorithms_as_published_warn_and_say_what_is_proved() {
     assert!(text.starts_with("This logistic model is NOT PRIVATE.") && !text.contains("satisfies"), "{text}");
     assert!(text.contains("proved       nothing") && text.contains("raw gradients"), "{text}");
     let shown = place.json("show c4");
+    let symbols = [0, 1].map(|index| shown["published_noise"][index]["symbol"].as_str().unwrap());
+    assert_eq!(symbols, ["sigma_1", "sigma_2"]);
+    assert!(text.contains("as published  sigma_2"), "{text}");
+    let large = place.run("train --algorithm dice-published --batch-size 2000 --steps 60 --out large");
+    let noted = String::from_utf8(large.stderr).unwrap();
+    assert!(noted.contains("note: Theorem 3.8 of DiceSGD needs B / N <= 1/5"), "{noted}");
     assert_eq!((&shown["epsilon"], &shown["epsilon_infinite"]), (&Value::Null, &Value::Bool(true)));
     assert!(place.read("c4/ledger").contains("come from raw gradients and set the scale of the noise"));
     assert!(place.read("c4/config.toml").starts_with("# NOT PRIVATE"));
+}
+
+/// The noise of the DP-C4 paper follows from its claim. The run stays sound, and its proved epsilon is that of its plan.
+#[test]
+fn sound_runs_with_the_noise_of_the_dp_c4_paper_prove_less_than_it_claims() {
+    let place = Place::new("dp-c4-noise");
+    for (name, parts) in [("dp-sgd", 1), ("dp-svrg", 3)] {
+        let flags = format!("train --algorithm {name},noise=dp-c4-paper --steps 60 --out {name}");
+        let output = place.run(&flags);
+        let (said, noted) =
+            (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+        assert!(noted.contains("epsilon 1 is claimed, epsilon 0.0"), "{noted}");
+        for part in ["satisfies (0.0", "NOTE: the noise of this run is set by a claim", "of the DP-C4 paper"]
+        {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        assert!(!said.contains("WARNING") && !said.contains("NOT PRIVATE"), "{said}");
+        let shown = place.json(&format!("show {name}"));
+        let epsilon = shown["epsilon"].as_f64().unwrap();
+        assert!(epsilon < 0.1 && shown["claimed_epsilon"] == 1.0 && shown["private"] == true, "{shown}");
+        assert_eq!(shown["published_noise"].as_array().unwrap().len(), parts, "{shown}");
+    }
+    // 4 T (2 ln(1/delta) + epsilon) / (|S| epsilon)^2, and the multiplier on the sum of 256 records.
+    let noise = &place.json("show dp-sgd")["published_noise"][0];
+    let sigma = (4.0 * 60.0 * (2.0 * 1e5_f64.ln() + 1.0)).sqrt() / 256.0;
+    assert!((noise["sigma"].as_f64().unwrap() / sigma - 1.0).abs() < 1e-9, "{noise}");
+    assert!((noise["noise_multiplier"].as_f64().unwrap() / (256.0 * sigma) - 1.0).abs() < 1e-9, "{noise}");
 }
 
 /// The noise of the central limit theorem costs more than it says.

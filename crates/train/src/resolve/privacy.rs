@@ -50,7 +50,8 @@ pub fn without_unused(mut settings: Settings, algorithm: &dyn NetworkAlgorithm) 
         settings.max_batch_size = None;
         settings.sampling = None;
     }
-    if algorithm.is_plain() || algorithm.sound_alternative().is_some() {
+    let published = algorithm.sound_alternative().is_some() || algorithm.noise_formula().is_some();
+    if algorithm.is_plain() || published {
         settings.noise_multiplier = None;
     }
     if !algorithm.about().verdict.is_sound() {
@@ -63,12 +64,16 @@ pub fn without_unused(mut settings: Settings, algorithm: &dyn NetworkAlgorithm) 
 pub(crate) fn reject_unused(settings: &Settings, algorithm: &dyn NetworkAlgorithm) -> Result<(), TrainError> {
     let used = without_unused(settings.clone(), algorithm).names();
     let Some(unused) = settings.names().into_iter().find(|name| !used.contains(name)) else { return Ok(()) };
-    let (reason, instead) = match algorithm.sound_alternative() {
-        None => ("training without privacy (algorithm none) does not use it", "dp-sgd"),
-        Some(sound) => (
+    let (reason, instead) = match (algorithm.sound_alternative(), algorithm.noise_formula()) {
+        (Some(sound), _) => (
             "the noise of this algorithm follows from the epsilon that its paper claims, and no accountant prices it",
             sound,
         ),
+        (None, Some(_)) => (
+            "noise=dp-c4-paper sets the noise from the epsilon that the paper claims",
+            algorithm.about().name,
+        ),
+        (None, None) => ("training without privacy (algorithm none) does not use it", "dp-sgd"),
     };
     Err(TrainError::refused(
         format!("{unused} has no effect here: {reason}"),

@@ -2,22 +2,36 @@
 
 use clap::Args;
 use serde::Serialize;
-use sordino_accounting::{Accountant, Plan, calibrate, pld::GroupSize};
+use sordino_accounting::{
+    Accountant, Delta, Epsilon, Plan, SamplingRate, Steps,
+    calibrate::{self, Budget},
+    pld::GroupSize,
+};
 
 use sordino::report::{GuaranteeRecord, json, plan_statement};
 
-use crate::{
-    budget_arguments::BudgetArguments,
-    problem::{Problem, flag},
-};
+use super::published::PublishedArguments;
+use crate::problem::{Problem, flag};
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    #[command(flatten)]
-    budget: BudgetArguments,
+    /// Privacy budget, or with --published the epsilon that the paper claims
+    #[arg(long, value_name = "E", allow_hyphen_values = true)]
+    epsilon: Epsilon,
+    /// Delta of the privacy budget
+    #[arg(long, value_name = "D", allow_hyphen_values = true)]
+    delta: Delta,
+    /// Probability with which each record joins a batch
+    #[arg(long, value_name = "Q", allow_hyphen_values = true, required_unless_present = "published")]
+    sample_rate: Option<SamplingRate>,
+    /// Number of steps
+    #[arg(long, value_name = "T", allow_hyphen_values = true)]
+    steps: Steps,
     /// Accountant: pld, rdp, gdp-clt, zcdp or tcdp
     #[arg(long, value_name = "NAME", default_value_t)]
     accountant: Accountant,
+    #[command(flatten)]
+    published: PublishedArguments,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -32,14 +46,16 @@ struct Record {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
-    let BudgetArguments { sample_rate, steps, .. } = arguments.budget;
-    let (budget, accountant) = (arguments.budget.budget(), arguments.accountant);
-    let epsilon = budget.epsilon;
+    let &Arguments { epsilon, delta, steps, accountant, .. } = arguments;
+    let budget = Budget { epsilon, delta };
+    let Some(sample_rate) = arguments.sample_rate else {
+        return Ok(arguments.published.run(budget, steps, arguments.json)?.unwrap_or_default());
+    };
     let least = calibrate::noise_multiplier(budget, sample_rate, steps, accountant)?.value;
     // Rounded up to a number that is short enough to copy; the rounded number is priced.
     let value = least.shortened();
     let plan = Plan::dp_sgd(value, sample_rate, steps);
-    let guarantee = accountant.price(&plan, budget.delta)?;
+    let guarantee = accountant.price(&plan, delta)?;
     if arguments.json {
         let guarantee = GuaranteeRecord::new(guarantee, GroupSize::ONE);
         return Ok(json(&Record { noise_multiplier: value.get(), target_epsilon: epsilon.get(), guarantee }));

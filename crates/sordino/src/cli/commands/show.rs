@@ -9,7 +9,9 @@ use clap::Args;
 use serde::Serialize;
 use sordino::report::{self, DataAccount, RunReport};
 use sordino_privacy::Account;
-use sordino_train::{DataFacts, Provable, RunFolder, Settings, inspect, verified_settings};
+use sordino_train::{
+    DataFacts, Provable, RunFolder, Settings, inspect, read_published_noise, verified_settings,
+};
 
 use crate::problem::{Problem, flag};
 
@@ -53,6 +55,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
         test_records: DataFacts::read(&folder).ok().map(|facts| facts.test_records),
         weights_covered: inspection.weights_covered,
         provable: Provable::read(&folder),
+        published_noise: read_published_noise(&folder),
         data: Some(DataAccount::new(&folder, &settings)),
     };
     Ok(if arguments.json { report.json()? } else { report.text()?.render(flag) })
