@@ -18,6 +18,7 @@ mod histogram;
 mod options;
 mod plans;
 mod registry;
+mod scale;
 
 pub use algorithm::{
     About, Algorithm, Defaults, NoiseSource, OptionDescription, Options, RunFacts, Steps, Verdict,
@@ -30,6 +31,7 @@ pub use options::{Above0, Below1};
 pub use options::{OptionValue, Range, check_range, default_text};
 use registry::registry;
 pub use registry::{AlgorithmDescription, markdown_table, owners};
+pub use scale::Scale;
 use sordino_accounting::{Accountant, ClipNorm, Plan, Sampling};
 use sordino_privacy::Gradients;
 

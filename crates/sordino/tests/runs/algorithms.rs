@@ -245,7 +245,7 @@ fn an_interrupted_comparison_shows_its_finished_runs() {
 #[test]
 fn public_state_is_stored_in_a_checkpoint_and_private_state_is_not() {
     for (name, kept) in [
-        ("dp-c4", vec!["algorithm.anchor_gradient", "algorithm.anchor_clip"]),
+        ("dp-c4", vec!["algorithm.anchor_gradient", "algorithm.length"]),
         ("dp-svrg,routine=1", vec!["algorithm.anchor", "algorithm.previous"]),
         ("dice-two-release", vec!["algorithm.error"]),
         ("dice,window=8", vec![]),
