@@ -187,6 +187,7 @@ pub fn resolve_with(
         values: SettingValues {
             model: Some(model_name),
             hidden: given(settings.hidden.clone()),
+            loss: given(settings.loss),
             train: given(settings.train.clone()),
             encoder: given(settings.encoder.as_deref().map(absolute)),
             pooling: given(settings.pooling),
