@@ -18,7 +18,7 @@ fn a_support_vector_machine_is_trained_shown_and_applied() {
     // The settings of the run give the same run.
     place.text("train --config run/config.toml --out again");
     let weights = |run: &str| std::fs::read(place.0.join(run).join("model.safetensors")).unwrap();
-    let tensors = |run: &str| weights(run)[weights(run).len() - 4 * 118..].to_vec();
+    let tensors = |run: &str| weights(run)[weights(run).len() - 4 * 127..].to_vec();
     assert_eq!(tensors("run"), tensors("again"));
     // The same network with the logistic loss learns other weights.
     place.text(&format!("train --model linear {flags} --out logistic"));
@@ -40,7 +40,7 @@ fn a_loss_for_two_classes_refuses_other_targets_and_networks() {
         "target = 'y'\n[[columns]]\nname = 'x'\ntype = 'number'\ncenter = 0.0\nscale = 1.0\n\
          [[columns]]\nname = 'y'\ntype = 'number'\ncenter = 0.0\nscale = 1.0\n",
     );
-    place.write("two.toml", "input = { features = 117 }\n[[layers]]\ntype = 'linear'\noutputs = 2\n");
+    place.write("two.toml", "input = { features = 126 }\n[[layers]]\ntype = 'linear'\noutputs = 2\n");
     for (flags, problem) in [
         (
             "--data three.csv --schema three.toml --test-fraction 0",
