@@ -43,6 +43,14 @@ pub trait Algorithm: Options + fmt::Debug + Send + Sync {
         0
     }
 
+    /// The expected number of records that a training step draws, from which the number of steps of an epoch follows.
+    ///
+    /// # Errors
+    /// Options that do not fit the number of records.
+    fn records_per_step(&self, batch_size: f64, _records: u64) -> Result<f64, AlgorithmError> {
+        Ok(batch_size)
+    }
+
     /// The plan of the run: how each step draws its batch, and the noise of each of its releases. For an algorithm that is not
     /// [sound](Verdict::Sound), the plan describes how batches are drawn and is not priced.
     ///

@@ -52,20 +52,43 @@ impl Anchoring {
         facts: &RunFacts,
     ) -> Result<Self, AlgorithmError> {
         check_steps(facts.steps.get())?;
-        let records = facts.records as f64;
+        Self::for_batches(batch, probability, routine, facts.expected_batch_size, facts.records)
+    }
+
+    /// The same for batches of this expected size, before the number of steps is known.
+    pub(crate) fn for_batches(
+        batch: Option<u64>,
+        probability: Option<f64>,
+        routine: Option<u8>,
+        batch_size: f64,
+        records: u64,
+    ) -> Result<Self, AlgorithmError> {
         let batch = match batch {
-            Some(batch) if batch > facts.records => {
+            Some(batch) if batch > records => {
                 return Err(AlgorithmError::OutOfRange {
                     name: "anchor_batch",
-                    permitted: format!("at most the number of records, {}", facts.records),
+                    permitted: format!("at most the number of records, {records}"),
                     got: batch.to_string(),
                 });
             }
             Some(batch) => batch as f64,
-            None => (16.0 * facts.expected_batch_size).max(1.0).min(records),
+            None => (16.0 * batch_size).max(1.0).min(records as f64),
         };
-        let probability = probability.unwrap_or((2.0 * facts.expected_batch_size / batch).clamp(1e-3, 1.0));
+        let probability = probability.unwrap_or((2.0 * batch_size / batch).clamp(1e-3, 1.0));
         Ok(Self { batch, probability, routine: routine.unwrap_or(4) })
+    }
+
+    /// The steps between two moves of the anchor, in routines 2 and 4.
+    fn period(&self) -> u64 {
+        (1.0 / self.probability.max(1e-9)).round().max(1.0) as u64
+    }
+
+    /// The expected number of records that a training step draws: `B + p B_a` in routines 1 and 2, and `(1 - p) B + p B_a` in routines 3
+    /// and 4, where a step that moves the anchor evaluates no differences.
+    pub(crate) fn records_per_step(&self, batch_size: f64) -> f64 {
+        let p = if self.routine % 2 == 1 { self.probability } else { 1.0 / self.period() as f64 };
+        let differences = if self.routine <= 2 { 1.0 } else { 1.0 - p };
+        differences * batch_size + p * self.batch
     }
 
     /// What the steps of the plan do, for this many training steps. Public: routines 1 and 3 use the same sequence of random numbers in
@@ -73,7 +96,7 @@ impl Anchoring {
     fn turns(&self, steps: StepCount) -> Vec<Turn> {
         let mut turns = vec![Turn::Here];
         let mut random = ChaCha20Rng::from_seed([0; 32]);
-        let period = (1.0 / self.probability.max(1e-9)).round().max(1.0) as u64;
+        let period = self.period();
         let to_newest = self.routine >= 3;
         for step in 0..steps.get() - 1 {
             let moves = match self.routine {
@@ -102,7 +125,8 @@ impl Anchoring {
         Ok((anchors, differences.map(|steps| Phase { rate, steps, batch: facts.expected_batch_size })))
     }
 
-    /// The plan with these multipliers of a difference's releases and of an anchor.
+    /// The plan with these multipliers of a difference's releases and of an anchor. Where all steps move the anchor, as with `p = 1` in
+    /// routines 3 and 4, there are no differences, and their multipliers are not used.
     pub(crate) fn plan_with(
         &self,
         facts: &RunFacts,
@@ -199,6 +223,9 @@ fn uniform(random: &mut impl Rng) -> f64 {
 
 /// How a gradient is estimated from an anchor and differences to it.
 pub(crate) trait Estimate<G: Gradients> {
+    /// Begins a step of the plan, after which this part of the plan is done.
+    fn begin(&mut self, _part: f64) {}
+
     /// Evaluates an anchor and keeps its gradient.
     fn anchor(&mut self, round: &mut Round<'_, G>, anchor: &G::Point) -> Result<(), PrivacyError>;
 
@@ -293,6 +320,7 @@ impl<G: Gradients, E: Estimate<G>> Steps<G> for AnchoredSteps<G::Point, E> {
         number: u64,
     ) -> Result<Option<Release<Vec<f32>>>, PrivacyError> {
         self.restore_points(at);
+        self.estimate.begin((number + 1) as f64 / self.turns.len() as f64);
         let turn = usize::try_from(number).ok().and_then(|number| self.turns.get(number).copied());
         if turn == Some(Turn::Before) {
             // The point before the last step, or the current point if a crash has lost that point.
@@ -401,6 +429,23 @@ mod tests {
             assert_eq!(of(2).map(|entry| entry.steps().get()).sum::<u64>(), differences);
             // All training steps are there: differences, and anchors that are training steps by themselves.
             assert!(differences < 30 && anchors + differences >= 30);
+        }
+    }
+
+    #[test]
+    fn records_per_step_are_those_of_the_plan() {
+        let facts = RunFacts { steps: StepCount::new(20_000).unwrap(), ..test_facts() };
+        for (routine, probability) in [(1, 0.25), (2, 0.25), (3, 0.25), (4, 0.3), (3, 1.0), (4, 1.0)] {
+            let anchoring = Anchoring::new(None, Some(probability), Some(routine), &facts).unwrap();
+            let (anchors, differences) = anchoring.phases(&facts).unwrap();
+            let drawn = |phase: Phase| phase.steps.get() as f64 * phase.batch;
+            let drawn = drawn(anchors) + differences.map_or(0.0, drawn);
+            let expected = anchoring.records_per_step(facts.expected_batch_size);
+            // A fixed sequence of random numbers; 5 standard deviations of routine 1 are 5 %.
+            assert!(
+                (drawn / 20_000.0 / expected - 1.0).abs() < 0.05,
+                "routine {routine}: {drawn} {expected}"
+            );
         }
     }
 

@@ -10,7 +10,7 @@ use sordino_optim::State;
 use sordino_privacy::{Gradients, PrivacyError, Release, Round};
 
 use crate::{
-    AlgorithmError, PublishedNoise, RunFacts,
+    AlgorithmError, PublishedNoise, RunFacts, Scale,
     anchors::{Anchoring, Estimate, anchor_gradient, anchor_state},
     clipping::{distance, norm, rule},
     published_noise::dp_c4,
@@ -24,10 +24,10 @@ pub(crate) const PROBLEM: &str = "the clipping norms of DP-C4 as published come 
 const ZERO: f64 = 1e-11;
 
 /// The options that both forms have.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Scales {
     pub(crate) difference: f64,
-    pub(crate) anchor: f64,
+    pub(crate) anchor: Scale,
 }
 
 /// The formula that sets the noise.
@@ -44,9 +44,14 @@ pub(crate) fn noise(facts: &RunFacts, anchoring: &Anchoring) -> Result<Vec<Publi
 
 /// The plan of its batches, which is not priced.
 pub(crate) fn plan(facts: &RunFacts, anchoring: &Anchoring) -> Result<Plan, AlgorithmError> {
-    let [sigma_1, _] = dp_c4(facts, facts.claimed()?, anchoring);
-    let z = NoiseMultiplier::new(sigma_1 * facts.expected_batch_size)?;
-    anchoring.plan_with(facts, &[z], z)
+    let [sigma_1, sigma_2] = dp_c4(facts, facts.claimed()?, anchoring);
+    let anchor = NoiseMultiplier::new(sigma_2 * anchoring.batch)?;
+    // With p = 1 in routines 3 and 4 every step moves the anchor to its own point: there are no differences, and sigma_1 is 0.
+    let difference = match sigma_1 > 0.0 {
+        true => vec![NoiseMultiplier::new(sigma_1 * facts.expected_batch_size)?],
+        false => Vec::new(),
+    };
+    anchoring.plan_with(facts, &difference, anchor)
 }
 
 /// The estimate of both forms.
@@ -59,6 +64,8 @@ pub(crate) struct PublishedEstimate {
     anchor_batch: f64,
     /// `sigma_2`.
     anchor_noise: f64,
+    /// The part of the run that is done after this step.
+    part: f64,
     /// The length of the mean gradient at the last anchor.
     length: Option<f64>,
     /// The anchor's sum that this step uses, with its clipping norm.
@@ -82,6 +89,7 @@ impl PublishedEstimate {
             batch: facts.expected_batch_size,
             anchor_batch: anchoring.batch,
             anchor_noise,
+            part: 0.0,
             length: None,
             current: (Vec::new(), 0.0),
             later: None,
@@ -109,15 +117,21 @@ impl PublishedEstimate {
 }
 
 impl<G: Gradients> Estimate<G> for PublishedEstimate {
+    fn begin(&mut self, part: f64) {
+        self.part = part;
+    }
+
     fn anchor(&mut self, round: &mut Round<'_, G>, anchor: &G::Point) -> Result<(), PrivacyError> {
         let plain = round.gradients(anchor).plain_sum()?;
         let length = norm(&round.disclose(plain, PROBLEM)?) / self.anchor_batch;
         let most = self.facts.max_grad_norm.get();
-        let own = most.min(self.scales.anchor * length);
+        // Where C_2 follows a schedule, an anchor keeps the C_2 of the step that evaluates it.
+        let scale = self.scales.anchor.at(self.part);
+        let own = most.min(scale * length);
         let later = self.clipped(round, anchor, own)?;
         if self.plus {
             // The step that moves the anchor uses the clipping norm of the previous anchor; later steps use that of the new one.
-            let before = self.length.map_or(most, |length| most.min(self.scales.anchor * length));
+            let before = self.length.map_or(most, |length| most.min(scale * length));
             self.current = self.clipped(round, anchor, before)?;
             self.later = Some(later);
         } else {

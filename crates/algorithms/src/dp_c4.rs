@@ -11,7 +11,7 @@ use sordino_optim::State;
 use sordino_privacy::{Gradients, PrivacyError, Release, Round};
 
 use crate::{
-    About, Algorithm, AlgorithmError, Defaults, NoiseSource, RunFacts, Steps, Verdict,
+    About, Algorithm, AlgorithmError, Defaults, NoiseSource, RunFacts, Scale, Steps, Verdict,
     anchors::{AnchoredSteps, Anchoring, Estimate, anchor_gradient, anchor_state},
     clipping::{distance, noise_std, norm, rule},
     options,
@@ -24,14 +24,16 @@ options! {
     pub struct DpC4 {
         /// C_1: the clipping norm of differences, in units of the distance of the points.
         difference_scale: f64 = 1.0, in 1e-6..=1e6;
-        /// C_2: the clipping norm at the anchor, in units of the length of its mean gradient.
-        anchor_scale: f64 = 100.0, in 1e-6..=1e6;
+        /// C_2: the clipping norm at the anchor, in units of the length of its mean gradient; or a schedule: 0:1/1:100.
+        anchor_scale: Scale = Scale::Constant(100.0), in 1e-6..=1e6;
         /// Expected number of records of an anchor's batch.
         anchor_batch: Option<u64> = None, as "16 batches, at most all records", in 1..=1_000_000_000_000;
         /// Probability (routines 1, 3) or frequency (2, 4) with which the anchor moves.
         update_probability: Option<f64> = None, as "2 B / anchor_batch", in 1e-6..=1.0;
         /// Where the anchor moves: to the point before the step (1 at random, 2 regularly) or after it (3 at random, 4 regularly).
         routine: u8 = 4, in 1..=4;
+        /// Epochs also count the records of anchors, as in the paper.
+        epochs_count_anchors: bool = false;
     }
 }
 
@@ -70,6 +72,15 @@ impl Algorithm for DpC4 {
         4
     }
 
+    fn records_per_step(&self, batch_size: f64, records: u64) -> Result<f64, AlgorithmError> {
+        if !self.epochs_count_anchors {
+            return Ok(batch_size);
+        }
+        let (batch, probability) = (self.anchor_batch, self.update_probability);
+        let anchoring = Anchoring::for_batches(batch, probability, Some(self.routine), batch_size, records)?;
+        Ok(anchoring.records_per_step(batch_size))
+    }
+
     fn plan(&self, facts: &RunFacts, noise: NoiseSource) -> Result<Plan, AlgorithmError> {
         rule(facts, ClipNorm::new(LEAST * facts.max_grad_norm.get())?)?;
         self.anchoring(facts)?.plan(facts, noise, 1)
@@ -83,10 +94,11 @@ impl Algorithm for DpC4 {
         let estimate = CoupledEstimate {
             facts: *facts,
             difference_scale: self.difference_scale,
-            anchor_scale: self.anchor_scale,
+            anchor_scale: self.anchor_scale.clone(),
             scale: (facts.expected_batch_size / anchoring.batch) as f32,
             anchor_batch: anchoring.batch,
-            anchor_clip: facts.max_grad_norm.get(),
+            part: 0.0,
+            length: None,
             anchor: Vec::new(),
             anchor_noise: 0.0,
         };
@@ -97,13 +109,15 @@ impl Algorithm for DpC4 {
 struct CoupledEstimate {
     facts: RunFacts,
     difference_scale: f64,
-    anchor_scale: f64,
+    anchor_scale: Scale,
     /// `B / B_a`.
     scale: f32,
     /// `B_a`.
     anchor_batch: f64,
-    /// The clipping norm of the next anchor.
-    anchor_clip: f64,
+    /// The part of the run that is done after this step.
+    part: f64,
+    /// The length of the last anchor's mean gradient, less the share of the noise.
+    length: Option<f64>,
     anchor: Vec<f32>,
     anchor_noise: f64,
 }
@@ -117,14 +131,20 @@ impl CoupledEstimate {
 }
 
 impl<G: Gradients> Estimate<G> for CoupledEstimate {
+    fn begin(&mut self, part: f64) {
+        self.part = part;
+    }
+
     fn anchor(&mut self, round: &mut Round<'_, G>, anchor: &G::Point) -> Result<(), PrivacyError> {
-        let rule = rule(&self.facts, ClipNorm::new(self.anchor_clip)?)?;
+        let clip = match self.length {
+            Some(length) => ClipNorm::new(self.bounded(self.anchor_scale.at(self.part) * length))?,
+            None => self.facts.max_grad_norm,
+        };
+        let rule = rule(&self.facts, clip)?;
         let sum = round.gradients(anchor).clipped_sum(&rule)?;
         let sum = round.release(sum)?;
-        // The length of the mean gradient, less the share of the noise.
         let noise = self.facts.dimension as f64 * sum.noise_std().powi(2);
-        let length = (norm(&sum).powi(2) - noise).max(0.0).sqrt() / self.anchor_batch;
-        self.anchor_clip = self.bounded(self.anchor_scale * length);
+        self.length = Some((norm(&sum).powi(2) - noise).max(0.0).sqrt() / self.anchor_batch);
         let sum = sum.scaled(self.scale);
         self.anchor_noise = sum.noise_std();
         self.anchor = sum.into_inner();
@@ -147,14 +167,14 @@ impl<G: Gradients> Estimate<G> for CoupledEstimate {
     }
 
     fn state(&self) -> State {
-        anchor_state(&self.anchor, &[("anchor_clip", self.anchor_clip), ("anchor_noise", self.anchor_noise)])
+        let mut state = anchor_state(&self.anchor, &[("anchor_noise", self.anchor_noise)]);
+        state.numbers.extend(self.length.map(|length| ("length".to_owned(), length)));
+        state
     }
 
     fn restore(&mut self, state: &State) {
         self.anchor = anchor_gradient(state).unwrap_or_default();
         self.anchor_noise = noise_std(state, "anchor_noise");
-        if let Some(&clip) = state.numbers.get("anchor_clip") {
-            self.anchor_clip = self.bounded(clip);
-        }
+        self.length = state.numbers.get("length").copied().filter(|length| *length >= 0.0);
     }
 }

@@ -4,7 +4,7 @@ use sordino_accounting::{Accountant, ClipNorm, Plan, Sampling};
 use sordino_privacy::Gradients;
 
 use crate::{
-    About, Algorithm, AlgorithmError, Defaults, NoiseSource, PublishedNoise, RunFacts, Steps, Verdict,
+    About, Algorithm, AlgorithmError, Defaults, NoiseSource, PublishedNoise, RunFacts, Scale, Steps, Verdict,
     anchors::{AnchoredSteps, Anchoring},
     coupled::{self, PROBLEM, PublishedEstimate, Scales},
     options,
@@ -16,14 +16,16 @@ options! {
     pub struct DpC4Published {
         /// C_1: the clipping norm of differences, in units of the length of the mean difference.
         difference_scale: f64 = 1.0, in 1e-6..=1e6;
-        /// C_2: the clipping norm at the anchor, in units of the length of its mean gradient.
-        anchor_scale: f64 = 1.0, in 1e-6..=1e6;
+        /// C_2: the clipping norm at the anchor, in units of the length of its mean gradient; or a schedule: 0:1/1:4.
+        anchor_scale: Scale = Scale::Constant(1.0), in 1e-6..=1e6;
         /// Expected number of records of an anchor's batch.
         anchor_batch: Option<u64> = None, as "16 batches, at most all records", in 1..=1_000_000_000_000;
         /// Probability (routines 1, 3) or frequency (2, 4) with which the anchor moves.
         update_probability: Option<f64> = None, as "2 B / anchor_batch", in 1e-6..=1.0;
         /// Where the anchor moves: to the point before the step (1 at random, 2 regularly) or after it (3 at random, 4 regularly).
         routine: u8 = 1, in 1..=4;
+        /// Epochs also count the records of anchors, as in the paper.
+        epochs_count_anchors: bool = false;
     }
 }
 
@@ -57,6 +59,15 @@ impl Algorithm for DpC4Published {
         4
     }
 
+    fn records_per_step(&self, batch_size: f64, records: u64) -> Result<f64, AlgorithmError> {
+        if !self.epochs_count_anchors {
+            return Ok(batch_size);
+        }
+        let (batch, probability) = (self.anchor_batch, self.update_probability);
+        let anchoring = Anchoring::for_batches(batch, probability, Some(self.routine), batch_size, records)?;
+        Ok(anchoring.records_per_step(batch_size))
+    }
+
     fn plan(&self, facts: &RunFacts, _: NoiseSource) -> Result<Plan, AlgorithmError> {
         coupled::plan(facts, &self.anchoring(facts)?)
     }
@@ -74,7 +85,7 @@ impl Algorithm for DpC4Published {
         G::Point: 'static,
     {
         let anchoring = self.anchoring(facts)?;
-        let scales = Scales { difference: self.difference_scale, anchor: self.anchor_scale };
+        let scales = Scales { difference: self.difference_scale, anchor: self.anchor_scale.clone() };
         let estimate = PublishedEstimate::new(facts, &anchoring, scales, false)?;
         Ok(Box::new(AnchoredSteps::new(facts, plan, &anchoring, estimate)?))
     }

@@ -3,14 +3,17 @@
 //! `g = (1/B) sum_S clip(g_i(x), C) - (1/B) sum_S clip(g_i(w), C) + (1/B_a) sum_A clip(g_i(w), C)`, each with noise. The two sums over the
 //! batch are two releases of one step. Departs from Algorithm 2 of the DP-C4 paper in the anchor: its gradient comes from a batch and not from all
 //! records, it is released once and kept instead of being noised again at every step, and it moves by routine 4 by default.
+//!
+//! With a `clip_schedule` it is DP-SVRG^TD of the paper's appendix B: `C_k` decays along the run by a public schedule. The paper prints no
+//! formula for `C_k`, only that it tends to 0. An anchor is clipped to the `C_k` of the step that evaluates it.
 
 use sordino_accounting::{Accountant, ClipNorm, NoiseMultiplier, Plan, Sampling};
 use sordino_optim::State;
 use sordino_privacy::{ClipRule, Gradients, PrivacyError, Release, Round};
 
 use crate::{
-    About, Algorithm, AlgorithmError, Defaults, NoiseChoice, NoiseSource, PublishedNoise, RunFacts, Steps,
-    Verdict,
+    About, Algorithm, AlgorithmError, Defaults, FactorSchedule, NoiseChoice, NoiseSource, PublishedNoise,
+    RunFacts, Steps, Verdict,
     anchors::{AnchoredSteps, Anchoring, Estimate, anchor_gradient, anchor_state},
     clipping::{noise_std, rule},
     options,
@@ -27,6 +30,10 @@ options! {
         update_probability: Option<f64> = None, as "2 B / anchor_batch", in 1e-6..=1.0;
         /// Where the anchor moves: to the point before the step (1 at random, 2 regularly) or after it (3 at random, 4 regularly).
         routine: u8 = 4, in 1..=4;
+        /// Schedule of C_k / max_grad_norm, as parts of the run and factors: 0:1/1:0.01 decays (DP-SVRG^TD).
+        clip_schedule: Option<FactorSchedule> = None;
+        /// Epochs also count the records of anchors, as in the paper.
+        epochs_count_anchors: bool = false;
         /// exact: the least that the budget allows; dp-c4-paper: that of equation 73 of the DP-C4 paper, where epsilon is its claim.
         noise: NoiseChoice = NoiseChoice::Exact;
     }
@@ -62,7 +69,19 @@ impl Algorithm for DpSvrg {
         4
     }
 
+    fn records_per_step(&self, batch_size: f64, records: u64) -> Result<f64, AlgorithmError> {
+        if !self.epochs_count_anchors {
+            return Ok(batch_size);
+        }
+        let (batch, probability) = (self.anchor_batch, self.update_probability);
+        let anchoring = Anchoring::for_batches(batch, probability, Some(self.routine), batch_size, records)?;
+        Ok(anchoring.records_per_step(batch_size))
+    }
+
     fn plan(&self, facts: &RunFacts, noise: NoiseSource) -> Result<Plan, AlgorithmError> {
+        for factor in self.clip_schedule.iter().flat_map(FactorSchedule::range) {
+            rule(facts, ClipNorm::new(facts.max_grad_norm.get() * factor)?)?;
+        }
         let anchoring = self.anchoring(facts)?;
         match &self.published_noise(facts)?[..] {
             [here, there, anchor] => {
@@ -100,7 +119,9 @@ impl Algorithm for DpSvrg {
     {
         let anchoring = self.anchoring(facts)?;
         let estimate = SvrgEstimate {
-            rule: rule(facts, facts.max_grad_norm)?,
+            facts: *facts,
+            clip_schedule: self.clip_schedule.clone(),
+            clip: facts.max_grad_norm.get(),
             scale: (facts.expected_batch_size / anchoring.batch) as f32,
             anchor: Vec::new(),
             anchor_noise: 0.0,
@@ -110,16 +131,30 @@ impl Algorithm for DpSvrg {
 }
 
 struct SvrgEstimate {
-    rule: ClipRule,
+    facts: RunFacts,
+    clip_schedule: Option<FactorSchedule>,
+    /// The clipping norm of this step.
+    clip: f64,
     /// `B / B_a`.
     scale: f32,
     anchor: Vec<f32>,
     anchor_noise: f64,
 }
 
+impl SvrgEstimate {
+    fn rule(&self) -> Result<ClipRule, PrivacyError> {
+        rule(&self.facts, ClipNorm::new(self.clip)?)
+    }
+}
+
 impl<G: Gradients> Estimate<G> for SvrgEstimate {
+    fn begin(&mut self, part: f64) {
+        let factor = self.clip_schedule.as_ref().map_or(1.0, |schedule| schedule.at(part));
+        self.clip = self.facts.max_grad_norm.get() * factor;
+    }
+
     fn anchor(&mut self, round: &mut Round<'_, G>, anchor: &G::Point) -> Result<(), PrivacyError> {
-        let sum = round.gradients(anchor).clipped_sum(&self.rule)?;
+        let sum = round.gradients(anchor).clipped_sum(&self.rule()?)?;
         let sum = round.release(sum)?.scaled(self.scale);
         self.anchor_noise = sum.noise_std();
         self.anchor = sum.into_inner();
@@ -135,9 +170,10 @@ impl<G: Gradients> Estimate<G> for SvrgEstimate {
         let Some(anchor) = anchor else {
             return Ok(round.noise(0.0).plus(1.0, &self.anchor, self.anchor_noise));
         };
-        let here = round.gradients(at).clipped_sum(&self.rule)?;
+        let rule = self.rule()?;
+        let here = round.gradients(at).clipped_sum(&rule)?;
         let here = round.release(here)?;
-        let there = round.gradients(anchor).clipped_sum(&self.rule)?;
+        let there = round.gradients(anchor).clipped_sum(&rule)?;
         let there = round.release(there)?;
         Ok(here.plus(-1.0, &there, there.noise_std()).plus(1.0, &self.anchor, self.anchor_noise))
     }

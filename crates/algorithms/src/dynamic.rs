@@ -187,6 +187,12 @@ impl FactorSchedule {
             (None, None) => 1.0,
         }
     }
+
+    /// The smallest and the largest factor.
+    pub(crate) fn range(&self) -> [f64; 2] {
+        let factors = self.0.iter().map(|(_, factor)| *factor);
+        factors.fold([f64::INFINITY, 0.0], |[low, high], factor| [low.min(factor), high.max(factor)])
+    }
 }
 
 impl TryFrom<String> for FactorSchedule {

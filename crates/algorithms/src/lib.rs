@@ -19,6 +19,7 @@ mod options;
 mod plans;
 mod published_noise;
 mod registry;
+mod scale;
 
 pub use algorithm::{
     About, Algorithm, Defaults, NoiseSource, OptionDescription, Options, RunFacts, Steps, Verdict,
@@ -32,6 +33,7 @@ pub use options::{OptionValue, Range, check_range, default_text};
 pub use published_noise::{NoiseChoice, PublishedNoise};
 use registry::registry;
 pub use registry::{AlgorithmDescription, markdown_table, owners};
+pub use scale::Scale;
 use sordino_accounting::{Accountant, ClipNorm, Plan, Sampling};
 use sordino_privacy::Gradients;
 

@@ -85,6 +85,10 @@ macro_rules! registry {
                 match self { $(Self::$type(algorithm) => algorithm.kept_vectors()),* }
             }
 
+            fn records_per_step(&self, batch_size: f64, records: u64) -> Result<f64, AlgorithmError> {
+                match self { $(Self::$type(algorithm) => algorithm.records_per_step(batch_size, records)),* }
+            }
+
             fn plan(&self, facts: &RunFacts, noise: NoiseSource) -> Result<Plan, AlgorithmError> {
                 match self { $(Self::$type(algorithm) => algorithm.plan(facts, noise)),* }
             }

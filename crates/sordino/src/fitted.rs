@@ -7,10 +7,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use sordino_data::{Dataset, Labels};
-use sordino_nn::{Description, Engine, Params, pretrained::Export};
+use sordino_nn::{Description, Engine, Loss, Params, pretrained::Export};
 use sordino_train::{
-    DataFacts, Evaluator, PoolingName, Provable, PublicModel, ResolvedModel, RunFiles, RunFolder, Score,
-    Settings, class_of, inspect, read_published_noise, read_weights, verified_settings, write_weights,
+    DataFacts, Evaluator, LossName, PoolingName, Provable, PublicModel, ResolvedModel, RunFiles, RunFolder,
+    Score, Settings, class_of, inspect, read_published_noise, read_weights, verified_settings, write_weights,
 };
 
 use crate::{Error, Guarantee, report::RunReport};
@@ -38,6 +38,8 @@ pub(crate) struct ModelRecipe {
     hidden: Option<Vec<usize>>,
     network: Option<Description>,
     #[serde(default)]
+    loss: Option<LossName>,
+    #[serde(default)]
     train: Option<String>,
     #[serde(default)]
     encoder: Option<PathBuf>,
@@ -56,6 +58,7 @@ impl ModelRecipe {
             name: settings.model.clone().unwrap_or_else(|| "logistic".to_owned()),
             hidden: settings.hidden.clone(),
             network: network.map_err(|error| Error::refused(error.to_string(), "restore network.toml"))?,
+            loss: settings.loss,
             train: settings.train.clone(),
             encoder: settings.encoder.clone(),
             pooling: settings.pooling,
@@ -72,6 +75,7 @@ impl ModelRecipe {
         let settings = Settings {
             model: self.network.is_none().then(|| self.name.clone()),
             hidden: self.hidden.clone(),
+            loss: self.loss,
             train: self.train.clone(),
             encoder: self.encoder.clone(),
             pooling: self.pooling,
@@ -98,7 +102,7 @@ pub enum Prediction {
     Class {
         /// The number of the class.
         class: usize,
-        /// The probability of each class.
+        /// The probability of each class; empty for a model that [has none](Fitted::has_probabilities).
         probabilities: Vec<f64>,
     },
     /// Numbers, in the units of the targets.
@@ -143,6 +147,12 @@ impl Fitted {
         &self.facts.classes
     }
 
+    /// Whether it predicts the probability of each class. A model with the hinge loss does not, nor does one that predicts numbers or
+    /// tokens.
+    pub fn has_probabilities(&self) -> bool {
+        !self.facts.classes.is_empty() && self.model.loss != Loss::Hinge
+    }
+
     /// The score on labelled records. The result is exact, so it does not protect these records: use public ones.
     ///
     /// # Errors
@@ -177,8 +187,14 @@ impl Fitted {
     /// The probability of each class, for each row.
     ///
     /// # Errors
-    /// As for [`predict`](Self::predict).
+    /// As for [`predict`](Self::predict), and a model with the hinge loss.
     pub fn predict_proba<R: AsRef<[f32]>>(&self, rows: &[R]) -> Result<Vec<Vec<f64>>, Error> {
+        if self.model.loss == Loss::Hinge {
+            return Err(Error::refused(
+                "a model with the hinge loss has no probabilities",
+                "use predict, or train with {loss=logistic}",
+            ));
+        }
         Ok(self.predictions_of_rows(rows)?.into_iter().map(|(_, probabilities)| probabilities).collect())
     }
 
@@ -232,8 +248,8 @@ impl Fitted {
             return Prediction::NotFinite;
         }
         if self.facts.numbers.is_empty() {
-            let (class, probabilities) = (class_of(outputs) as usize, probabilities(outputs));
-            return Prediction::Class { class, probabilities };
+            let probabilities = if self.has_probabilities() { probabilities(outputs) } else { Vec::new() };
+            return Prediction::Class { class: class_of(outputs) as usize, probabilities };
         }
         let numbers = outputs.iter().zip(&self.facts.numbers).map(|(z, scale)| scale.undo(*z));
         Prediction::Numbers(numbers.collect())

@@ -57,7 +57,8 @@ impl Model {
         Self::known("logistic")
     }
 
-    /// Linear regression, for numeric targets.
+    /// A linear model: linear regression for numeric targets, logistic regression for two classes, or a support vector machine with
+    /// the hinge [loss](crate::Trainer::loss).
     pub fn linear() -> Self {
         Self::known("linear")
     }

@@ -13,8 +13,8 @@ use sordino_algorithms::Algorithm;
 use sordino_data::Dataset;
 use sordino_privacy::Account;
 use sordino_train::{
-    Clipping, Custom, DataDescription, Ending, Measurement, Observer, PoolingName, PricedRun, RunFolder,
-    SamplingName, Score, Settings, price, resolve_with, verified_settings,
+    Clipping, Custom, DataDescription, Ending, LossName, Measurement, Observer, PoolingName, PricedRun,
+    RunFolder, SamplingName, Score, Settings, price, resolve_with, verified_settings,
 };
 
 use crate::{
@@ -104,6 +104,12 @@ impl<'a> Trainer<'a> {
     /// and [`test_data`](Self::test_data) the same test records.
     pub fn resume(folder: impl AsRef<Path>) -> Self {
         Self { target: Target::Resumed(folder.as_ref().to_owned()), ..Self::new(Model::for_data()) }
+    }
+
+    /// The loss for two classes that share one output. [`Model::linear`] with the hinge loss is a support vector machine.
+    pub fn loss(mut self, loss: LossName) -> Self {
+        self.settings.loss = Some(loss);
+        self
     }
 
     /// The part of a [pre-trained model](Model::pretrained) that is trained: `head` (the default), `last,layers=2`, `lora,rank=8` or `all`.

@@ -83,6 +83,23 @@ fn a_model_is_fitted_within_its_budget_in_memory() {
 }
 
 #[test]
+fn a_support_vector_machine_predicts_classes_without_probabilities() {
+    let folder = Folder::new("hinge");
+    for model in [Model::linear(), Model::logistic(), Model::mlp(&[8]), Model::for_data()] {
+        let trainer = Trainer::new(model).budget(8.0, 1e-5).unwrap().batch_size(100).seed(1);
+        let fitted = trainer.loss(sordino::Loss::Hinge).epochs(40.0).fit(&data(1000)).unwrap();
+        fitted.save(folder.join("model")).unwrap();
+        for fitted in [&fitted, &Fitted::load(folder.join("model")).unwrap()] {
+            assert_eq!(fitted.predict(&[[0.9, 0.5], [0.1, 0.5]]).unwrap(), ["true", "false"]);
+            assert!(fitted.score(&data(70)).unwrap().accuracy.unwrap() > 0.8);
+            assert!(!fitted.has_probabilities());
+            let error = fitted.predict_proba(&[[0.9, 0.5]]).unwrap_err();
+            assert_eq!(error.to_string(), "a model with the hinge loss has no probabilities");
+        }
+    }
+}
+
+#[test]
 fn test_records_are_public_and_the_statement_says_so() {
     let test = data(70);
     let fitted = logistic().epochs(5.0).test_data(&test).fit(&data(1000)).unwrap();

@@ -199,6 +199,10 @@ fn settings_that_do_not_fit_a_public_model_are_refused() {
         (trainer(Model::named("embedding-mlp").unwrap()).trained_part("head"), "not a pre-trained one"),
         (trainer(Model::pretrained(folder.model())).encoder(folder.model()), "not for a pre-trained model"),
         (trainer(Model::named("bag-of-words").unwrap()).pooling(Pooling::Mean), "no pre-trained model"),
+        (
+            trainer(Model::pretrained(folder.model())).loss(sordino::Loss::Hinge),
+            "loss is not for a pre-trained",
+        ),
         (trainer(Model::mlp(&[4])).encoder(folder.0.join("absent")), "config.json"),
     ] {
         let error = trainer.fit(&data).unwrap_err();

@@ -75,6 +75,7 @@ mod gradients;
 mod hint;
 mod inspection;
 mod learner;
+mod loss;
 mod metrics;
 mod model;
 mod price;
@@ -108,6 +109,6 @@ pub use run::{Ending, Observer, Run, steps_per_charge};
 pub use run_files::{PublicFile, RunFiles, check_unchanged_data, public_files, verified_settings};
 pub use seal::{read_weights, write_weights};
 pub use settings::{
-    Clipping, Origin, PoolingName, SamplingName, SettingInfo, SettingValue, SettingValues, Settings,
-    TruncationName, Value,
+    Clipping, LossName, Origin, PoolingName, SamplingName, SettingInfo, SettingValue, SettingValues,
+    Settings, TruncationName, Value,
 };

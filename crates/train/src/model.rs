@@ -9,7 +9,9 @@ use sordino_nn::{
     pretrained::{Pooling, TrainedPart},
 };
 
-use crate::{DataFacts, PublicModel, Settings, TrainError, settings::named};
+use crate::{
+    DataFacts, LossName, PublicModel, Settings, TrainError, loss::outputs_and_loss, settings::named,
+};
 
 /// A network for the data of a run, and its loss. The network can be built several times.
 #[derive(Debug, Clone, PartialEq)]
@@ -124,13 +126,23 @@ impl ResolvedModel {
                     "leave them out; {train} selects the part that is trained",
                 ));
             }
+            if settings.loss.is_some() {
+                return Err(TrainError::refused(
+                    "loss is not for a pre-trained model, whose head has one output for each class",
+                    "leave out {loss}, or train a model with {loss} on the outputs of an {encoder}",
+                ));
+            }
             let part = settings.train.as_deref().unwrap_or("head").parse()?;
             let pooling = settings.pooling.map(Pooling::from);
             return Ok((folder.display().to_string(), Self::pretrained(folder, part, pooling, facts)?));
         }
         let (public, facts) = encoded(settings, facts)?;
-        let name = name.unwrap_or(Self::default_name(&facts));
-        let model = Self::choose(name, hidden, &facts)?;
+        let name = name.unwrap_or_else(|| match (Self::default_name(&facts), settings.loss) {
+            // With another loss it is not logistic regression.
+            ("logistic", Some(LossName::Hinge)) => "linear",
+            (name, _) => name,
+        });
+        let model = Self::fitting(Architecture::named(name, hidden)?, name, &facts, settings.loss)?;
         Ok((name.to_owned(), Self { public, ..model }))
     }
 
@@ -146,7 +158,8 @@ impl ResolvedModel {
     ) -> Result<Self, TrainError> {
         check_not_pretrained(settings)?;
         let (public, facts) = encoded(settings, facts)?;
-        Ok(Self { public, ..Self::described(description, &facts)? })
+        let architecture = Architecture::Described(description);
+        Ok(Self { public, ..Self::fitting(architecture, "the network", &facts, settings.loss)? })
     }
 
     /// A pre-trained model that is trained in part.
@@ -200,7 +213,7 @@ impl ResolvedModel {
     /// # Errors
     /// A name that is not in the list, options that the model does not have, a file that cannot be read, or a model that does not fit the data.
     pub fn choose(name: &str, hidden: Option<&[usize]>, facts: &DataFacts) -> Result<Self, TrainError> {
-        Self::fitting(Architecture::named(name, hidden)?, name, facts)
+        Self::fitting(Architecture::named(name, hidden)?, name, facts, None)
     }
 
     /// A network that is described layer by layer.
@@ -208,18 +221,17 @@ impl ResolvedModel {
     /// # Errors
     /// A network that does not fit the data.
     pub fn described(description: Description, facts: &DataFacts) -> Result<Self, TrainError> {
-        Self::fitting(Architecture::Described(description), "the network", facts)
+        Self::fitting(Architecture::Described(description), "the network", facts, None)
     }
 
-    fn fitting(architecture: Architecture, name: &str, facts: &DataFacts) -> Result<Self, TrainError> {
-        let classes = facts.classes.len();
-        let (outputs, loss) = match (classes, facts.input) {
-            // Tokens without targets are their own targets.
-            (0, Shape::Tokens { .. }) if facts.numbers.is_empty() => (0, Loss::NextToken),
-            (0, _) => (facts.numbers.len(), Loss::SquaredError),
-            (2, _) if architecture.is_linear() => (1, Loss::Logistic),
-            _ => (classes, Loss::cross_entropy()),
-        };
+    /// The network for this data, with the loss that the user chose for two classes, if any.
+    fn fitting(
+        architecture: Architecture,
+        name: &str,
+        facts: &DataFacts,
+        chosen: Option<LossName>,
+    ) -> Result<Self, TrainError> {
+        let (outputs, loss) = outputs_and_loss(facts, architecture.is_linear(), chosen)?;
         let model = Self { architecture, input: facts.input, outputs, loss, public: None };
         let network = model.network().map_err(|error| model.unfit(name, error))?;
         if network.input() != facts.input {
@@ -236,8 +248,14 @@ impl ResolvedModel {
             }
             _ => Shape::Features(outputs),
         };
-        if network.output() == Shape::Features(1) && classes == 2 {
+        if network.output() == Shape::Features(1) && facts.classes.len() == 2 && chosen.is_none() {
             return Ok(Self { loss: Loss::Logistic, ..model });
+        }
+        if network.output() != needed && chosen.is_some() {
+            return Err(TrainError::refused(
+                format!("this loss needs a network with 1 output, but {name} has {}", network.output()),
+                "end the network with one output, or leave out {loss}",
+            ));
         }
         if network.output() != needed {
             let problem = format!("{name} has {} outputs, but the data needs {needed}", network.output());

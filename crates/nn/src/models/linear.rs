@@ -5,7 +5,7 @@ use super::registry::{ModelType, Reads, model};
 use crate::{Description, Network, NetworkError, Shape, layers};
 
 model! {
-    /// Linear regression.
+    /// Linear regression; a support vector machine with the loss `hinge`.
     pub struct Linear {}
 }
 

@@ -14,7 +14,7 @@ pub(crate) fn texts(rows: &[Row], texts: Vec<String>) -> String {
     text
 }
 
-/// CSV with a line for each row: its id and the class with the probability of every class, or the numbers. Floats are written with
+/// CSV with a line for each row: its id and the class with the probability of every class, if there are any, or the numbers. Floats are written with
 /// as many digits as are needed to read them back exactly.
 ///
 /// There is a prediction for each row that could be read. The reason why a row has none is stored in the row.
@@ -53,6 +53,7 @@ fn not_finite(row: usize) -> DataError {
 
 fn header(fitted: &Fitted) -> Vec<String> {
     match fitted.facts().numbers.len() {
+        0 if !fitted.has_probabilities() => vec!["prediction".to_owned()],
         0 => {
             let probabilities = fitted.classes().iter().map(|class| format!("probability_{class}"));
             std::iter::once("prediction".to_owned()).chain(probabilities).collect()

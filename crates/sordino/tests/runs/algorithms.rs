@@ -282,7 +282,7 @@ fn an_interrupted_comparison_shows_its_finished_runs() {
 #[test]
 fn public_state_is_stored_in_a_checkpoint_and_private_state_is_not() {
     for (name, kept) in [
-        ("dp-c4", vec!["algorithm.anchor_gradient", "algorithm.anchor_clip"]),
+        ("dp-c4", vec!["algorithm.anchor_gradient", "algorithm.length"]),
         ("dp-svrg,routine=1", vec!["algorithm.anchor", "algorithm.previous"]),
         ("dice-two-release", vec!["algorithm.error"]),
         ("dice,window=8", vec![]),
@@ -298,6 +298,29 @@ fn public_state_is_stored_in_a_checkpoint_and_private_state_is_not() {
             serde_json::from_str(&place.text_with_notes("train --resume run --json")).unwrap();
         assert_eq!(resumed["finished"], true, "{name}");
     }
+}
+
+/// 6,499 training records: an epoch has 25.4 batches of 256, or 12.7 anchors of 512. With `p = 1` in routine 4 every step is an anchor.
+#[test]
+fn epochs_count_the_records_of_anchors_where_that_is_chosen() {
+    let place = Place::new("epochs");
+    for (name, number) in [("dp-c4-published", 0), ("dp-c4-plus-published", 1), ("dp-c4", 2), ("dp-svrg", 3)]
+    {
+        for (counted, steps) in [("", 51), (",epochs_count_anchors=true", 25)] {
+            let algorithm = format!("{name},routine=4,anchor_batch=512{counted}");
+            let command = format!("train --algorithm {algorithm} --epochs 2 --out run-{number}-{steps}");
+            let report: Value =
+                serde_json::from_str(&place.text_with_notes(&format!("{command} --json"))).unwrap();
+            assert_eq!(report["planned_steps"], steps, "{algorithm}");
+            assert_eq!(report["private"], !name.ends_with("published"), "{algorithm}");
+        }
+    }
+    // With B + p B_a = 256 + 512 records in a step.
+    let command = "train --algorithm dp-svrg,routine=1,epochs_count_anchors=true --epochs 6 --out run";
+    let report = place.json(command);
+    let (steps, plan) = (50.8, report["planned_steps"].as_f64().unwrap());
+    // A step that moves the anchor is two steps of the plan; p is 1/8.
+    assert!((plan / steps - 1.125).abs() < 0.2, "{plan}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod algorithms;
 mod bad_files;
 mod data;
 mod images;
+mod loss;
 mod place;
 mod predict;
 mod texts;

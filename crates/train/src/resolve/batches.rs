@@ -2,7 +2,7 @@
 
 use sordino_accounting::{Cap, Sampling, SamplingRate, Steps};
 
-use crate::{Origin, SamplingName, Settings, TrainError, Value, settings::given};
+use crate::{NetworkAlgorithm, Origin, SamplingName, Settings, TrainError, Value, settings::given};
 
 /// How many records in a batch, and how many batches.
 pub(crate) struct Batches {
@@ -18,7 +18,11 @@ pub(crate) struct Batches {
 }
 
 impl Batches {
-    pub(crate) fn new(settings: &Settings, records: usize) -> Result<Self, TrainError> {
+    pub(crate) fn new(
+        settings: &Settings,
+        records: usize,
+        algorithm: &dyn NetworkAlgorithm,
+    ) -> Result<Self, TrainError> {
         let records = records as u64;
         let full = settings.sampling == Some(SamplingName::FullBatch);
         if full && settings.batch_size.is_some_and(|size| size != records) {
@@ -38,7 +42,7 @@ impl Batches {
                 "256 is a good start",
             ));
         }
-        let per_epoch = records as f64 / size.value as f64;
+        let per_epoch = records as f64 / algorithm.records_per_step(size.value as f64, records)?;
         let (epochs, steps) = match settings.steps {
             Some(steps) => (given(settings.epochs), steps),
             None => {

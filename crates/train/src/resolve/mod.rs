@@ -162,7 +162,7 @@ pub fn resolve_with(
     let network = model.network()?;
     let footprint = Footprint::new(network.layout().len(), &learning, algorithm.kept_vectors());
     footprint.check(1)?;
-    let batches = Batches::new(settings, data.records)?;
+    let batches = Batches::new(settings, data.records, &*algorithm)?;
     let sampling = Value::given_or(settings.sampling, SamplingName::Poisson, Origin::Default);
     let clipping = Value::given_or(settings.clipping, Clipping::Flat, Origin::Default);
     let facts = RunFacts {
@@ -187,6 +187,7 @@ pub fn resolve_with(
         values: SettingValues {
             model: Some(model_name),
             hidden: given(settings.hidden.clone()),
+            loss: given(settings.loss),
             train: given(settings.train.clone()),
             encoder: given(settings.encoder.as_deref().map(absolute)),
             pooling: given(settings.pooling),

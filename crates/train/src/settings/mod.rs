@@ -12,7 +12,7 @@ use definition::{permitted_values, settings};
 use serde::{Deserialize, Serialize};
 use sordino_accounting::{Accountant, ClipNorm, Delta, Epsilon, NoiseMultiplier, Steps};
 use sordino_data::{ImageSize, Truncation};
-use sordino_nn::pretrained::Pooling;
+use sordino_nn::{Loss, pretrained::Pooling};
 use toml::de::DeTable;
 
 pub(crate) use definition::given;
@@ -64,6 +64,9 @@ settings! {
         model: String = "NAME[,K=V]";
         /// Widths of the hidden layers of an mlp [default: 128]
         hidden: Vec<usize> = "N,..";
+        /// Loss for two classes that share one output; a linear model with the hinge loss is a support vector machine [default: logistic for
+        /// linear models of two classes, cross-entropy for other classes, squared error for numbers]
+        loss: LossName = "NAME";
         /// Part of a pre-trained model that is trained: head, `last,layers=2`, `lora,rank=8` or all [default: head]
         train: String = "PART";
         /// Folder with a public pre-trained model that is not trained: the model is trained on its outputs
@@ -134,6 +137,25 @@ impl From<TruncationName> for Truncation {
         match name {
             TruncationName::End => Truncation::End,
             TruncationName::Middle => Truncation::Middle,
+        }
+    }
+}
+
+permitted_values! {
+    /// The loss for two classes that share one output.
+    pub enum LossName {
+        /// `log(1 + e^z) - y z` for a class `y` of 0 or 1: logistic regression.
+        Logistic = "logistic",
+        /// `max(0, 1 - y z)` for a class `y` of -1 or 1: a support vector machine.
+        Hinge = "hinge",
+    }
+}
+
+impl From<LossName> for Loss {
+    fn from(name: LossName) -> Loss {
+        match name {
+            LossName::Logistic => Loss::Logistic,
+            LossName::Hinge => Loss::Hinge,
         }
     }
 }
