@@ -25,6 +25,7 @@ pub use algorithm::{
 pub use dice_published::Thresholds;
 pub use dynamic::{Allocation, FactorSchedule};
 pub use error::AlgorithmError;
+pub use noise_decay_zcdp::Batches;
 pub use options::{Above0, Below1};
 #[doc(hidden)]
 pub use options::{OptionValue, Range, check_range, default_text};
