@@ -2,7 +2,7 @@
 
 use crate::colour::{self, Colour};
 use crate::number::{exponent, fixed};
-use crate::svg::{Anchor, Font, GREY, INK, PALE, Svg};
+use crate::svg::{Anchor, Font, GREY, INK, PALE, Picture};
 
 /// Height of a cell, and the least width.
 const CELL: (f64, f64) = (68.0, 40.0);
@@ -90,14 +90,19 @@ impl HeatMap {
         self
     }
 
-    /// The map as an SVG picture.
+    /// The map as the text of an SVG file.
     pub fn to_svg(&self) -> String {
+        self.picture().to_svg()
+    }
+
+    /// The map as a picture, which can be stacked with others.
+    pub fn picture(&self) -> Picture {
         let layout = self.layout();
-        let mut svg = Svg::new(layout.width, layout.height, &self.title);
+        let mut svg = Picture::new(layout.width, layout.height, &self.title);
         svg.text((20.0, 28.0), Anchor::Start, Font::TITLE, &self.title);
         if self.values.is_empty() {
             svg.text((layout.width / 2.0, layout.height / 2.0), Anchor::Middle, Font::LABEL, "no data");
-            return svg.finish();
+            return svg;
         }
         self.draw_labels(&mut svg, &layout);
         for (place, &value) in self.values.iter().enumerate() {
@@ -112,7 +117,7 @@ impl HeatMap {
             svg.frame((x - 0.5, y - 0.5, width + 1.0, height + 1.0), INK, 2.5);
         }
         self.draw_scale(&mut svg, &layout);
-        svg.finish()
+        svg
     }
 
     /// The lowest and highest value, or `None` if no cell has a value.
@@ -163,7 +168,7 @@ impl HeatMap {
         }
     }
 
-    fn draw_labels(&self, svg: &mut Svg, layout: &Layout) {
+    fn draw_labels(&self, svg: &mut Picture, layout: &Layout) {
         for (row, label) in self.rows.iter().enumerate() {
             let (x, y, _, height) = layout.cell(row, 0);
             svg.text((x - 8.0, y + height / 2.0 + 4.0), Anchor::End, Font::TICK, label);
@@ -178,7 +183,7 @@ impl HeatMap {
         svg.upward_text((22.0, (layout.top + bottom) / 2.0), Font::LABEL, &self.row_title);
     }
 
-    fn draw_cell(&self, svg: &mut Svg, at: (f64, f64, f64, f64), value: Option<f64>) {
+    fn draw_cell(&self, svg: &mut Picture, at: (f64, f64, f64, f64), value: Option<f64>) {
         let colour = value.map_or(PALE, |value| colour::of_share(self.share(value)));
         svg.rect((at.0 + 0.5, at.1 + 0.5, at.2 - 1.0, at.3 - 1.0), colour);
         let font = Font { colour: if value.is_some() { colour.text() } else { GREY }, ..Font::LABEL };
@@ -186,7 +191,7 @@ impl HeatMap {
         svg.text((at.0 + at.2 / 2.0, at.1 + at.3 / 2.0 + 4.5), Anchor::Middle, font, &text);
     }
 
-    fn draw_scale(&self, svg: &mut Svg, layout: &Layout) {
+    fn draw_scale(&self, svg: &mut Picture, layout: &Layout) {
         let Some((low, high)) = self.ends() else { return };
         let (left, height) = (
             layout.left + layout.cell * self.columns.len() as f64 + 24.0,

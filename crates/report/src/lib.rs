@@ -36,3 +36,4 @@ mod svg;
 pub use axis::Axis;
 pub use heat_map::HeatMap;
 pub use line_chart::{LineChart, Series};
+pub use svg::Picture;

@@ -2,7 +2,7 @@
 
 use crate::axis::{Axis, Scale};
 use crate::colour::{self, Colour};
-use crate::svg::{Anchor, Font, GREY, PALE, Svg};
+use crate::svg::{Anchor, Font, GREY, PALE, Picture};
 
 /// Size of the area that the axes enclose.
 const PLOT: (f64, f64) = (560.0, 340.0);
@@ -99,14 +99,19 @@ impl LineChart {
         self
     }
 
-    /// The chart as an SVG picture.
+    /// The chart as the text of an SVG file.
     pub fn to_svg(&self) -> String {
+        self.picture().to_svg()
+    }
+
+    /// The chart as a picture, which can be stacked with others.
+    pub fn picture(&self) -> Picture {
         let frame = Frame::new(self);
         let legend = self.series.iter().map(|series| Font::LABEL.width(&series.name)).fold(0.0, f64::max);
         let legend = if self.has_legend() { legend + 56.0 } else { 24.0 };
         let width = (frame.left + PLOT.0 + legend).max(Font::TITLE.width(&self.title) + 40.0);
         let height = frame.top + PLOT.1 + 58.0;
-        let mut svg = Svg::new(width, height, &self.title);
+        let mut svg = Picture::new(width, height, &self.title);
         svg.text((frame.left, 28.0), Anchor::Start, Font::TITLE, &self.title);
         frame.draw_axes(&mut svg, &self.x.label, &self.y.label);
         // Half a dot may stand over the edge.
@@ -126,7 +131,7 @@ impl LineChart {
         if self.has_legend() {
             self.draw_legend(&mut svg, frame.left + PLOT.0 + 16.0, frame.top + 8.0);
         }
-        svg.finish()
+        svg
     }
 
     /// A single line without a name is explained by the title.
@@ -140,7 +145,7 @@ impl LineChart {
         points.filter(|&(x, y)| self.x.shows(x) && self.y.shows(y))
     }
 
-    fn draw_legend(&self, svg: &mut Svg, left: f64, top: f64) {
+    fn draw_legend(&self, svg: &mut Picture, left: f64, top: f64) {
         for (number, series) in self.series.iter().enumerate() {
             let (colour, dash) = colour::of_series(number);
             let y = top + 22.0 * number as f64;
@@ -179,7 +184,7 @@ impl Frame {
         Some((self.left + PLOT.0 * self.x.place(x)?, self.top + PLOT.1 * (1.0 - self.y.place(y)?)))
     }
 
-    fn draw_axes(&self, svg: &mut Svg, x_label: &str, y_label: &str) {
+    fn draw_axes(&self, svg: &mut Picture, x_label: &str, y_label: &str) {
         let (bottom, right) = (self.top + PLOT.1, self.left + PLOT.0);
         for tick in &self.y.ticks {
             let y = self.top + PLOT.1 * (1.0 - self.y.place(tick.value).unwrap_or(0.0));
@@ -196,7 +201,7 @@ impl Frame {
         svg.upward_text((22.0, self.top + PLOT.1 / 2.0), Font::LABEL, y_label);
     }
 
-    fn draw_line(&self, svg: &mut Svg, series: &Series, (colour, dash): (Colour, &str)) {
+    fn draw_line(&self, svg: &mut Picture, series: &Series, (colour, dash): (Colour, &str)) {
         let places: Vec<Option<(f64, f64)>> = series.points.iter().map(|&point| self.at(point)).collect();
         for run in runs(&places) {
             if run.len() > 1 {
@@ -208,7 +213,7 @@ impl Frame {
         }
     }
 
-    fn draw_spread(&self, svg: &mut Svg, series: &Series, colour: Colour) {
+    fn draw_spread(&self, svg: &mut Picture, series: &Series, colour: Colour) {
         let ends: Vec<Option<[(f64, f64); 2]>> = series
             .points
             .iter()

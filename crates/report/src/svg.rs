@@ -38,26 +38,62 @@ impl Font {
     }
 }
 
-/// An SVG picture under construction.
-pub(crate) struct Svg(String);
+/// A picture: its size, its name for screen readers, and its elements.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Picture {
+    width: f64,
+    height: f64,
+    title: String,
+    elements: String,
+}
 
-impl Svg {
-    /// An empty white picture with a name for screen readers.
-    pub(crate) fn new(width: f64, height: f64, title: &str) -> Svg {
-        let (width, height, title) = (px(width.ceil()), px(height.ceil()), escaped(title));
-        let mut svg = Svg(format!(
+impl Picture {
+    /// Pictures below each other, in one.
+    pub fn stacked(title: impl Into<String>, pictures: impl IntoIterator<Item = Picture>) -> Picture {
+        let mut all = Picture { width: 0.0, height: 0.0, title: title.into(), elements: String::new() };
+        for picture in pictures {
+            let _ = write!(
+                all.elements,
+                "<svg y=\"{}\" width=\"{}\" height=\"{}\">",
+                px(all.height),
+                px(picture.width),
+                px(picture.height)
+            );
+            all.elements += &picture.elements;
+            all.elements += "</svg>\n";
+            all.width = all.width.max(picture.width);
+            all.height += picture.height;
+        }
+        // An SVG picture has a size.
+        Picture { width: all.width.max(1.0), height: all.height.max(1.0), ..all }
+    }
+
+    /// The picture as the text of an SVG file.
+    pub fn to_svg(&self) -> String {
+        let (width, height, title) = (px(self.width), px(self.height), escaped(&self.title));
+        format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
-             role=\"img\" font-family=\"system-ui, 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif\">\n<title>{title}</title>\n"
-        ));
-        svg.element(&format!("rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\""));
-        svg
+             role=\"img\" font-family=\"system-ui, 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif\">\n<title>{title}</title>\n\
+             <rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n{}</svg>\n",
+            self.elements
+        )
+    }
+
+    /// An empty white picture.
+    pub(crate) fn new(width: f64, height: f64, title: &str) -> Picture {
+        Picture {
+            width: width.ceil(),
+            height: height.ceil(),
+            title: title.to_owned(),
+            elements: String::new(),
+        }
     }
 
     /// An element without content. Its attributes contain only numbers and colours.
     fn element(&mut self, inside: &str) {
-        self.0.push('<');
-        self.0.push_str(inside);
-        self.0.push_str("/>\n");
+        self.elements.push('<');
+        self.elements.push_str(inside);
+        self.elements.push_str("/>\n");
     }
 
     pub(crate) fn line(&mut self, from: (f64, f64), to: (f64, f64), colour: Colour, width: f64) {
@@ -140,7 +176,7 @@ impl Svg {
         let weight = if font.bold { " font-weight=\"600\"" } else { "" };
         // Writing to a string does not fail.
         let _ = writeln!(
-            self.0,
+            self.elements,
             "<text {place} text-anchor=\"{anchor}\" font-size=\"{}\" fill=\"{}\"{weight}>{}</text>",
             font.size,
             font.colour,
@@ -152,20 +188,15 @@ impl Svg {
     pub(crate) fn clipped(
         &mut self,
         (x, y, width, height): (f64, f64, f64, f64),
-        draw: impl FnOnce(&mut Svg),
+        draw: impl FnOnce(&mut Picture),
     ) {
         let (x, y, width, height) = (px(x), px(y), px(width), px(height));
         let _ = writeln!(
-            self.0,
+            self.elements,
             "<svg x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" viewBox=\"{x} {y} {width} {height}\" overflow=\"hidden\">"
         );
         draw(self);
-        self.0.push_str("</svg>\n");
-    }
-
-    pub(crate) fn finish(mut self) -> String {
-        self.0.push_str("</svg>\n");
-        self.0
+        self.elements.push_str("</svg>\n");
     }
 }
 

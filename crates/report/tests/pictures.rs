@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use roxmltree::{Document, Node};
-use sordino_report::{Axis, HeatMap, LineChart, Series};
+use sordino_report::{Axis, HeatMap, LineChart, Picture, Series};
 
 fn all<'a>(picture: &'a Document, name: &'a str) -> impl Iterator<Item = Node<'a, 'a>> {
     picture.descendants().filter(move |node| node.has_tag_name(("http://www.w3.org/2000/svg", name)))
@@ -172,4 +172,26 @@ fn the_same_chart_gives_the_same_bytes() {
         .clone();
     assert_eq!(chart.to_svg(), chart.clone().to_svg());
     assert!(!chart.to_svg().contains(" id="));
+}
+
+#[test]
+fn stacked_pictures_lie_below_each_other() {
+    let chart = LineChart::new("one").series(Series::new("", [(0.0, 0.0), (1.0, 1.0)]));
+    let map = HeatMap::new("two").rows("", ["a"]).columns("", ["b"]).values("", |_, _| Some(1.0));
+    let size = |svg: &str| {
+        let picture = Document::parse(svg).unwrap();
+        (number(picture.root_element(), "width"), number(picture.root_element(), "height"))
+    };
+    let ((_, first), (_, second)) = (size(&chart.to_svg()), size(&map.to_svg()));
+    let svg = Picture::stacked("both", [chart.picture(), map.picture()]).to_svg();
+    assert_eq!(size(&svg).1, first + second);
+    let picture = Document::parse(&svg).unwrap();
+    let places: Vec<f64> = picture
+        .root_element()
+        .children()
+        .filter(|node| node.tag_name().name() == "svg")
+        .map(|node| number(node, "y"))
+        .collect();
+    assert_eq!(places, [0.0, first]);
+    assert!(Document::parse(&Picture::stacked("none", []).to_svg()).is_ok());
 }
