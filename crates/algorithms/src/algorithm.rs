@@ -56,6 +56,13 @@ pub trait Algorithm: Options + fmt::Debug + Send + Sync {
         None
     }
 
+    /// What the user should know about a run with this plan, before it starts: a condition of its paper that the settings do not meet, or a
+    /// part of the algorithm that has no effect with them. They are sentences without a full stop. Settings are in braces, as in an
+    /// [`AlgorithmError`]'s hint: `raise {batch_size}`.
+    fn notes(&self, _facts: &RunFacts, _plan: &Plan) -> Vec<String> {
+        Vec::new()
+    }
+
     /// The steps of a run with this plan.
     ///
     /// # Errors

@@ -93,6 +93,10 @@ macro_rules! registry {
                 match self { $(Self::$type(algorithm) => algorithm.provable_plan(facts, plan)),* }
             }
 
+            fn notes(&self, facts: &RunFacts, plan: &Plan) -> Vec<String> {
+                match self { $(Self::$type(algorithm) => algorithm.notes(facts, plan)),* }
+            }
+
             fn start<G: Gradients>(
                 &self,
                 facts: &RunFacts,

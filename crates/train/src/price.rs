@@ -8,7 +8,7 @@ use sordino_algorithms::{AlgorithmError, NoiseSource};
 use sordino_privacy::{Account, PrivacyError, PrivacyStatus, Terms};
 
 use crate::{
-    Claim, ResolvedSettings, RunFolder, Settings, TrainError,
+    Claim, Hint, ResolvedSettings, RunFolder, Settings, TrainError,
     format::{rounded_to_nearest, rounded_up},
     model_notes, write_whole,
 };
@@ -181,6 +181,12 @@ impl PricedRun {
         };
         let claimed = rounded_to_nearest(claim.epsilon);
         Some(format!("epsilon {claimed} is claimed, {proved} is proved; use {}", claim.instead))
+    }
+
+    /// What the algorithm says about a run with these settings.
+    pub fn algorithm_notes(&self) -> Vec<Hint> {
+        let notes = self.resolved.algorithm.notes(&self.resolved.facts, &self.plan);
+        notes.into_iter().map(Hint::new).collect()
     }
 
     /// Why nothing is guaranteed; none if there is a guarantee.

@@ -1,6 +1,7 @@
 //! `sordino compare`: algorithms side by side at equal privacy budgets.
 
 use std::{
+    collections::BTreeSet,
     io::{self, Write},
     path::PathBuf,
     process,
@@ -17,7 +18,7 @@ use sordino_train::write_whole;
 
 use crate::{
     interruption::{STOPPED, listen},
-    problem::Problem,
+    problem::{Problem, flag},
     progress::{Log, bar},
     settings_arguments::SettingsArguments,
 };
@@ -78,6 +79,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
         }
         // Without a list, algorithms that cannot run on this data are skipped.
         let _ = writeln!(io::stderr(), "note: {} is skipped: {}", rejected.algorithm, problem.message());
+    }
+    // The settings of a grid often give the same note.
+    let notes = candidates.iter().flat_map(|candidate| {
+        let notes = candidate.priced.algorithm_notes().into_iter();
+        notes.map(|note| format!("{}: {}", candidate.algorithm, note.render(flag)))
+    });
+    for note in notes.collect::<BTreeSet<_>>() {
+        let _ = writeln!(io::stderr(), "note: {note}");
     }
     if let Some(path) = &arguments.out {
         // Find out that the file cannot be written before hours of work.

@@ -55,6 +55,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<String, Problem> {
     if let Some(warning) = priced.warning() {
         let _ = writeln!(io::stderr(), "warning: {}", Hint::new(warning).render(flag));
     }
+    for note in priced.algorithm_notes() {
+        let _ = writeln!(io::stderr(), "note: {}", note.render(flag));
+    }
     let mut progress = ProgressDisplay::new(&priced.terms);
     let run = priced.run(&data.train, data.test.as_ref(), Some(&folder));
     let ending = match resumed {
