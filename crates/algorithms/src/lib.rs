@@ -14,6 +14,7 @@ mod anchors;
 mod clipping;
 mod coupled;
 mod error;
+mod factor_schedule;
 mod histogram;
 mod options;
 mod plans;
@@ -23,8 +24,9 @@ pub use algorithm::{
     About, Algorithm, Defaults, NoiseSource, OptionDescription, Options, RunFacts, Steps, Verdict,
 };
 pub use dice_published::Thresholds;
-pub use dynamic::{Allocation, FactorSchedule};
+pub use dynamic::Allocation;
 pub use error::AlgorithmError;
+pub use factor_schedule::FactorSchedule;
 pub use noise_decay_zcdp::Batches;
 pub use options::{Above0, Below1};
 #[doc(hidden)]

@@ -1,8 +1,8 @@
 //! Parts of plans that several algorithms share.
 
 use sordino_accounting::{
-    Accountant, AccountingError, Delta, Entry, Epsilon, NoiseMultiplier, Plan, Relation, Sampling, SamplingRate,
-    Steps, calibrate,
+    Accountant, AccountingError, Delta, Entry, Epsilon, NoiseMultiplier, Plan, Relation, Sampling,
+    SamplingRate, Steps, calibrate,
 };
 
 use crate::{AlgorithmError, NoiseSource, RunFacts, clipping::rule};
