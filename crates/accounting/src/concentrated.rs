@@ -156,7 +156,9 @@ mod tests {
         for rate in [0.1, 0.03, 0.004, 1e-4] {
             for z in [2.3, 3.0, 5.0, 20.0] {
                 let one = Plan::of_numbers(z, rate, 1);
-                let Ok((rho, omega)) = tcdp_step(AMPLIFICATION, &one.entries()[0], Relation::ZeroOut) else { continue };
+                let Ok((rho, omega)) = tcdp_step(AMPLIFICATION, &one.entries()[0], Relation::ZeroOut) else {
+                    continue;
+                };
                 for part in [0.001, 0.1, 0.5, 0.9, 1.0] {
                     let order = Order::new(1.0 + part * (omega.min(1e4) - 1.0)).unwrap();
                     let exact = rdp::divergence(&one, order).unwrap();
@@ -208,7 +210,8 @@ mod tests {
         assert_eq!(guarantee.relation, Relation::ReplaceOne);
         // The bound of Wang, Balle and Kasiviswanathan for the same batches is proved independently, and is smaller.
         assert!(rdp::epsilon(&fixed, delta).unwrap() < guarantee.epsilon);
-        let refused = |plan: &Plan| matches!(tcdp_epsilon(plan, delta), Err(AccountingError::Unsupported { .. }));
+        let refused =
+            |plan: &Plan| matches!(tcdp_epsilon(plan, delta), Err(AccountingError::Unsupported { .. }));
         assert!(refused(&plan(Sampling::FixedSize { batch_size: 10, population: 1000 }, 4.4, 500)));
         assert!(refused(&plan(Sampling::FixedSize { batch_size: 101, population: 1000 }, 8.0, 500)));
         let mixed = [fixed.entries(), Plan::of_numbers(8.0, 0.01, 5).entries()].concat();
