@@ -1,8 +1,19 @@
 //! Dynamic DP-SGD: the clipping norm and the noise multiplier follow a public schedule along the run.
 //!
 //! `C_t = C_0 rho_c^(-t / T)` and `z_t = 1 / mu_t`, `mu_t = mu_0 rho_mu^(t / T)`, for `t = 1 .. T`, or any other schedule. Departs from
-//! Algorithm 2 of Du et al. 2021: sums are divided by the expected batch size, and `mu_0` comes from the accountant's exact price
+//! Algorithm 2 of Du et al.: sums are divided by the expected batch size, and `mu_0` comes from the accountant's exact price
 //! unless the accountant is `gdp-clt`.
+//!
+//! # Allocation
+//!
+//! The variance term of the paper's Theorem 2 is proportional to `sum_t Q_t s_t^2 * sum_t C_t^2 / s_t^2` for noise `s_t` and curvatures
+//! `Q_t`. By Cauchy and Schwarz it is at least `(sum_t C_t sqrt(Q_t))^2`, with equality exactly if `Q_t s_t^2` is proportional to
+//! `C_t^2 / s_t^2`, that is, if `s_t` is proportional to `sqrt(C_t) / Q_t^(1/4)` and `mu_t = C_t / s_t` to `sqrt(C_t) Q_t^(1/4)`. This is
+//! equation 61 of the appendix. The main text has `sqrt(C_t) Q_t^(1/4)` for the noise, which is a misprint: a step with a large curvature
+//! needs *less* noise. With equal curvatures it is `sqrt(C_t)` (appendix A.7).
+//!
+//! # References
+//! Du, Li, Chen, Chen and Hong, "Dynamic Differential-Privacy Preserving SGD", Algorithms 1 to 4, appendices A.7 and A.8.
 
 use serde::{Deserialize, Serialize};
 use sordino_accounting::{Accountant, ClipNorm, Plan, Sampling};
@@ -10,7 +21,8 @@ use sordino_optim::State;
 use sordino_privacy::{Gradients, PrivacyError, Release, Round};
 
 use crate::{
-    About, Algorithm, AlgorithmError, Defaults, NoiseSource, Options, RunFacts, Steps, Verdict,
+    About, Algorithm, AlgorithmError, Defaults, FactorSchedule, NoiseSource, Options, RunFacts, Steps,
+    Verdict,
     clipping::rule,
     options,
     plans::{calibrated, equal_steps, growing_steps, part_done, tightest_accountant},
@@ -24,12 +36,15 @@ options! {
         mu_growth: Option<f64> = None, as "2", in 1e-3..=1e3;
         /// rho_c: factor by which the clipping norm is smaller at the end; 1 for growing mu alone.
         clip_decay: Option<f64> = None, as "2", in 1e-3..=1e3;
-        /// Any schedule of mu_t / mu_0, as parts of the run and factors: 0:1/0.5:2/1:4.
+        /// Any schedule of mu_t / mu_0, as parts of the run and factors, 0:1/0.5:2/1:4, or @FILE with a factor for each step.
         mu_schedule: Option<FactorSchedule> = None;
         /// Any schedule of C_t / C_0, in the same form.
         clip_schedule: Option<FactorSchedule> = None;
-        /// optimal: noise proportional to the square root of the clipping norm, in place of mu_growth.
+        /// optimal: noise proportional to the square root of the clipping norm, in place of mu_growth; curvature: that divided by the fourth
+        /// root of the curvature.
         allocation: Allocation = Allocation::Scheduled;
+        /// For allocation=curvature, a schedule of curvatures Q_t, in the same form. It must be public knowledge.
+        curvature: Option<FactorSchedule> = None;
     }
 }
 
@@ -41,8 +56,10 @@ pub enum Allocation {
     #[default]
     Scheduled,
     /// `sigma_t` is proportional to `sqrt(C_t)`, and so is `mu_t`. This minimises the sum of the noise variances (appendix A.7 of
-    /// Du et al. 2021).
+    /// Du et al.).
     Optimal,
+    /// `sigma_t` is proportional to `sqrt(C_t) / Q_t^(1/4)` for a schedule of curvatures `Q_t` (appendix A.8, equation 61).
+    Curvature,
 }
 
 impl Dynamic {
@@ -58,16 +75,23 @@ impl Dynamic {
     pub fn mu_factor(&self, part: f64) -> f64 {
         match (&self.mu_schedule, self.allocation) {
             (_, Allocation::Optimal) => self.clip_factor(part).sqrt(),
+            (_, Allocation::Curvature) => {
+                let curvature = self.curvature.as_ref().map_or(1.0, |curvature| curvature.at(part));
+                self.clip_factor(part).sqrt() * curvature.sqrt().sqrt()
+            }
             (Some(schedule), _) => schedule.at(part),
             (None, _) => self.mu_growth.unwrap_or(2.0).powf(part),
         }
     }
 
     /// Whether all steps have the same multiplier.
-    fn mu_is_constant(&self) -> bool {
+    pub fn mu_is_constant(&self) -> bool {
+        let is_one = |schedule: &FactorSchedule| schedule.range() == [1.0, 1.0];
+        let clip_is_constant = || self.clip_range() == [1.0, 1.0];
         match (&self.mu_schedule, self.allocation) {
-            (_, Allocation::Optimal) => self.clip_range() == [1.0, 1.0],
-            (Some(schedule), _) => schedule.0.iter().all(|(_, factor)| *factor == 1.0),
+            (_, Allocation::Optimal) => clip_is_constant(),
+            (_, Allocation::Curvature) => clip_is_constant() && self.curvature.as_ref().is_none_or(is_one),
+            (Some(schedule), _) => is_one(schedule),
             (None, _) => self.mu_growth == Some(1.0),
         }
     }
@@ -75,11 +99,30 @@ impl Dynamic {
     /// The smallest and the largest factor of clipping norms.
     fn clip_range(&self) -> [f64; 2] {
         let ends = [self.clip_factor(0.0), self.clip_factor(1.0)];
-        let points =
-            self.clip_schedule.iter().flat_map(|schedule| schedule.0.iter().map(|(_, factor)| *factor));
-        points
-            .chain(ends)
-            .fold([f64::INFINITY, 0.0], |[low, high], factor| [low.min(factor), high.max(factor)])
+        match &self.clip_schedule {
+            Some(schedule) => schedule.range(),
+            None => [ends[0].min(ends[1]), ends[0].max(ends[1])],
+        }
+    }
+
+    /// Refuses a listed schedule of another number of steps.
+    fn check_listed(&self, steps: u64) -> Result<(), AlgorithmError> {
+        let schedules = [
+            ("mu_schedule", &self.mu_schedule),
+            ("clip_schedule", &self.clip_schedule),
+            ("curvature", &self.curvature),
+        ];
+        let listed =
+            schedules.into_iter().filter_map(|(name, schedule)| Some((name, schedule.as_ref()?.steps()?)));
+        match listed.into_iter().find(|(_, listed)| *listed != steps) {
+            None => Ok(()),
+            Some((name, listed)) => Err(AlgorithmError::Plan {
+                problem: format!(
+                    "{name} lists a factor for each of {listed} steps, but the run has {steps} steps"
+                ),
+                hint: "set {steps} to the number of factors, or list a factor for each step",
+            }),
+        }
     }
 
     /// The clipping norm of the step with this number, counted from 0.
@@ -93,7 +136,7 @@ impl Algorithm for Dynamic {
     fn about(&self) -> About {
         About {
             name: "dynamic",
-            reference: "Du et al. 2021, Algorithm 2 and appendix A.7",
+            reference: "Du, Li, Chen, Chen and Hong, Algorithm 2, appendices A.7 and A.8",
             verdict: Verdict::Sound(
                 "the paper prices it by the central limit theorem, which reports too small an epsilon; the accountant gdp-clt shows by how much",
             ),
@@ -110,9 +153,16 @@ impl Algorithm for Dynamic {
         if self.clip_decay.is_some() && self.clip_schedule.is_some() {
             return both("clip_decay and clip_schedule both set the change of the clipping norm");
         }
-        if self.allocation == Allocation::Optimal && (self.mu_growth.is_some() || self.mu_schedule.is_some())
+        if self.allocation != Allocation::Scheduled
+            && (self.mu_growth.is_some() || self.mu_schedule.is_some())
         {
-            return both("allocation=optimal and mu_growth or mu_schedule both set the change of the noise");
+            return both("allocation sets the change of the noise, and so does mu_growth or mu_schedule");
+        }
+        if (self.allocation == Allocation::Curvature) != self.curvature.is_some() {
+            return Err(AlgorithmError::Plan {
+                problem: "allocation=curvature and a schedule of curvatures belong together".to_owned(),
+                hint: "write {algorithm=dynamic,allocation=curvature,curvature=0:1/1:4}, or leave out both",
+            });
         }
         self.check_ranges()
     }
@@ -127,6 +177,7 @@ impl Algorithm for Dynamic {
 
     fn plan(&self, facts: &RunFacts, noise: NoiseSource) -> Result<Plan, AlgorithmError> {
         self.check()?;
+        self.check_listed(facts.steps.get())?;
         for factor in self.clip_range() {
             rule(facts, ClipNorm::new(facts.max_grad_norm.get() * factor)?)?;
         }
@@ -169,58 +220,6 @@ impl<G: Gradients> Steps<G> for DynamicSteps {
     fn restore(&mut self, _: &State) {}
 }
 
-/// A schedule of factors, written `0:1/0.5:2/1:4`: parts of the run, and the factor at each of them. Between two parts the factor grows or
-/// decays exponentially. Before the first part and after the last it is constant.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct FactorSchedule(Vec<(f64, f64)>);
-
-impl FactorSchedule {
-    /// The factor after this part of the run.
-    pub fn at(&self, part: f64) -> f64 {
-        let after = self.0.partition_point(|(place, _)| *place <= part);
-        match (self.0.get(after.wrapping_sub(1)), self.0.get(after)) {
-            (Some((left, from)), Some((right, to))) => {
-                from * (to / from).powf((part - left) / (right - left))
-            }
-            (Some((_, factor)), None) | (None, Some((_, factor))) => *factor,
-            (None, None) => 1.0,
-        }
-    }
-
-    /// The smallest and the largest factor.
-    pub(crate) fn range(&self) -> [f64; 2] {
-        let factors = self.0.iter().map(|(_, factor)| *factor);
-        factors.fold([f64::INFINITY, 0.0], |[low, high], factor| [low.min(factor), high.max(factor)])
-    }
-}
-
-impl TryFrom<String> for FactorSchedule {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        let point = |point: &str| -> Option<(f64, f64)> {
-            let (part, factor) = point.split_once(':')?;
-            let (part, factor) = (part.trim().parse().ok()?, factor.trim().parse().ok()?);
-            ((0.0..=1.0).contains(&part) && (1e-3..=1e3).contains(&factor)).then_some((part, factor))
-        };
-        let points: Option<Vec<_>> = text.split('/').map(point).collect();
-        match points {
-            Some(points) if points.windows(2).all(|pair| pair[0].0 < pair[1].0) => Ok(Self(points)),
-            _ => Err(format!(
-                "a schedule is written PART:FACTOR/PART:FACTOR/..., with rising parts from 0 to 1 and factors from 0.001 to \
-                 1000, such as 0:1/0.5:2/1:4; got {text}"
-            )),
-        }
-    }
-}
-
-impl From<FactorSchedule> for String {
-    fn from(schedule: FactorSchedule) -> Self {
-        schedule.0.iter().map(|(part, factor)| format!("{part}:{factor}")).collect::<Vec<_>>().join("/")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use sordino_accounting::{
@@ -232,20 +231,6 @@ mod tests {
 
     fn options(json: &str) -> Dynamic {
         serde_json::from_str(json).unwrap()
-    }
-
-    #[test]
-    fn schedules_pass_through_their_points_exponentially() {
-        let curve = FactorSchedule::try_from("0.2:1/0.6:4/1:2".to_owned()).unwrap();
-        for (part, factor) in
-            [(0.0, 1.0), (0.2, 1.0), (0.4, 2.0), (0.6, 4.0), (0.8, 8.0_f64.sqrt()), (1.0, 2.0)]
-        {
-            assert!((curve.at(part) - factor).abs() < 1e-12, "{part}: {}", curve.at(part));
-        }
-        for bad in ["", "0.5", "0:1/0:2", "1:1/0:2", "0:0", "-1:1", "0:NaN", "0:1/"] {
-            assert!(FactorSchedule::try_from(bad.to_owned()).is_err(), "{bad}");
-        }
-        assert_eq!(String::from(curve), "0.2:1/0.6:4/1:2");
     }
 
     #[test]
@@ -274,10 +259,65 @@ mod tests {
             r#"{"mu_growth":3,"mu_schedule":"0:1/1:3"}"#,
             r#"{"clip_decay":3,"clip_schedule":"0:1/1:3"}"#,
             r#"{"mu_growth":3,"allocation":"optimal"}"#,
+            r#"{"mu_growth":3,"allocation":"curvature","curvature":"0:1/1:2"}"#,
+            r#"{"allocation":"curvature"}"#,
+            r#"{"curvature":"0:1/1:2"}"#,
             r#"{"mu_growth":1e9}"#,
         ] {
             assert!(options(json).check().is_err(), "{json}");
         }
+    }
+
+    /// Equation 59 of the paper: the product of sums that the allocation minimises. The noise of the main text, with the inverse exponent
+    /// of the curvature, is worse than noise that ignores the curvature.
+    #[test]
+    fn the_allocation_by_curvature_minimises_the_variance() {
+        let dynamic = options(r#"{"clip_decay":4,"allocation":"curvature","curvature":"0:1/0.3:40/1:3"}"#);
+        let parts: Vec<f64> = (1..=200).map(|t| f64::from(t) / 200.0).collect();
+        let curvature = |part: f64| dynamic.curvature.as_ref().unwrap().at(part);
+        let objective = |noise: &[f64]| -> f64 {
+            let terms = || parts.iter().zip(noise);
+            let variance: f64 = terms().map(|(part, noise)| curvature(*part) * noise * noise).sum();
+            let cost: f64 = terms().map(|(part, noise)| (dynamic.clip_factor(*part) / noise).powi(2)).sum();
+            variance * cost
+        };
+        let chosen: Vec<f64> =
+            parts.iter().map(|part| dynamic.clip_factor(*part) / dynamic.mu_factor(*part)).collect();
+        let best = objective(&chosen);
+        let least: f64 = parts.iter().map(|part| dynamic.clip_factor(*part) * curvature(*part).sqrt()).sum();
+        assert!((best / (least * least) - 1.0).abs() < 1e-12);
+        let with_exponent = |exponent: f64| -> f64 {
+            let noise = |part: &f64| dynamic.clip_factor(*part).sqrt() * curvature(*part).powf(exponent);
+            objective(&parts.iter().map(noise).collect::<Vec<_>>())
+        };
+        assert!((with_exponent(-0.25) / best - 1.0).abs() < 1e-12);
+        assert!(with_exponent(0.25) > with_exponent(0.0) && with_exponent(0.0) > 1.05 * best);
+        // A linear congruential generator is random enough for perturbations.
+        let mut state = 1_u64;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as f64 / f64::from(1_u32 << 31) - 0.5
+        };
+        for size in [1e-3, 0.1, 1.0] {
+            for _ in 0..100 {
+                let perturbed: Vec<f64> = chosen.iter().map(|noise| noise * (size * next()).exp()).collect();
+                assert!(objective(&perturbed) > best, "{size}");
+            }
+        }
+    }
+
+    #[test]
+    fn listed_schedules_need_as_many_factors_as_steps() {
+        let noise = NoiseSource::Multiplier(NoiseMultiplier::new(1.5).unwrap());
+        let factors: Vec<String> = (1..=30).map(|t| format!("{}", f64::from(t) / 10.0)).collect();
+        let listed =
+            |count: usize| options(&format!(r#"{{"mu_schedule":"steps:{}"}}"#, factors[..count].join("/")));
+        let plan = listed(30).plan(&test_facts(), noise).unwrap();
+        for (entry, t) in plan.entries().iter().zip(1..=30) {
+            assert!((entry.effective_noise_multiplier() - 15.0 / f64::from(t)).abs() < 1e-12);
+        }
+        let error = listed(29).plan(&test_facts(), noise).unwrap_err().to_string();
+        assert!(error.contains("29 steps, but the run has 30"), "{error}");
     }
 
     #[test]

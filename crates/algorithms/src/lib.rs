@@ -14,6 +14,7 @@ mod anchors;
 mod clipping;
 mod coupled;
 mod error;
+mod factor_schedule;
 mod histogram;
 mod options;
 mod plans;
@@ -25,8 +26,10 @@ pub use algorithm::{
     About, Algorithm, Defaults, NoiseSource, OptionDescription, Options, RunFacts, Steps, Verdict,
 };
 pub use dice_published::{DiceNoise, Thresholds};
-pub use dynamic::{Allocation, FactorSchedule};
+pub use dynamic::Allocation;
 pub use error::AlgorithmError;
+pub use factor_schedule::FactorSchedule;
+pub use noise_decay_zcdp::Batches;
 pub use options::{Above0, Below1};
 #[doc(hidden)]
 pub use options::{OptionValue, Range, check_range, default_text};

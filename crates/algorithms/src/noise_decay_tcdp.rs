@@ -1,4 +1,7 @@
 //! Decaying noise, priced by truncated concentrated differential privacy.
+//!
+//! The theorem is about batches of a fixed size without replacement, which `sampling=fixed-size` draws. For Poisson batches the accountant
+//! `tcdp` never states less than the exact price (`accounting/src/concentrated.rs`).
 
 use sordino_accounting::{Accountant, ClipNorm, Plan, Sampling};
 use sordino_privacy::Gradients;
@@ -22,9 +25,9 @@ impl Algorithm for NoiseDecayTcdp {
     fn about(&self) -> About {
         About {
             name: "noise-decay-tcdp",
-            reference: "Zhang et al. 2021, as in Du et al. 2021",
+            reference: "Zhang, Ding et al. 2021, as in Du et al., section 4.1",
             verdict: Verdict::Sound(
-                "where its conditions hold (rates up to 0.1, multipliers from 2.24); a baseline",
+                "a baseline; its conditions are rates up to 0.1 and multipliers from 2.24, or 4.48 for fixed-size batches",
             ),
         }
     }

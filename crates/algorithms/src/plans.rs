@@ -1,8 +1,8 @@
 //! Parts of plans that several algorithms share.
 
 use sordino_accounting::{
-    Accountant, AccountingError, Delta, Entry, Epsilon, NoiseMultiplier, Plan, Sampling, SamplingRate, Steps,
-    calibrate,
+    Accountant, AccountingError, Delta, Entry, Epsilon, NoiseMultiplier, Plan, Relation, Sampling,
+    SamplingRate, Steps, calibrate,
 };
 
 use crate::{AlgorithmError, NoiseSource, RunFacts, clipping::rule};
@@ -10,7 +10,8 @@ use crate::{AlgorithmError, NoiseSource, RunFacts, clipping::rule};
 /// An entry of a plan describes identical steps, so a run whose steps all differ has an entry for each step.
 const MOST_DIFFERENT_STEPS: u64 = 1_000_000;
 
-/// The least multiplier that the theorem of truncated concentrated differential privacy covers: the root of 5, rounded up.
+/// The least multiplier, relative to the sensitivity, that the theorem of truncated concentrated differential privacy covers: the root of
+/// 5, rounded up. Replacing a record has twice the sensitivity of removing it.
 const LEAST_TCDP_MULTIPLIER: f64 = 2.2361;
 
 /// The tightest accountant that can price this sampling.
@@ -55,7 +56,8 @@ pub(crate) fn calibrated(unit: &Plan, noise: NoiseSource) -> Result<Plan, Algori
             Err(AccountingError::Unsupported { .. })
                 if accountant == Accountant::Tcdp && is_covered_by_tcdp(unit) =>
             {
-                LEAST_TCDP_MULTIPLIER / smallest_multiplier(unit)
+                let sensitivity = if unit.relation() == Relation::ReplaceOne { 2.0 } else { 1.0 };
+                sensitivity * LEAST_TCDP_MULTIPLIER / smallest_multiplier(unit)
             }
             Err(error) => return Err(error.into()),
         },
@@ -65,8 +67,11 @@ pub(crate) fn calibrated(unit: &Plan, noise: NoiseSource) -> Result<Plan, Algori
 
 /// Whether the theorem of truncated concentrated differential privacy covers the sampling of a plan.
 fn is_covered_by_tcdp(plan: &Plan) -> bool {
-    let rare =
-        |entry: &Entry| matches!(entry.sampling(), Sampling::Poisson { rate, .. } if rate.get() <= 0.1);
+    let rare = |entry: &Entry| match entry.sampling() {
+        Sampling::Poisson { rate, .. } => rate.get() <= 0.1,
+        Sampling::FixedSize { batch_size, population } => batch_size as f64 <= 0.1 * population as f64,
+        _ => false,
+    };
     plan.entries().iter().all(rare)
 }
 

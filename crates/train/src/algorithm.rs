@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sordino_accounting::Plan;
 use sordino_algorithms::{Algorithm, AlgorithmConfig, AlgorithmError, RunFacts, Steps, Verdict, owners};
 
-use crate::{NetworkGradients, TrainError, settings::named};
+use crate::{NetworkGradients, TrainError, schedule_files, settings::named};
 
 /// An algorithm that trains networks. Every [`Algorithm`] is one; this trait can be used as a trait object.
 pub trait NetworkAlgorithm: Algorithm {
@@ -46,9 +46,17 @@ impl<A: Algorithm> NetworkAlgorithm for A {
 /// Parses an algorithm with its options, such as `dynamic,mu_growth=3`, and checks them.
 ///
 /// # Errors
-/// A name that does not exist, or options that the algorithm does not have or that are out of range.
+/// As for [`parse_algorithm_config`].
 pub fn parse_algorithm(text: &str) -> Result<Arc<dyn NetworkAlgorithm>, TrainError> {
-    let algorithm: AlgorithmConfig = named(text).map_err(|problem| {
+    Ok(Arc::new(parse_algorithm_config(text)?))
+}
+
+/// Parses an algorithm of Sordino with its options, and checks them. `mu_schedule=@FILE` reads a file with a factor for each step.
+///
+/// # Errors
+/// A name that does not exist; options that the algorithm does not have or that are out of range; a file that cannot be read.
+pub fn parse_algorithm_config(text: &str) -> Result<AlgorithmConfig, TrainError> {
+    let algorithm: AlgorithmConfig = named(&schedule_files::with_factors(text)?).map_err(|problem| {
         let name = text.split(',').next().unwrap_or_default();
         let names: Vec<&str> =
             AlgorithmConfig::all().iter().map(|algorithm| algorithm.about().name).collect();
@@ -70,5 +78,5 @@ pub fn parse_algorithm(text: &str) -> Result<Arc<dyn NetworkAlgorithm>, TrainErr
         TrainError::refused(problem, "docs/algorithms.md lists the algorithms and their options")
     })?;
     algorithm.check()?;
-    Ok(Arc::new(algorithm))
+    Ok(algorithm)
 }

@@ -84,11 +84,12 @@ mod public_model;
 mod resolve;
 mod run;
 mod run_files;
+mod schedule_files;
 mod seal;
 mod settings;
 mod state;
 
-pub use algorithm::{NetworkAlgorithm, parse_algorithm};
+pub use algorithm::{NetworkAlgorithm, parse_algorithm, parse_algorithm_config};
 pub use claim::Claim;
 pub use data::{DataDescription, DataFacts, RunData, data_source};
 pub use encoder::Encoder;

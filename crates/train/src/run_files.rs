@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use sordino_privacy::Account;
 
-use crate::{RunFolder, Settings, TrainError, data::last_changed, write_whole};
+use crate::{RunFolder, Settings, TrainError, data::last_changed, schedule_files::stored_names, write_whole};
 
 /// The contents of the public files that the settings refer to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub struct RunFiles {
     pub public_model: Option<String>,
     /// The tokenizer of texts.
     pub tokenizer: Option<String>,
+    /// Schedules with a factor for each step, and the names of their files.
+    pub schedules: Vec<(&'static str, String)>,
 }
 
 impl RunFiles {
@@ -31,23 +33,21 @@ impl RunFiles {
     /// The name of the tokenizer's file.
     pub const TOKENIZER: &str = "tokenizer.json";
 
-    fn named(&self) -> [(&'static str, Option<&String>); 4] {
-        [
-            (Self::SCHEMA, self.schema.as_ref()),
-            (Self::NETWORK, self.network.as_ref()),
-            (Self::PUBLIC_MODEL, self.public_model.as_ref()),
-            (Self::TOKENIZER, self.tokenizer.as_ref()),
-        ]
+    /// The files with their names.
+    fn named(&self) -> impl Iterator<Item = (&'static str, &String)> {
+        let files = [
+            (Self::SCHEMA, &self.schema),
+            (Self::NETWORK, &self.network),
+            (Self::PUBLIC_MODEL, &self.public_model),
+            (Self::TOKENIZER, &self.tokenizer),
+        ];
+        let files = files.into_iter().filter_map(|(name, text)| Some((name, text.as_ref()?)));
+        files.chain(self.schedules.iter().map(|(name, text)| (*name, text)))
     }
 
     /// Writes them into the folder of a run.
     pub(crate) fn write(&self, folder: &RunFolder) -> Result<(), TrainError> {
-        for (name, text) in self.named() {
-            if let Some(text) = text {
-                write_whole(&folder.path().join(name), text.as_bytes())?;
-            }
-        }
-        Ok(())
+        self.named().try_for_each(|(name, text)| write_whole(&folder.path().join(name), text.as_bytes()))
     }
 
     /// Reads them from the folder of a run.
@@ -62,7 +62,9 @@ impl RunFiles {
                 Err(TrainError::refused(format!("cannot read {name}: {error}"), "check the run's folder"))
             }
         };
+        let schedules = stored_names().map(|name| Ok(text(name)?.map(|text| (name, text))));
         Ok(Self {
+            schedules: schedules.filter_map(Result::transpose).collect::<Result<_, TrainError>>()?,
             schema: text(Self::SCHEMA)?,
             network: text(Self::NETWORK)?,
             public_model: text(Self::PUBLIC_MODEL)?,
@@ -70,18 +72,15 @@ impl RunFiles {
         })
     }
 
-    /// What the ledger stores about the settings of a run. A tokenizer is large, so the ledger has its hash.
+    /// What the ledger stores about the settings of a run. Tokenizers and listed schedules are large, so the ledger has their hashes.
     pub(crate) fn about(&self, settings: &Settings) -> String {
         let mut about = settings.to_toml();
         for (name, text) in self.named() {
-            match text {
-                Some(text) if name == Self::TOKENIZER => {
-                    let hash =
-                        Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-                    about += &format!("# {name}, SHA-256 {hash}\n");
-                }
-                Some(text) => about += &format!("# {name}\n{text}"),
-                None => {}
+            if name == Self::TOKENIZER || stored_names().any(|stored| stored == name) {
+                let hash = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+                about += &format!("# {name}, SHA-256 {hash}\n");
+            } else {
+                about += &format!("# {name}\n{text}");
             }
         }
         about
@@ -125,8 +124,8 @@ pub fn verified_settings(folder: &RunFolder, account: &Account) -> Result<Settin
         true => Ok(settings),
         false => Err(TrainError::refused(
             format!("the settings in {} differ from those in the ledger", folder.path().display()),
-            "config.toml, schema.toml, network.toml or tokenizer.json was changed after the run began; the first line of the ledger has \
-             their text, and the SHA-256 of tokenizer.json",
+            "config.toml, schema.toml, network.toml, tokenizer.json or a schedule was changed after the run began; the first line of the \
+             ledger has their text, and the SHA-256 of tokenizer.json and of schedules",
         )),
     }
 }

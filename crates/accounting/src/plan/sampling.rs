@@ -37,6 +37,9 @@ pub enum Sampling {
     ///
     /// The contribution of a record may be spread over `groups` steps, from the step that samples it to the one before its group's
     /// next turn. The sensitivity is then that of these steps together. A record is exposed `ceil(steps / groups)` times.
+    ///
+    /// A rate of 1 is a fixed public partition into `groups` disjoint batches, which are taken in turn. Their sizes differ by at most one
+    /// record. There is no randomness and no amplification: each rotation costs a record as much as one full batch.
     Rotating {
         /// The probability.
         rate: SamplingRate,
@@ -65,6 +68,9 @@ impl fmt::Display for Sampling {
                 write!(f, "fixed-size sampling of {batch_size} of {population} records")
             }
             Self::FullBatch => f.write_str("the full batch"),
+            Self::Rotating { rate, groups } if rate.get() >= 1.0 => {
+                write!(f, "a fixed partition into {groups} batches, taken in turn")
+            }
             Self::Rotating { rate, groups } => {
                 write!(f, "Poisson sampling at rate {rate} of {groups} groups in rotation")
             }

@@ -17,10 +17,12 @@
 
 mod fixed_size;
 mod sampled_gaussian;
+mod spent;
 
 use crate::{AccountingError, Delta, Epsilon, Plan, Relation, Sampling, number::real, search::minimum};
 
 pub use sampled_gaussian::sampled_gaussian;
+pub use spent::spent;
 
 const NAME: &str = "rdp";
 

@@ -103,10 +103,18 @@ pub fn sampling(plan: &Plan) -> String {
     match &kinds[..] {
         [] => "nothing is released: the plan is empty".to_owned(),
         [only] if plan.steps() == 1 => format!("{only}, in a single step"),
+        [only] if plan.entries().iter().all(|entry| is_fixed(entry.sampling())) => {
+            format!("{only}, over {steps} steps")
+        }
         [only] => format!("{only}, fresh at each of {steps} steps"),
         few if few.len() <= 4 => format!("over {steps} steps: {}", few.join("; ")),
         [first, .., last] => format!("{} kinds over {steps} steps, such as {first} and {last}", kinds.len()),
     }
+}
+
+/// Whether batches are taken in turn from a fixed partition.
+fn is_fixed(sampling: Sampling) -> bool {
+    matches!(sampling, Sampling::Rotating { rate, .. } if rate.get() >= 1.0)
 }
 
 fn describe(sampling: Sampling) -> String {

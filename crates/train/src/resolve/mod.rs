@@ -23,7 +23,7 @@ use sordino_privacy::ClipRule;
 use crate::{
     Clipping, DataDescription, DataFacts, Footprint, Learning, NetworkAlgorithm, Origin, PublicModel,
     ResolvedModel, RunFiles, SamplingName, SettingValues, Settings, TrainError, Value, parse_algorithm,
-    settings::given,
+    schedule_files, settings::given,
 };
 
 /// A run whose settings all have values. No record is needed for this.
@@ -80,6 +80,8 @@ pub fn check(settings: &Settings) -> Result<(), TrainError> {
 /// The settings that do not depend on the data.
 struct Checked {
     algorithm_name: Value<String>,
+    /// The schedules that the algorithm reads from files.
+    schedules: Vec<(&'static str, String)>,
     algorithm: Arc<dyn NetworkAlgorithm>,
     defaults: Defaults,
     budget: BudgetSettings,
@@ -105,15 +107,17 @@ fn custom_algorithm_text(algorithm: &dyn NetworkAlgorithm) -> Result<String, Tra
 
 fn checked(settings: &Settings, custom: &Custom) -> Result<Checked, TrainError> {
     settings.check_values()?;
-    let (algorithm_name, algorithm) = match &custom.algorithm {
+    let (algorithm_name, schedules, algorithm) = match &custom.algorithm {
         Some(algorithm) => {
             algorithm.check()?;
-            (Value::new(custom_algorithm_text(&**algorithm)?, Origin::User), algorithm.clone())
+            let name = Value::new(custom_algorithm_text(&**algorithm)?, Origin::User);
+            (name, Vec::new(), algorithm.clone())
         }
         None => {
             let text = algorithm_text(settings);
             let algorithm = parse_algorithm(&text.value)?;
-            (text, algorithm)
+            let (name, schedules) = schedule_files::stored(&text.value)?;
+            (Value { value: name, ..text }, schedules, algorithm)
         }
     };
     reject_unused(settings, &*algorithm)?;
@@ -124,6 +128,7 @@ fn checked(settings: &Settings, custom: &Custom) -> Result<Checked, TrainError> 
         budget: BudgetSettings::new(settings, &*algorithm)?,
         learning: LearningSettings::new(settings, defaults.contribution)?,
         algorithm_name,
+        schedules,
         algorithm,
         defaults,
         checkpoint_seconds,
@@ -150,6 +155,7 @@ pub fn resolve_with(
 ) -> Result<ResolvedSettings, TrainError> {
     let Checked {
         algorithm_name,
+        schedules,
         algorithm,
         defaults,
         budget,
@@ -217,6 +223,7 @@ pub fn resolve_with(
             network: network_text,
             public_model: model.public().map(PublicModel::listing),
             tokenizer: data.tokenizer.clone(),
+            schedules,
         },
         last_changed: data.last_changed.clone(),
         model,

@@ -19,7 +19,7 @@ pub(crate) use definition::given;
 pub use definition::{Origin, SettingInfo, SettingValue, Value};
 pub(crate) use named::named;
 
-use crate::TrainError;
+use crate::{TrainError, schedule_files};
 
 settings! {
     "Data" {
@@ -293,6 +293,9 @@ impl Settings {
         if let Some(tokenizer) = settings.tokenizer.as_mut().filter(|tokenizer| tokenizer.ends_with(".json"))
         {
             *tokenizer = folder.join(&*tokenizer).display().to_string();
+        }
+        if let Some(algorithm) = settings.algorithm.as_mut() {
+            *algorithm = schedule_files::relative_to(algorithm, folder);
         }
         Ok(settings)
     }
