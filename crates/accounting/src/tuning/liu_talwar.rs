@@ -1,4 +1,4 @@
-//! Liu and Talwar's search: train random candidates until a coin says stop, and release the best.
+//! Liu and Talwar's search: train random candidates, stop at random, and release the best.
 
 use crate::{
     Accountant, AccountingError, Delta, Epsilon, NoiseMultiplier, Plan, SamplingRate, Steps,

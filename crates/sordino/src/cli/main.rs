@@ -9,6 +9,7 @@ mod predictions;
 mod problem;
 mod progress;
 mod settings_arguments;
+mod tuning_arguments;
 
 use std::{
     io::{self, Write},

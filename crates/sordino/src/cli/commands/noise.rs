@@ -9,6 +9,7 @@ use sordino::report::{GuaranteeRecord, json, plan_statement};
 use crate::{
     budget_arguments::BudgetArguments,
     problem::{Problem, flag},
+    tuning_arguments::TuningArguments,
 };
 
 #[derive(Args)]
@@ -18,6 +19,8 @@ pub(crate) struct Arguments {
     /// Accountant: pld, rdp, gdp-clt, zcdp or tcdp
     #[arg(long, value_name = "NAME", default_value_t)]
     accountant: Accountant,
+    #[command(flatten)]
+    tuning: TuningArguments,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -34,6 +37,9 @@ struct Record {
 pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     let BudgetArguments { sample_rate, steps, .. } = arguments.budget;
     let (budget, accountant) = (arguments.budget.budget(), arguments.accountant);
+    if let Some(answer) = arguments.tuning.answer(&arguments.budget, accountant, arguments.json) {
+        return answer;
+    }
     let epsilon = budget.epsilon;
     let least = calibrate::noise_multiplier(budget, sample_rate, steps, accountant)?.value;
     // Rounded up to a number that is short enough to copy; the rounded number is priced.
