@@ -18,6 +18,7 @@ mod histogram;
 mod options;
 mod plans;
 mod registry;
+pub mod theory;
 
 pub use algorithm::{
     About, Algorithm, Defaults, NoiseSource, OptionDescription, Options, RunFacts, Steps, Verdict,

@@ -17,7 +17,9 @@ use std::{
 };
 
 use clap::{Parser, Subcommand};
-use commands::{algorithms, compare, data, epsilon, export, noise, predict, profile, schedule, show, train};
+use commands::{
+    algorithms, compare, data, epsilon, export, noise, predict, profile, schedule, show, theory, train,
+};
 use problem::Problem;
 
 /// Training with differential privacy and proved guarantees.
@@ -52,6 +54,8 @@ enum Command {
     Schedule(schedule::Arguments),
     /// Compute the guarantee of a plan at every epsilon: deltas, test errors, mu.
     Profile(profile::Arguments),
+    /// Evaluate the theorems of a paper: step sizes, conditions and bounds of convergence.
+    Theory(theory::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -67,6 +71,7 @@ fn main() -> ExitCode {
         Command::Noise(arguments) => noise::run(&arguments),
         Command::Schedule(arguments) => schedule::run(&arguments),
         Command::Profile(arguments) => profile::run(&arguments),
+        Command::Theory(arguments) => theory::run(&arguments),
     });
     match answer {
         Ok(text) => print(&text),

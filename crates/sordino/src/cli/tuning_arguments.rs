@@ -109,8 +109,9 @@ fn record(
         most_runs,
         epsilon_papernot_steinke: geometric,
         one_run_text: format!(
-            "{}-differential privacy, accountant {accountant}",
-            pair(one_run.epsilon, one_run.delta)
+            "({}, {}), accountant {accountant}",
+            rounded_up(one_run.epsilon.get()),
+            scientific(one_run.delta.get(), f64::ceil)
         ),
         one_run: GuaranteeRecord::new(one_run, GroupSize::ONE),
     })

@@ -10,4 +10,5 @@ pub(crate) mod predict;
 pub(crate) mod profile;
 pub(crate) mod schedule;
 pub(crate) mod show;
+pub(crate) mod theory;
 pub(crate) mod train;
