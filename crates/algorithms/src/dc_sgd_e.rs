@@ -18,6 +18,8 @@ options! {
         /// Noise on each bin.
         histogram_noise: Option<f64> = None,
             as "5; 8 at multipliers from 2, 12 above 3, 2.25 times those above 5.33", in Above0(1e6);
+        /// Keep the clipping norm if batches are too small for the histogram's noise; false as in the paper.
+        freeze: bool = true;
         /// Divide by the growth of the clipping norm, so that steps keep their length; false as in the paper.
         unit_steps: bool = true;
     }
@@ -44,10 +46,15 @@ impl Algorithm for DcSgdE {
         histogram::plan(facts, noise, self.histogram_noise)
     }
 
+    fn notes(&self, facts: &RunFacts, plan: &Plan) -> Vec<String> {
+        histogram::notes(facts, plan, self.bins, self.freeze)
+    }
+
     fn start<G: Gradients>(&self, facts: &RunFacts, plan: &Plan) -> Result<Box<dyn Steps<G>>, AlgorithmError>
     where
         G::Point: 'static,
     {
-        Ok(Box::new(DcSgd::new(facts, plan, Search::LeastError, self.bins, self.unit_steps)))
+        let search = Search::LeastError;
+        Ok(Box::new(DcSgd::new(facts, plan, search, self.bins, self.freeze, self.unit_steps)))
     }
 }

@@ -4,7 +4,8 @@
 //! 2025 in the following points. The bin of a norm (Algorithm 2) is the smaller of `b - 1` and `floor(b G / R)`. The number of records in
 //! equation (4) is the histogram's own sum, as in Algorithm 4. The loop of Algorithm 4 ends after 20 moves. Clipping norms and ranges are kept
 //! within what single precision can use. Where a batch is too small for the histogram's noise, the clipping norm does not change: with `b`
-//! bins of noise `sigma_H`, a batch needs `3 sigma_H sqrt(b)` records. With unit steps, which are the default, the sum is divided by the
+//! bins of noise `sigma_H`, a batch needs `3 sigma_H sqrt(b)` records. A note says so before the run, and `freeze=false` follows every
+//! histogram, as the paper does. With unit steps, which are the default, the sum is divided by the
 //! growth of the clipping norm, so that one learning rate works for all clipping norms.
 
 use std::collections::BTreeMap;
@@ -49,6 +50,36 @@ fn default_noise(z: f64) -> f64 {
     (2.25 * z).max(published)
 }
 
+/// The number of records in a batch from which a histogram stands out from its noise: three standard deviations of the sum of its bins.
+fn least_batch(noise_std: f64, bins: usize) -> f64 {
+    3.0 * noise_std * (bins as f64).sqrt()
+}
+
+/// What the user should know before a run whose batches are too small for the histogram.
+pub(crate) fn notes(facts: &RunFacts, plan: &Plan, bins: usize, freeze: bool) -> Vec<String> {
+    let Some(noise) = plan.entries().first().and_then(|entry| entry.releases().get(1)) else {
+        return Vec::new();
+    };
+    let least = least_batch(noise.get(), bins).ceil();
+    if facts.expected_batch_size >= least {
+        return Vec::new();
+    }
+    let small = format!(
+        "batches of {} records are too small for a histogram of {bins} bins with noise {:.4}, which needs {least}",
+        facts.expected_batch_size,
+        noise.get()
+    );
+    let cure = "raise {batch_size}, or lower histogram_noise or bins";
+    vec![if freeze {
+        format!(
+            "the clipping norm stays at {}: {small}; {cure}, or set freeze=false as in the paper",
+            facts.max_grad_norm
+        )
+    } else {
+        format!("the clipping norm follows the noise of its histogram: {small}; {cure}")
+    }]
+}
+
 /// How the next clipping norm is found.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Search {
@@ -65,6 +96,8 @@ pub(crate) struct DcSgd {
     multiplier: f64,
     search: Search,
     bins: usize,
+    /// Keep the clipping norm if a batch is too small for the histogram.
+    freeze: bool,
     unit_steps: bool,
     clip: f64,
     range: f64,
@@ -74,14 +107,21 @@ pub(crate) struct DcSgd {
 const MOST_MOVES: usize = 20;
 
 impl DcSgd {
-    pub(crate) fn new(facts: &RunFacts, plan: &Plan, search: Search, bins: usize, unit_steps: bool) -> Self {
+    pub(crate) fn new(
+        facts: &RunFacts,
+        plan: &Plan,
+        search: Search,
+        bins: usize,
+        freeze: bool,
+        unit_steps: bool,
+    ) -> Self {
         let clip = facts.max_grad_norm.get();
         let multiplier = plan.entries().first().map_or(1.0, |entry| entry.releases()[0].get());
         let range = match search {
             Search::Percentile(_) => clip,
             Search::LeastError => clip * bins as f64,
         };
-        Self { facts: *facts, multiplier, search, bins, unit_steps, clip, range }
+        Self { facts: *facts, multiplier, search, bins, freeze, unit_steps, clip, range }
     }
 
     /// Computes the next clipping norm and range from a noisy histogram whose noise has this standard deviation.
@@ -90,7 +130,9 @@ impl DcSgd {
         let total: f64 = counts.iter().sum();
         let bins = self.bins as f64;
         // The test for whether the counts stand out from their noise uses public numbers only. A test of the noisy sum would be biased by its noise.
-        if !(self.facts.expected_batch_size >= 3.0 * noise_std * bins.sqrt() && total > 0.0) {
+        let readable = self.facts.expected_batch_size >= least_batch(noise_std, self.bins);
+        // A sum that is not positive has no percentiles and no mean.
+        if !(total > 0.0) || (self.freeze && !readable) {
             return;
         }
         let width = self.range / bins;
@@ -207,7 +249,7 @@ mod tests {
             ..test_facts()
         };
         let plan = equal_steps(&facts).unwrap();
-        DcSgd { range, ..DcSgd::new(&facts, &plan, search, 20, true) }
+        DcSgd { range, ..DcSgd::new(&facts, &plan, search, 20, true, true) }
     }
 
     #[test]
@@ -248,6 +290,46 @@ mod tests {
         dc.follow(&[f32::NAN; 20], 1.0);
         dc.follow(&[-5.0; 20], 0.0);
         assert_eq!((dc.clip, dc.range), (75.0, 150.0));
+    }
+
+    #[test]
+    fn without_the_freeze_every_histogram_is_followed() {
+        let mut dc = DcSgd { freeze: false, ..example(Search::Percentile(0.5), 75.0, 150.0) };
+        dc.follow(&histogram(&norms(), 150.0, 20), 20.0);
+        assert!((dc.clip - 100.0).abs() < 8.0, "{}", dc.clip);
+        let before = dc.clip;
+        dc.follow(&[-5.0; 20], 20.0);
+        dc.follow(&[f32::NAN; 20], 20.0);
+        assert_eq!(dc.clip, before);
+    }
+
+    #[test]
+    fn a_note_says_that_batches_are_too_small() {
+        let multiplier = NoiseSource::Multiplier(NoiseMultiplier::new(1.5).unwrap());
+        // 3 * 5 * sqrt(20) is 67.1.
+        for (batch, freeze, expected) in [
+            (
+                67.0,
+                true,
+                Some(
+                    "the clipping norm stays at 1: batches of 67 records are too small for a histogram of 20 bins with noise 5.0000, which needs 68",
+                ),
+            ),
+            (67.0, false, Some("the clipping norm follows the noise")),
+            (68.0, true, None),
+            (68.0, false, None),
+        ] {
+            let facts = RunFacts {
+                expected_batch_size: batch,
+                max_grad_norm: ClipNorm::new(1.0).unwrap(),
+                ..test_facts()
+            };
+            let found = notes(&facts, &plan(&facts, multiplier, None).unwrap(), 20, freeze);
+            match expected {
+                None => assert!(found.is_empty(), "{found:?}"),
+                Some(start) => assert!(found.len() == 1 && found[0].starts_with(start), "{found:?}"),
+            }
+        }
     }
 
     #[test]

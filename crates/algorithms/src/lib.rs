@@ -21,6 +21,7 @@ mod plans;
 mod published_noise;
 mod registry;
 mod scale;
+pub mod theory;
 
 pub use algorithm::{
     About, Algorithm, Defaults, NoiseSource, OptionDescription, Options, RunFacts, Steps, Verdict,

@@ -1,6 +1,6 @@
 //! Learning-rate schedules.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{OptimError, error::require};
 
@@ -21,16 +21,23 @@ use crate::{OptimError, error::require};
 /// assert!((schedule.factor(50, 100) - 0.6).abs() < 1e-12);
 /// assert!((schedule.factor(100, 100) - 0.2).abs() < 1e-12);
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Schedule {
     /// Always 1.
     // A struct variant, because serde ignores unknown fields of a unit variant.
     Constant {},
-    /// `factor^floor(t / every)`.
+    /// `factor^n` after `n` drops: at multiples of `every` steps, or at milestones, the fractions `at` of the run.
+    ///
+    /// A milestone `a` takes effect from the first step with `t / T >= a`: `at = [0.5, 0.75]` drops after half of the run and after three
+    /// quarters of it.
     Step {
-        /// The number of steps between drops, at least 1.
-        every: u64,
+        /// The number of steps between drops, at least 1. Either this or `at` is given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        every: Option<u64>,
+        /// The milestones, rising fractions of the run in (0, 1). Either this or `every` is given.
+        #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_several")]
+        at: Vec<f64>,
         /// The factor of each drop, in [0, 1].
         factor: f64,
     },
@@ -82,14 +89,8 @@ impl Schedule {
     pub fn check(&self) -> Result<(), OptimError> {
         match *self {
             Self::Constant {} => Ok(()),
-            Self::Step { every, factor } => {
-                require(
-                    every >= 1,
-                    "every",
-                    "at least 1",
-                    every,
-                    "this is the number of steps between drops",
-                )?;
+            Self::Step { every, ref at, factor } => {
+                check_drops(every, at)?;
                 check_fraction("factor", factor)
             }
             Self::Cosine { last } | Self::Linear { last, .. } => check_fraction("last", last),
@@ -114,7 +115,11 @@ impl Schedule {
     pub fn factor(&self, step: u64, total: u64) -> f64 {
         let factor = match *self {
             Self::Constant {} => 1.0,
-            Self::Step { every, factor } => factor.powf((step / every.max(1)) as f64),
+            Self::Step { every, ref at, factor } => {
+                let milestones =
+                    at.iter().filter(|&&milestone| progress(step, total) >= milestone).count() as u64;
+                factor.powf(every.map_or(milestones, |every| step / every.max(1)) as f64)
+            }
             Self::Cosine { last } => {
                 let wave = (std::f64::consts::PI * progress(step, total)).cos();
                 last + (1.0 - last) * 0.5 * (1.0 + wave)
@@ -139,6 +144,39 @@ impl Schedule {
     }
 }
 
+/// Checks that the drops of [`Schedule::Step`] are given in exactly one way.
+fn check_drops(every: Option<u64>, at: &[f64]) -> Result<(), OptimError> {
+    const EITHER: &str = "give step,every=N,factor=F or step,at=0.5/0.75,factor=F";
+    let listed = || at.iter().map(f64::to_string).collect::<Vec<_>>().join("/");
+    match every {
+        Some(every) => {
+            require(at.is_empty(), "at", "left out when every is given", listed(), EITHER)?;
+            require(every >= 1, "every", "at least 1", every, "this is the number of steps between drops")
+        }
+        None => {
+            require(!at.is_empty(), "every", "given when at is not", "neither", EITHER)?;
+            let inside = at.iter().all(|milestone| 0.0 < *milestone && *milestone < 1.0);
+            let rising = at.windows(2).all(|pair| pair[0] < pair[1]);
+            let hint = "these are fractions of the run: 0.5/0.75 drops after half of the run and after three quarters";
+            require(inside && rising, "at", "a list of rising fractions in (0, 1)", listed(), hint)
+        }
+    }
+}
+
+/// Reads a list of numbers, or a single number as a list of one.
+fn one_or_several<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f64>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "expected a fraction of the run or a list of them")]
+    enum Numbers {
+        One(f64),
+        Several(Vec<f64>),
+    }
+    Ok(match Numbers::deserialize(deserializer)? {
+        Numbers::One(number) => vec![number],
+        Numbers::Several(numbers) => numbers,
+    })
+}
+
 fn check_fraction(what: &'static str, value: f64) -> Result<(), OptimError> {
     require(
         (0.0..=1.0).contains(&value),
@@ -160,6 +198,14 @@ mod tests {
 
     use super::*;
 
+    fn every(every: u64, factor: f64) -> Schedule {
+        Schedule::Step { every: Some(every), at: Vec::new(), factor }
+    }
+
+    fn at(milestones: &[f64], factor: f64) -> Schedule {
+        Schedule::Step { every: None, at: milestones.to_vec(), factor }
+    }
+
     fn close(a: f64, b: f64) -> bool {
         (a - b).abs() < 1e-12
     }
@@ -173,11 +219,46 @@ mod tests {
 
     #[test]
     fn step_drops_at_multiples() {
-        let schedule = Schedule::Step { every: 10, factor: 0.5 };
+        let schedule = every(10, 0.5);
         let factors = [0, 9, 10, 19, 20, 30].map(|step| schedule.factor(step, 31));
         assert_eq!(factors, [1.0, 1.0, 0.5, 0.5, 0.25, 0.125]);
         assert_eq!(schedule.factor(u64::MAX, 31), 0.0);
-        assert_eq!(Schedule::Step { every: 1, factor: 0.0 }.factor(0, 1), 1.0);
+        assert_eq!(every(1, 0.0).factor(0, 1), 1.0);
+    }
+
+    /// "Multiplies the initial lr with 0.1 at epoch 50 and 0.01 at epoch 75" of 100, in the DP-NSGD paper's section 4.1.
+    #[test]
+    fn milestones_drop_at_fractions_of_the_run() {
+        let schedule = at(&[0.5, 0.75], 0.1);
+        for (step, factor) in
+            [(0, 1.0), (2499, 1.0), (2500, 0.1), (3749, 0.1), (3750, 0.01), (4999, 0.01), (9000, 0.01)]
+        {
+            assert!(close(schedule.factor(step, 5000), factor), "step {step}");
+        }
+        // A fraction of a step counts from the next step on.
+        let factors = [0, 1, 2, 3, 4, 5, 6].map(|step| at(&[0.5], 0.5).factor(step, 7));
+        assert_eq!(factors, [1.0, 1.0, 1.0, 1.0, 0.5, 0.5, 0.5]);
+        assert_eq!([2, 3].map(|step| at(&[0.3], 0.5).factor(step, 10)), [1.0, 0.5]);
+        assert_eq!(at(&[0.5, 0.75], 0.5).factor(0, 0), 0.25);
+    }
+
+    #[test]
+    fn drops_are_given_in_exactly_one_way() {
+        let read = |text: &str| toml::from_str::<Schedule>(text).unwrap();
+        let milestones = read("type = 'step'\nat = [0.5, 0.75]\nfactor = 0.1");
+        assert_eq!((&milestones, milestones.check().is_ok()), (&at(&[0.5, 0.75], 0.1), true));
+        assert_eq!(read(&toml::to_string(&milestones).unwrap()), milestones);
+        assert_eq!(read("type = 'step'\nat = 0.5\nfactor = 0.1"), at(&[0.5], 0.1));
+        assert_eq!(toml::to_string(&every(5, 0.5)).unwrap(), "type = \"step\"\nevery = 5\nfactor = 0.5\n");
+        let both =
+            Schedule::Step { every: Some(5), at: vec![0.5], factor: 0.1 }.check().unwrap_err().to_string();
+        assert_eq!(both, "at must be left out when every is given, got 0.5");
+        let neither = read("type = 'step'\nfactor = 0.1").check().unwrap_err().to_string();
+        assert_eq!(neither, "every must be given when at is not, got neither");
+        for wrong in [&[0.75, 0.5][..], &[0.5, 0.5], &[0.0], &[1.0], &[50.0, 75.0]] {
+            assert!(at(wrong, 0.1).check().is_err(), "{wrong:?}");
+        }
+        assert!(toml::from_str::<Schedule>("type = 'step'\nat = 'x'\nfactor = 0.1").is_err());
     }
 
     #[test]
@@ -232,12 +313,14 @@ mod tests {
     #[test]
     fn edge_values_are_refused() {
         for bad in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
-            assert!(Schedule::Step { every: 1, factor: bad }.check().is_err());
+            assert!(every(1, bad).check().is_err());
+            assert!(at(&[0.5], bad).check().is_err());
+            assert!(at(&[bad], 0.5).check().is_err());
             assert!(Schedule::Cosine { last: bad }.check().is_err());
             assert!(Schedule::Linear { warmup: 0, last: bad }.check().is_err());
             assert!(Schedule::Cyclic { period: 2, lowest: bad }.check().is_err());
         }
-        assert!(Schedule::Step { every: 0, factor: 0.5 }.check().is_err());
+        assert!(every(0, 0.5).check().is_err());
         assert!(Schedule::Cyclic { period: 1, lowest: 0.5 }.check().is_err());
         let message = Schedule::Cosine { last: 3.0 }.check().unwrap_err().to_string();
         assert_eq!(message, "last must be in [0, 1], got 3");
@@ -254,7 +337,8 @@ mod tests {
         ) {
             for schedule in [
                 Schedule::Constant {},
-                Schedule::Step { every: count, factor: number },
+                every(count, number),
+                at(&[0.5, number], number),
                 Schedule::Cosine { last: number },
                 Schedule::Linear { warmup: count, last: number },
                 Schedule::Cyclic { period: count, lowest: number },

@@ -170,6 +170,68 @@ fn published_noise_needs_a_batch_and_options_of_its_paper() {
 }
 
 #[test]
+fn noise_for_a_search_keeps_the_search_within_its_budget() {
+    let budget = "noise --epsilon 2 --delta 1e-5 --sample-rate 0.0042666 --steps 2350";
+    let one = json(budget)["noise_multiplier"].as_f64().unwrap();
+    let composed = json(&format!("{budget} --tuning composition --candidates 10"));
+    let stopped = json(&format!("{budget} --tuning liu-talwar --candidates 10"));
+    for answer in [&composed, &stopped] {
+        let epsilon = answer["epsilon"].as_f64().unwrap();
+        assert!(epsilon <= 2.0 && epsilon > 1.99 && answer["proved"] == true, "{answer}");
+        assert!(answer["noise_multiplier"].as_f64().unwrap() > 1.5 * one);
+        assert!(answer["one_run"]["epsilon"].as_f64().unwrap() < 0.7);
+    }
+    // The runs of a composition are a plan of ten times as many steps.
+    let all = json("noise --epsilon 2 --delta 1e-5 --sample-rate 0.0042666 --steps 23500");
+    assert_eq!(composed["noise_multiplier"], all["noise_multiplier"]);
+    assert_eq!((&stopped["mean_runs"], &stopped["most_runs"]), (&20.0.into(), &922.0.into()));
+    assert!(stopped["epsilon_papernot_steinke"].as_f64().unwrap() < 0.8);
+    let stated = text(&format!("{budget} --tuning liu-talwar --candidates 10"));
+    for part in [
+        "for the search over 10 candidates",
+        "PROVED upper bound, under these conditions",
+        "Papernot and Steinke",
+    ] {
+        assert!(stated.contains(part), "{stated}");
+    }
+    let estimated = json(&format!("{budget} --tuning composition --candidates 10 --accountant gdp-clt"));
+    assert_eq!(estimated["proved"], false);
+    refused(
+        &format!("{budget} --tuning composition --candidates 0"),
+        &["from 1 to 1000000", "0"],
+        "combinations",
+    );
+    assert_eq!(sordino(&format!("{budget} --candidates 3")).status.code(), Some(2));
+}
+
+#[test]
+fn theory_states_step_sizes_conditions_and_floors() {
+    let run =
+        "--l0 1 --l1 0.1 --tau0 0.5 --tau1 0.1 --gap 2.3 --dimension 28058 --records 60000 --batch-size 256";
+    let few = json(&format!("theory dp-nsgd {run} --regularizer 1 --steps 2350 --epsilon 2"));
+    assert!(few["bound"].is_null() && few["conditions"][1]["holds"] == false, "{few}");
+    assert!((few["floor"].as_f64().unwrap() - 8.0 * 2.0 * 0.25 / (1.5 * 0.729)).abs() < 1e-9);
+    assert!((few["lemma"]["noise_multiplier"].as_f64().unwrap() - 2.6259).abs() < 1e-3);
+    assert_eq!(few["lemma"]["conditions"].as_array().unwrap().len(), 5);
+    let steps = few["least_steps"].as_f64().unwrap();
+    let many = format!("theory dp-nsgd {run} --regularizer 1 --steps {steps} --noise-multiplier 0.786521");
+    assert!(json(&many)["bound"].is_f64() && json(&many)["lemma"].is_null());
+    assert!(text(&many).contains("the paper does not state C"));
+    let clipped =
+        json(&format!("theory dp-sgd {run} --max-grad-norm 2 --steps 1000000 --noise-multiplier 1"));
+    assert!(clipped["bound"].is_f64() && clipped["floor"] == 0.0, "{clipped}");
+    let model = "theory linear-model --response 1 --predictors 2 --solution 3 --least-eigenvalue 0.5";
+    assert_eq!((&json(model)["tau0"], &json(model)["tau1"]), (&14.0.into(), &8.0.into()));
+    refused(&format!("theory dp-nsgd {run} --regularizer 1 --steps 10"), &["no noise"], "--epsilon");
+    let wrong = run.replace("--tau1 0.1", "--tau1 1");
+    refused(
+        &format!("theory dp-nsgd {wrong} --regularizer 1 --steps 10 --epsilon 1"),
+        &["tau1", "below 1, got 1"],
+        "theory",
+    );
+}
+
+#[test]
 fn schedule_shows_the_true_cost_of_the_limit_theorem() {
     let arguments = "schedule --epsilon 1.2 --delta 1.6667e-6 --sample-rate 0.004166667 --steps 1000 --rho-mu 4 --rho-c 2 --max-grad-norm 1";
     let answer = json(arguments);

@@ -9,6 +9,7 @@ mod predictions;
 mod problem;
 mod progress;
 mod settings_arguments;
+mod tuning_arguments;
 
 use std::{
     io::{self, Write},
@@ -17,7 +18,7 @@ use std::{
 
 use clap::{Parser, Subcommand};
 use commands::{
-    algorithms, compare, data, epsilon, export, noise, predict, profile, reproduce, schedule, show, train,
+    algorithms, compare, data, epsilon, export, noise, predict, profile, reproduce, schedule, show, theory, train,
 };
 use problem::Problem;
 
@@ -55,6 +56,8 @@ enum Command {
     Schedule(schedule::Arguments),
     /// Compute the guarantee of a plan at every epsilon: deltas, test errors, mu.
     Profile(profile::Arguments),
+    /// Evaluate the theorems of a paper: step sizes, conditions and bounds of convergence.
+    Theory(theory::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
         Command::Noise(arguments) => noise::run(&arguments),
         Command::Schedule(arguments) => schedule::run(&arguments),
         Command::Profile(arguments) => profile::run(&arguments),
+        Command::Theory(arguments) => theory::run(&arguments),
     });
     match answer {
         Ok(text) => print(&text),

@@ -6,6 +6,8 @@ use sordino_algorithms::owners;
 use sordino_train::{Settings, TrainError};
 use toml::{Table, Value};
 
+use super::maps::{Choice, plain};
+
 /// A grid of settings.
 ///
 /// ```toml
@@ -66,7 +68,7 @@ impl Grid {
         }
     }
 
-    /// All combinations for an algorithm: a description of each, and its settings.
+    /// All combinations for an algorithm: what was chosen, and all settings with it.
     ///
     /// # Errors
     /// Settings that cannot be tuned, or too many combinations.
@@ -74,7 +76,7 @@ impl Grid {
         &self,
         algorithm: &str,
         given: &Settings,
-    ) -> Result<Vec<(String, Settings)>, TrainError> {
+    ) -> Result<Vec<(Choice, Settings)>, TrainError> {
         let mut lists: Table = self.0.iter().filter(|(_, value)| !value.is_table()).map(own).collect();
         if let Some(Value::Table(table)) = self.0.get(base(algorithm)) {
             lists.extend(table.iter().map(own));
@@ -102,11 +104,7 @@ impl Grid {
             }
         }
         let settings = |choice: Table| {
-            let words = choice
-                .iter()
-                .map(|(key, value)| format!("{key}={}", plain(value)))
-                .collect::<Vec<_>>()
-                .join(" ");
+            let chosen = Choice::new(choice.clone());
             let (options, choice): (Table, Table) =
                 choice.into_iter().partition(|(key, _)| owners(key).contains(&base(algorithm)));
             if let Some(key) = choice.keys().find(|key| !PERMITTED.contains(&key.as_str())) {
@@ -125,7 +123,7 @@ impl Grid {
             let text = toml::to_string(&choice).expect("a table of values is TOML");
             let tried = Settings::parse(&text).map_err(|problem| TrainError::refused(problem, HINT))?;
             let named = Settings { algorithm: Some(named), ..Settings::default() };
-            Ok((words, tried.or(named).or(given.clone())))
+            Ok((chosen, tried.or(named).or(given.clone())))
         };
         choices.into_iter().map(settings).collect()
     }
@@ -138,13 +136,6 @@ fn base(algorithm: &str) -> &str {
 
 fn own((key, value): (&String, &Value)) -> (String, Value) {
     (key.clone(), value.clone())
-}
-
-fn plain(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
 }
 
 #[cfg(test)]
@@ -166,8 +157,8 @@ mod tests {
         let coupled = tried("dp-c4,routine=4");
         let rates: Vec<Option<f64>> = coupled.iter().map(|(_, settings)| settings.learning_rate).collect();
         assert_eq!(rates, [Some(3.0), Some(4.0), Some(5.0)]);
-        let (words, settings) = &coupled[0];
-        assert_eq!(words, "anchor_scale=7 batch_size=32 learning_rate=3");
+        let (choice, settings) = &coupled[0];
+        assert_eq!(choice.to_string(), "anchor_scale=7 batch_size=32 learning_rate=3");
         assert_eq!((settings.batch_size, settings.epochs), (Some(32), Some(3.0)));
         assert_eq!(settings.algorithm.as_deref(), Some("dp-c4,routine=4,anchor_scale=7"));
     }

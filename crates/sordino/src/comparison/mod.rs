@@ -1,6 +1,7 @@
 //! Algorithms compared at equal privacy budgets.
 
 mod grid;
+mod maps;
 mod result;
 
 use std::{
@@ -13,6 +14,7 @@ use std::{
 };
 
 pub use grid::Grid;
+pub use maps::Choice;
 pub use result::{Comparison, RunResult};
 use sordino_algorithms::{Algorithm, AlgorithmConfig};
 use sordino_train::{
@@ -24,7 +26,7 @@ pub struct Candidate {
     /// The algorithm with its options.
     pub algorithm: String,
     /// The settings that are tried, if there is a grid.
-    pub tuned: Option<String>,
+    pub tuned: Option<Choice>,
     /// Its run.
     pub priced: PricedRun,
 }
@@ -70,7 +72,7 @@ pub fn prepare(
             Some(grid) => tried.extend(
                 grid.combinations(name, settings)?
                     .into_iter()
-                    .map(|(words, settings)| (name, Some(words), settings)),
+                    .map(|(choice, settings)| (name, Some(choice), settings)),
             ),
             None => {
                 tried.push((name, None, Settings { algorithm: Some(name.clone()), ..settings.clone() }));
@@ -99,6 +101,17 @@ pub fn prepare(
         }
     }
     Ok((data, candidates, rejected))
+}
+
+/// Checks before any run that the grid of these candidates can be shown as a picture.
+///
+/// # Errors
+/// No setting has several values, or there are too many maps.
+pub fn check_picture(candidates: &[Candidate]) -> Result<(), TrainError> {
+    let tuned = candidates
+        .iter()
+        .filter_map(|candidate| Some((&*candidate.algorithm, candidate.tuned.as_ref()?, None)));
+    maps::check_picture(&maps::maps(tuned))
 }
 
 /// The settings that an algorithm uses, after they are checked.

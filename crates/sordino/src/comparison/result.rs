@@ -8,8 +8,13 @@ use sordino_train::{
     format::{grouped, pair, rounded_to_nearest, rounded_up},
 };
 
-use super::Candidate;
-use crate::report::{Column, table, unprotected_records};
+use sordino_report::Picture;
+
+use super::{
+    Candidate, Choice,
+    maps::{self, Map},
+};
+use crate::report::{Column, markdown, table, unprotected_records};
 
 /// The result of one run of a comparison.
 #[derive(Debug, Clone)]
@@ -62,8 +67,28 @@ impl Comparison {
         (self.finished, self.planned)
     }
 
-    /// The results as a table.
+    /// The results as tables for a terminal.
     pub fn text(&self) -> String {
+        self.written(table, Map::text)
+    }
+
+    /// The results as Markdown.
+    pub fn markdown(&self) -> String {
+        self.written(markdown, Map::markdown)
+    }
+
+    /// All settings that were tried, as heat maps.
+    pub fn picture(&self) -> Picture {
+        maps::picture(&self.maps())
+    }
+
+    fn maps(&self) -> Vec<Map> {
+        maps::maps(
+            self.rows.iter().filter_map(|row| Some((&*row.algorithm, row.tuned.as_ref()?, Some(row.mean)))),
+        )
+    }
+
+    fn written(&self, table: fn(&[Column], &[Vec<String>]) -> String, map: fn(&Map) -> String) -> String {
         let runs = match self.repeats {
             1 => "1 run".to_owned(),
             repeats if self.finished == self.planned => format!("{repeats} runs"),
@@ -94,6 +119,9 @@ impl Comparison {
                  epsilon of a row does not cover this choice; the epsilon of all runs together does.\n",
                 self.rows.len()
             );
+        }
+        for found in self.maps() {
+            text += &format!("\n{}", map(&found));
         }
         if !self.total.text.is_empty() {
             text += &format!(
@@ -194,7 +222,7 @@ struct Row {
     algorithm: String,
     /// The settings that were tried.
     #[serde(skip_serializing_if = "Option::is_none")]
-    tuned: Option<String>,
+    tuned: Option<Choice>,
     /// Whether no other candidate of this algorithm has a better mean.
     #[serde(skip_serializing_if = "Option::is_none")]
     best: Option<bool>,
@@ -279,7 +307,7 @@ impl Row {
         if let Some(claimed) = self.claimed_epsilon {
             epsilon += &format!(" (claimed: {})", rounded_to_nearest(claimed));
         }
-        if let Some(tuned) = self.tuned.as_ref().filter(|tuned| !tuned.is_empty()) {
+        if let Some(tuned) = self.tuned.as_ref().map(Choice::to_string).filter(|tuned| !tuned.is_empty()) {
             epsilon += &format!("  {tuned}");
         }
         let spread = self.standard_deviation.map(|deviation| format!("{:.2}", 100.0 * deviation));

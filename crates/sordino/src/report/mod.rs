@@ -8,4 +8,4 @@ mod table;
 pub use data_account::{DataAccount, DataAccountRecord};
 pub use run_report::{RunReport, unprotected_records};
 pub use statement::{GuaranteeRecord, json, noise, plan_statement, protects, sampling, status};
-pub use table::{Column, labelled, table};
+pub use table::{Column, labelled, markdown, table};

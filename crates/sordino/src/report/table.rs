@@ -30,6 +30,20 @@ pub fn table(columns: &[Column], rows: &[Vec<String>]) -> String {
     text
 }
 
+/// A Markdown table whose first row is its header.
+pub fn markdown(columns: &[Column], rows: &[Vec<String>]) -> String {
+    let line =
+        |cells: &mut dyn Iterator<Item = String>| format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "));
+    let rule = line(&mut columns.iter().map(|column| match column {
+        Column::Left(_) => "---".to_owned(),
+        Column::Right(_) => "---:".to_owned(),
+    }));
+    // A bar would end its cell.
+    let mut lines = rows.iter().map(|row| line(&mut row.iter().map(|cell| cell.replace('|', "\\|"))));
+    let head = lines.next().unwrap_or_default();
+    lines.fold(head + &rule, |text, line| text + &line)
+}
+
 /// Rows of a label and a text.
 pub fn labelled(rows: &[(&str, String)]) -> String {
     let rows: Vec<Vec<String>> =
@@ -47,6 +61,8 @@ mod tests {
         let rows: Vec<Vec<String>> = rows.iter().map(|row| row.map(str::to_owned).to_vec()).collect();
         let text = table(&[Column::Left(3), Column::Right(6), Column::Left(0)], &rows);
         assert_eq!(text, "  a               1\n  long name    12.5  note\n");
+        let text = markdown(&[Column::Left(3), Column::Right(6), Column::Left(0)], &rows);
+        assert_eq!(text, "| a | 1 |  |\n| --- | ---: | --- |\n| long name | 12.5 | note |\n");
         assert_eq!(labelled(&[("epsilon", "1".to_owned())]), "  epsilon      1\n");
     }
 }

@@ -244,6 +244,7 @@ fn the_best_of_a_list_of_settings_is_shown() {
     let best: Vec<bool> =
         found["rows"].as_array().unwrap().iter().map(|row| row["best"].as_bool().unwrap()).collect();
     assert_eq!(best, [false, true, true]);
+    assert_eq!(found["rows"][2]["tuned"], serde_json::json!({"learning_rate": 40, "mu_growth": 3}));
     place.write("wrong.toml", "learning_rate = 3\n");
     assert!(place.refusal("compare --tune wrong.toml").contains("not a list"));
     place.write("stray.toml", "[stray]\nlearning_rate = [3]\n");
@@ -252,6 +253,31 @@ fn the_best_of_a_list_of_settings_is_shown() {
     assert!(place.refusal("compare --tune budget.toml").contains("epsilon cannot be tuned"));
     // What is there is not overwritten.
     assert!(place.refusal("compare --steps 5 --repeats 1 --out rows.json").contains("exists already"));
+}
+
+#[test]
+fn all_settings_of_a_grid_are_shown_as_a_table_and_a_picture() {
+    let place = Place::new("heat-map");
+    place.write("grid.toml", "learning_rate = [0.001, 4, 40]\nmax_grad_norm = [0.5, 1]\n");
+    let command = "compare --algorithms dp-sgd --tune grid.toml --steps 20 --repeats 1 --seed 1";
+    let text = place.text(&format!("{command} --figure map.svg"));
+    assert!(text.contains("max_grad_norm \\ learning_rate   0.001"), "{text}");
+    let svg = place.read("map.svg");
+    for part in ["learning_rate", "max_grad_norm", "0.001", "accuracy in %", "dp-sgd"] {
+        assert!(svg.contains(&format!(">{part}<")), "{part}: {svg}");
+    }
+    let markdown = place.text(&format!("{command} --markdown"));
+    assert!(
+        markdown.contains("| max_grad_norm \\ learning_rate | 0.001 | 4 | 40 |\n| --- | ---:"),
+        "{markdown}"
+    );
+    assert!(markdown.contains("| algorithm | mean |"), "{markdown}");
+    // A file that is there, and a grid without a choice, are refused before any run.
+    assert!(place.refusal(&format!("{command} --figure map.svg")).contains("exists already"));
+    place.write("one.toml", "learning_rate = [4]\n");
+    let refused = place.refusal("compare --algorithms dp-sgd --tune one.toml --steps 20 --figure other.svg");
+    assert!(refused.contains("no setting of the grid has several values"), "{refused}");
+    assert!(!place.0.join("other.svg").exists());
 }
 
 /// Runs that are finished when a comparison is stopped are not lost.

@@ -51,7 +51,7 @@ fn parse_schedule(text: &str) -> Result<Schedule, TrainError> {
     let schedule: Schedule = named(text).map_err(|problem| {
         TrainError::refused(
             format!("schedule {text:?}: {problem}"),
-            "the schedules are constant, step,every=N,factor=F, cosine, linear,warmup=N and cyclic,period=N,lowest=F",
+            "the schedules are constant, step,every=N,factor=F, step,at=0.5/0.75,factor=F, cosine, linear,warmup=N and cyclic,period=N,lowest=F",
         )
     })?;
     schedule.check()?;

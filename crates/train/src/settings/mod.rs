@@ -109,7 +109,7 @@ settings! {
         learning_rate: f64 = "R";
         /// sgd, momentum, nesterov, adam, adamw, rmsprop or adagrad, with options such as adam,beta2=0.99 [default: sgd]
         optimizer: String = "NAME[,K=V]";
-        /// constant, step, cosine, linear or cyclic, with options such as step,every=100,factor=0.5 [default: linear, down to 0]
+        /// constant, step, cosine, linear or cyclic, with options such as step,at=0.5/0.75,factor=0.1 [default: linear, down to 0]
         schedule: String = "NAME[,K=V]";
         /// Decay of an exponential moving average of the parameters, such as 0.99; the average is the model
         average: f64 = "DECAY";

@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-/// Parses `NAME,KEY=VALUE,...` as the variant called NAME with these options.
+/// Parses `NAME,KEY=VALUE,...` as the variant called NAME with these options. A list of numbers is written `0.5/0.75`.
 pub(crate) fn named<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     let mut parts = text.split(',').map(str::trim);
     let mut map = Map::new();
@@ -11,12 +11,19 @@ pub(crate) fn named<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     for part in parts {
         let (key, value) =
             part.split_once('=').ok_or_else(|| format!("options are written KEY=VALUE, got {part:?}"))?;
-        let value = serde_json::from_str(value.trim()).unwrap_or_else(|_| Value::from(value.trim()));
+        let value = value.trim();
+        let value =
+            serde_json::from_str(value).ok().or_else(|| numbers(value)).unwrap_or_else(|| value.into());
         if map.insert(key.trim().replace('-', "_"), value).is_some() {
             return Err(format!("{} is set twice", key.trim()));
         }
     }
     serde_json::from_value(map.into()).map_err(|error| error.to_string())
+}
+
+/// A list of numbers with slashes between them.
+fn numbers(text: &str) -> Option<Value> {
+    text.split('/').map(|part| part.trim().parse::<f64>().ok().map(Value::from)).collect()
 }
 
 #[cfg(test)]
@@ -30,8 +37,13 @@ mod tests {
         assert_eq!(named::<Schedule>("cosine").unwrap(), Schedule::Cosine { last: 0.0 });
         assert_eq!(
             named::<Schedule>("step, every=10, factor=0.5").unwrap(),
-            Schedule::Step { every: 10, factor: 0.5 }
+            Schedule::Step { every: Some(10), at: Vec::new(), factor: 0.5 }
         );
+        for (text, at) in
+            [("step,at=0.5/0.75,factor=0.1", vec![0.5, 0.75]), ("step,at=0.5,factor=0.1", vec![0.5])]
+        {
+            assert_eq!(named::<Schedule>(text).unwrap(), Schedule::Step { every: None, at, factor: 0.1 });
+        }
         assert_eq!(named::<OptimizerConfig>("adam").unwrap(), OptimizerConfig::named("adam").unwrap());
         for (text, part) in [
             ("adam,beta3=1", "beta3"),

@@ -11,9 +11,10 @@ use std::{
 
 use clap::Args;
 use sordino::{
-    comparison::{Grid, algorithms, compare, prepare},
+    comparison::{Grid, algorithms, check_picture, compare, prepare},
     report::json,
 };
+use sordino_report::Picture;
 use sordino_train::write_whole;
 
 use crate::{
@@ -35,12 +36,18 @@ pub(crate) struct Arguments {
     /// Number of runs of each
     #[arg(long, value_name = "R", default_value_t = 10, help_heading = "Comparison")]
     repeats: usize,
-    /// TOML file with lists of settings to try for each algorithm; the best by test accuracy is shown
+    /// TOML file with lists of settings to try for each algorithm; shows the best by test accuracy, and tables of all
     #[arg(long, value_name = "FILE", help_heading = "Comparison")]
     tune: Option<PathBuf>,
     /// Write all results to a JSON file
     #[arg(long, value_name = "FILE", help_heading = "Comparison")]
     out: Option<PathBuf>,
+    /// Draw heat maps of all settings of --tune to an SVG file
+    #[arg(long, value_name = "FILE", requires = "tune", help_heading = "Comparison")]
+    figure: Option<PathBuf>,
+    /// Print Markdown
+    #[arg(long, conflicts_with = "json", help_heading = "Comparison")]
+    markdown: bool,
     /// Print one JSON object
     #[arg(long, help_heading = "Comparison")]
     json: bool,
@@ -57,11 +64,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     if arguments.repeats == 0 {
         return Err(Problem::refused("repeats must be at least 1, got 0", "10 is the default"));
     }
-    if let Some(path) = arguments.out.as_ref().filter(|path| path.exists()) {
-        return Err(Problem::refused(
-            format!("{} exists already", path.display()),
-            "choose another name for --out, or remove it",
-        ));
+    for (path, name) in [(&arguments.out, "--out"), (&arguments.figure, "--figure")] {
+        if let Some(path) = path.as_ref().filter(|path| path.exists()) {
+            return Err(Problem::refused(
+                format!("{} exists already", path.display()),
+                format!("choose another name for {name}, or remove it"),
+            ));
+        }
     }
     let names = algorithms(arguments.algorithms.as_deref());
     if names.is_empty() {
@@ -88,8 +97,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     for note in notes.collect::<BTreeSet<_>>() {
         let _ = writeln!(io::stderr(), "note: {note}");
     }
+    // Find out that a file cannot be written before hours of work.
+    if let Some(path) = &arguments.figure {
+        check_picture(&candidates)?;
+        write_whole(path, Picture::stacked("", []).to_svg().as_bytes())?;
+    }
     if let Some(path) = &arguments.out {
-        // Find out that the file cannot be written before hours of work.
         write_whole(path, b"{}")?;
     }
     let stop = listen("after the current steps", "without any results");
@@ -108,7 +121,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     if let Some(path) = &arguments.out {
         write_whole(path, json(&comparison).as_bytes())?;
     }
-    let text = if arguments.json { json(&comparison) } else { comparison.text() };
+    if let Some(path) = &arguments.figure {
+        write_whole(path, comparison.picture().to_svg().as_bytes())?;
+    }
+    let text = match arguments {
+        Arguments { json: true, .. } => json(&comparison),
+        Arguments { markdown: true, .. } => comparison.markdown(),
+        _ => comparison.text(),
+    };
     let (finished, planned) = comparison.progress();
     if finished == planned {
         return Ok(text);

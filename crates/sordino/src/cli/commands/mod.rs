@@ -12,4 +12,5 @@ pub(crate) mod reproduce;
 pub(crate) mod published;
 pub(crate) mod schedule;
 pub(crate) mod show;
+pub(crate) mod theory;
 pub(crate) mod train;

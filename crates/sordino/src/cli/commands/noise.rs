@@ -11,7 +11,11 @@ use sordino_accounting::{
 use sordino::report::{GuaranteeRecord, json, plan_statement};
 
 use super::published::PublishedArguments;
-use crate::problem::{Problem, flag};
+use crate::{
+    budget_arguments::BudgetArguments,
+    problem::{Problem, flag},
+    tuning_arguments::TuningArguments,
+};
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -32,6 +36,8 @@ pub(crate) struct Arguments {
     accountant: Accountant,
     #[command(flatten)]
     published: PublishedArguments,
+    #[command(flatten)]
+    tuning: TuningArguments,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -51,6 +57,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     let Some(sample_rate) = arguments.sample_rate else {
         return Ok(arguments.published.run(budget, steps, arguments.json)?.unwrap_or_default());
     };
+    let searched = BudgetArguments { epsilon, delta, sample_rate, steps };
+    if let Some(answer) = arguments.tuning.answer(&searched, accountant, arguments.json) {
+        return answer;
+    }
     let least = calibrate::noise_multiplier(budget, sample_rate, steps, accountant)?.value;
     // Rounded up to a number that is short enough to copy; the rounded number is priced.
     let value = least.shortened();

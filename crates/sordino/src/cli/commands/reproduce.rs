@@ -36,9 +36,9 @@ pub(crate) struct Arguments {
     /// One run with a tenth of the steps, to see that everything works
     #[arg(long)]
     quick: bool,
-    /// Only cells whose data or algorithm contain this text
+    /// Only cells whose data or algorithm contain this text; can be repeated, and then all of them must match
     #[arg(long, value_name = "TEXT")]
-    only: Option<String>,
+    only: Vec<String>,
     /// Folder in which finished runs are kept
     #[arg(long, value_name = "DIR", default_value = "reproduction")]
     results: PathBuf,
@@ -89,13 +89,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
 /// The cells that are shown.
 fn selected(table: &Table, arguments: &Arguments) -> Result<Vec<Cell>, Problem> {
     let mut cells = table.cells()?;
-    if let Some(text) = &arguments.only {
-        let text = text.to_lowercase();
-        let has = |name: &str| name.to_lowercase().contains(&text);
+    for text in &arguments.only {
+        let has = |name: &str| name.to_lowercase().contains(&text.to_lowercase());
         cells.retain(|cell| has(&cell.row) || has(&cell.column));
         if cells.is_empty() {
             return Err(Problem::refused(
-                format!("no cell of {} contains {text}", table.name),
+                format!("no cell of {} matches {}", table.name, arguments.only.join(" and ")),
                 "give a part of the name of a data set or an algorithm",
             ));
         }

@@ -21,6 +21,10 @@
 //! Papernot and Steinke, "Hyperparameter Tuning with Renyi Differential Privacy" (2022), Theorems 2 and 6; Liu and
 //! Talwar, "Private Selection from Private Candidates" (2019), as quoted by the DC-SGD paper.
 
+mod liu_talwar;
+
+pub use liu_talwar::LiuTalwar;
+
 use crate::{
     Accountant, AccountingError, Delta, Epsilon, Plan, pld,
     rdp::{self, Order},
@@ -185,30 +189,6 @@ pub fn sequential_epsilon(
     accountant.price(&all, delta).map(|guarantee| guarantee.epsilon)
 }
 
-/// The epsilon of Liu and Talwar's random stopping, with `candidates_mean = 1/gamma` runs on average and a limit of `T` runs.
-///
-/// `epsilon' = 3 epsilon_1 + 3 sqrt(2 delta_1)`, `delta' = 3 sqrt(2 delta_1) T + delta_2` with
-/// `T = ln(1/delta_2) / gamma`; delta is split evenly between the two terms.
-///
-/// # Errors
-/// The mean is below 1, or the accountant cannot price the plan at the very small `delta_1`.
-pub fn liu_talwar_epsilon(
-    plan: &Plan,
-    candidates_mean: f64,
-    accountant: Accountant,
-    delta: Delta,
-) -> Result<Epsilon, AccountingError> {
-    if !(candidates_mean.is_finite() && candidates_mean >= 1.0) {
-        let (what, range) = ("mean number of runs", "a finite number of at least 1");
-        return Err(out_of_range(what, range, candidates_mean, "try 20"));
-    }
-    let delta_2 = 0.5 * delta.get();
-    let limit = candidates_mean * -delta_2.ln();
-    let root = 0.5 * delta.get() / (3.0 * limit);
-    let one_run = accountant.price(plan, Delta::new(0.5 * root * root)?)?;
-    Epsilon::new(3.0 * one_run.epsilon.get() + 3.0 * root)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -232,10 +212,11 @@ mod tests {
         assert!((got - 4.70).abs() < 0.01, "Poisson: {got}");
         let got = sequential_epsilon(&vec![base.clone(); 20], Accountant::Pld, d).unwrap().get();
         assert!((got - 9.32).abs() < 0.02, "sequential: {got}");
-        // A coarser conversion gives 16.2 at this delta_1 of 2e-17.
-        let got = liu_talwar_epsilon(&base, 20.0, Accountant::Rdp, d).unwrap().get();
+        // Liu and Talwar, with delta_2 of half of delta. A coarser conversion gives 16.2 at this delta_1 of 2e-17.
+        let search = LiuTalwar::new(20.0, 5e-6).unwrap();
+        let got = search.epsilon(&base, Accountant::Rdp, d).unwrap().get();
         assert!((got - 15.26).abs() < 0.01, "Liu-Talwar: {got}");
-        let exact = liu_talwar_epsilon(&base, 20.0, Accountant::Pld, d).unwrap().get();
+        let exact = search.epsilon(&base, Accountant::Pld, d).unwrap().get();
         assert!(exact < got, "Liu-Talwar: {exact}");
     }
 
