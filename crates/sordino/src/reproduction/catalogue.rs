@@ -1,11 +1,13 @@
 //! The list of tables and figures: one TOML file each.
 
 use serde::{Deserialize, Serialize};
+use sordino_accounting::Delta;
 use sordino_train::{Settings, TrainError, parse_algorithm};
 
 use super::{
     Experiment,
     data_sets::{self, DataSet},
+    search::Search,
 };
 
 macro_rules! files {
@@ -15,19 +17,34 @@ macro_rules! files {
 }
 
 /// The catalogue, in the order in which it is listed.
-const FILES: [(&str, &str); 12] = files![
+const FILES: [(&str, &str); 27] = files![
     "dynamic-1",
     "dynamic-2",
     "dynamic-3",
     "dynamic-4",
     "dynamic-figure-3",
     "dc-sgd-1",
+    "dc-sgd-2",
+    "dc-sgd-3",
     "dc-sgd-4",
     "dc-sgd-5",
     "dc-sgd-8",
     "dc-sgd-figure-9",
     "dc-sgd-figure-10",
     "dc-sgd-figure-11",
+    "dp-c4-1",
+    "dp-c4-6",
+    "dp-c4-7",
+    "dp-c4-8",
+    "dp-c4-9",
+    "dp-c4-figure-2",
+    "dp-c4-figure-3",
+    "dp-nsgd-figure-2",
+    "dp-nsgd-figure-3",
+    "dp-nsgd-figure-4",
+    "dicesgd-2",
+    "dicesgd-figure-1",
+    "dicesgd-figure-2",
 ];
 
 /// A table or figure of a paper.
@@ -90,6 +107,8 @@ struct Row {
     /// Their standard deviations, if the paper has them.
     #[serde(default)]
     spread: Vec<f64>,
+    /// The search whose cost the paper counts. The claimed epsilon is then that of the whole search.
+    tuning: Option<Search>,
     /// The algorithm and the noise of the paper.
     published: Settings,
     /// The same algorithm with a proved epsilon. By default, if the algorithm is sound, the paper's settings with the exact accountant.
@@ -120,6 +139,10 @@ pub struct Cell {
     pub spread: Option<f64>,
     /// The epsilon that the paper claims; none for training without privacy.
     pub claimed: Option<f64>,
+    /// The delta of the claim.
+    pub delta: Option<Delta>,
+    /// The search whose cost the claimed epsilon includes.
+    pub search: Option<Search>,
     /// What is trained.
     pub experiments: Vec<(Kind, Experiment)>,
 }
@@ -187,6 +210,10 @@ impl Table {
                 let published = row.published.clone().or(common.clone());
                 let is_plain = published.algorithm.as_deref() == Some("none");
                 let claimed = common.epsilon.filter(|_| !is_plain).map(f64::from);
+                let published = match &row.tuning {
+                    None => published,
+                    Some(search) => search.one_run(Experiment { data, settings: published })?,
+                };
                 let mut experiments = Vec::new();
                 if let Some(proved) = proved(row, &published, &common)? {
                     experiments.push((Kind::Proved, Experiment { data, settings: proved }));
@@ -204,6 +231,8 @@ impl Table {
                     paper: number(&row.paper),
                     spread: number(&row.spread),
                     claimed,
+                    delta: common.delta,
+                    search: row.tuning,
                     experiments,
                 });
             }
@@ -214,6 +243,10 @@ impl Table {
 
 /// The settings of the same algorithm with a proved epsilon.
 fn proved(row: &Row, published: &Settings, common: &Settings) -> Result<Option<Settings>, TrainError> {
+    if row.tuning.is_some() {
+        // The paper's theorems about searches are proved.
+        return Ok(None);
+    }
     if let Some(proved) = &row.proved {
         return Ok(Some(proved.clone().or(common.clone())));
     }
@@ -262,9 +295,11 @@ mod tests {
             for cell in table.cells().unwrap() {
                 let kinds: Vec<Kind> = cell.experiments.iter().map(|(kind, _)| *kind).collect();
                 assert_eq!(kinds[0], Kind::Published);
+                // The claims about searches are proved as they are.
+                let claims = cell.claimed.is_some() && cell.search.is_none();
                 assert_eq!(
                     kinds.contains(&Kind::Proved),
-                    cell.claimed.is_some(),
+                    claims,
                     "{}: {}",
                     table.name,
                     cell.row

@@ -10,11 +10,13 @@
 mod catalogue;
 mod data_sets;
 mod experiment;
+mod search;
 mod side_by_side;
 mod store;
 
 pub use catalogue::{Cell, Kind, Measure, Table, catalogue, find};
 pub use data_sets::{DataSet, data_sets};
 pub use experiment::{Experiment, Finished, run};
+pub use search::Search;
 pub use side_by_side::{SideBySide, TrueEpsilon};
 pub use store::{RunRecord, Store};

@@ -67,18 +67,29 @@ struct Measured {
 }
 
 impl TrueEpsilon {
-    /// The price of an experiment's plan.
-    pub fn of(experiment: &Experiment) -> Self {
-        if experiment.settings.algorithm.as_deref() == Some("none") {
+    /// The price of a cell's noise as published, and of the search that it is part of.
+    pub fn of(cell: &Cell) -> Self {
+        let Some((_, experiment)) = cell.experiments.iter().find(|(kind, _)| *kind == Kind::Published) else {
+            return Self::None;
+        };
+        if cell.claimed.is_none() {
             return Self::NotPrivate;
         }
-        match experiment.priced() {
-            Err(error) => Self::Unknown(error.to_string()),
-            Ok(priced) => match (priced.terms.guarantee(), priced.provable) {
-                (Some(guarantee), _) => Self::Proved(guarantee.epsilon.get()),
-                (None, Some(provable)) => Self::Proved(provable.epsilon.get()),
-                (None, None) => Self::None,
+        let priced = match experiment.priced() {
+            Ok(priced) => priced,
+            Err(error) => return Self::Unknown(error.to_string()),
+        };
+        let one_run = match (priced.terms.guarantee(), priced.provable) {
+            (Some(guarantee), _) => guarantee.epsilon.get(),
+            (None, Some(provable)) => provable.epsilon.get(),
+            (None, None) => return Self::None,
+        };
+        match (cell.search, cell.delta) {
+            (Some(search), Some(delta)) => match search.epsilon(&priced.plan, delta) {
+                Ok(epsilon) => Self::Proved(epsilon.get()),
+                Err(error) => Self::Unknown(error.to_string()),
             },
+            _ => Self::Proved(one_run),
         }
     }
 
@@ -160,7 +171,7 @@ impl SideBySide {
                 paper: cell.paper,
                 paper_standard_deviation: cell.spread,
                 claimed_epsilon: cell.claimed,
-                true_epsilon: find(Kind::Published).map_or(TrueEpsilon::None, TrueEpsilon::of),
+                true_epsilon: TrueEpsilon::of(cell),
                 below: !quick && table.measure == Measure::Accuracy && is_below(cell, published.as_ref()),
                 published,
                 proved: measured(Kind::Proved)?.flatten(),
