@@ -297,13 +297,7 @@ mod tests {
                 assert_eq!(kinds[0], Kind::Published);
                 // The claims about searches are proved as they are.
                 let claims = cell.claimed.is_some() && cell.search.is_none();
-                assert_eq!(
-                    kinds.contains(&Kind::Proved),
-                    claims,
-                    "{}: {}",
-                    table.name,
-                    cell.row
-                );
+                assert_eq!(kinds.contains(&Kind::Proved), claims, "{}: {}", table.name, cell.row);
                 for (kind, experiment) in &cell.experiments {
                     sordino_train::check(&experiment.settings).unwrap_or_else(|error| {
                         panic!("{}: {} {}, {kind:?}: {error}", table.name, cell.row, cell.column)

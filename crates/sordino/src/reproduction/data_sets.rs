@@ -128,10 +128,10 @@ impl DataSet {
         self.places.iter().map(|place| folder.join(place)).find(|path| path.exists())
     }
 
-    /// The settings that read it from this place.
-    pub(super) fn settings(&self, place: PathBuf) -> Settings {
+    /// The settings that read it from the folder of data; none if it is not there.
+    pub fn settings(&self, folder: Option<&Path>) -> Option<Settings> {
         let settings = Settings::parse(self.settings).expect("a test reads these settings");
-        Settings { data: Some(place), ..settings }
+        Some(Settings { data: Some(self.place(folder)?), ..settings })
     }
 }
 
@@ -142,14 +142,22 @@ mod tests {
     #[test]
     fn data_sets_are_found_by_their_places() {
         for set in data_sets() {
-            assert_eq!(set.settings("x".into()).data, Some("x".into()));
-            assert_eq!(set.place(None).is_some(), set.name == "mushroom");
+            assert_eq!(set.settings(None).is_some(), set.name == "mushroom");
         }
         let folder = std::env::temp_dir().join(format!("sordino-data-sets-{}", std::process::id()));
         std::fs::create_dir_all(folder.join("imdb/aclImdb")).unwrap();
+        for set in data_sets().iter().filter(|set| !set.places.is_empty()) {
+            std::fs::create_dir_all(folder.join(set.places[0])).unwrap();
+            assert_eq!(
+                set.settings(Some(&folder)).unwrap().data,
+                Some(folder.join(set.places[0])),
+                "{}",
+                set.name
+            );
+        }
         let imdb = find("imdb").unwrap();
         assert_eq!(imdb.place(Some(&folder)), Some(folder.join("imdb/aclImdb")));
-        assert_eq!(find("mnist").unwrap().place(Some(&folder)), None);
+        assert_eq!(find("mnist").unwrap().place(Some(&folder.join("imdb"))), None);
         std::fs::remove_dir_all(&folder).unwrap();
         assert!(find("imagenet").is_err());
     }

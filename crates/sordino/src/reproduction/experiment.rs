@@ -59,8 +59,8 @@ impl Experiment {
             Some(folder) => format!("not in {}: {needs}", folder.display()),
             None => format!("needs --data with {needs}"),
         };
-        let place = self.data.place(folder).ok_or_else(|| missing(self.data.needs))?;
-        let mut settings = self.settings.clone().or(self.data.settings(place));
+        let data = self.data.settings(folder).ok_or_else(|| missing(self.data.needs))?;
+        let mut settings = self.settings.clone().or(data);
         let find = |name: &str| -> Result<PathBuf, String> {
             let path = folder.map(|folder| folder.join(name)).filter(|path| path.is_dir());
             path.ok_or_else(|| {

@@ -38,7 +38,7 @@ fn npy(descr: &str, shape: &str, bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Writes an archive of bytes `x` of this shape and classes `y`.
-fn archive(place: &Place, name: &str, shape: &[usize], classes: usize) {
+pub(crate) fn archive(place: &Place, name: &str, shape: &[usize], classes: usize) {
     let (count, values) = (shape[0], shape.iter().product::<usize>());
     let width = values / count;
     let class = |record: usize| record % classes;
