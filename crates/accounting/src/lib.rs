@@ -34,4 +34,4 @@ pub mod tuning;
 pub use accountant::{Accountant, Guarantee};
 pub use error::AccountingError;
 pub use plan::{Cap, Entry, Plan, Relation, Sampling};
-pub use quantities::{Bracket, ClipNorm, Delta, Epsilon, Growth, Mu, NoiseMultiplier, SamplingRate, Steps};
+pub use quantities::{Bracket, ClipNorm, Delta, Epsilon, Mu, NoiseMultiplier, SamplingRate, Steps};

@@ -101,12 +101,6 @@ quantity!(
     "mu is the signal-to-noise ratio of one record; 0 is perfect privacy",
     |v| v.is_finite() && v >= 0.0
 );
-quantity!(
-    /// How many times larger a schedule's last value is than its first (or, for a decay, the other way round).
-    Growth, "growth factor", "between 0.001 and 1000",
-    "1 keeps the schedule constant; the dynamic schedules use values from 1 to 10",
-    |v| (1e-3..=1e3).contains(&v)
-);
 
 impl NoiseMultiplier {
     /// Rounded up to six significant digits: short enough to copy, and never less noise.

@@ -148,7 +148,8 @@ mod tests {
             .iter()
             .map(|entry| (entry.steps().get(), entry.exposures(), entry.effective_noise_multiplier()))
             .collect();
-        let expected = [(21, 1, 8.0 / 2.0_f64.powf(1.0 / 3.0)), (21, 1, 8.0 / 2.0_f64.powf(2.0 / 3.0)), (8, 1, 4.0)];
+        let expected =
+            [(21, 1, 8.0 / 2.0_f64.powf(1.0 / 3.0)), (21, 1, 8.0 / 2.0_f64.powf(2.0 / 3.0)), (8, 1, 4.0)];
         assert_eq!(entries.len(), 3);
         for (found, expected) in entries.iter().zip(expected) {
             assert_eq!((found.0, found.1), (expected.0, expected.1));

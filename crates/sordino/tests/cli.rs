@@ -230,19 +230,85 @@ fn theory_states_step_sizes_conditions_and_floors() {
         "theory",
     );
 }
+const SCHEDULE: &str =
+    "schedule --epsilon 4 --delta 1.6667e-6 --sample-rate 0.1 --steps 100 --max-grad-norm 1.5 --points 4";
 
 #[test]
 fn schedule_shows_the_true_cost_of_the_limit_theorem() {
-    let arguments = "schedule --epsilon 1.2 --delta 1.6667e-6 --sample-rate 0.004166667 --steps 1000 --rho-mu 4 --rho-c 2 --max-grad-norm 1";
-    let answer = json(arguments);
-    let number = |key: &str| answer[key].as_f64().unwrap();
-    assert!(
-        number("mu_0") < number("mu_0_clt") && number("epsilon") <= 1.2 && number("epsilon_of_clt") > 1.25,
-        "{answer}"
-    );
+    let arguments = format!("{SCHEDULE} --algorithm dynamic,mu_growth=4,clip_decay=2");
+    let answer = json(&arguments);
+    let schedule = &answer["schedules"][0];
+    let calibration = |index: usize, key: &str| schedule["calibrations"][index][key].as_f64().unwrap();
+    assert!(calibration(0, "mu_0") < calibration(1, "mu_0"), "{schedule}");
+    assert!(calibration(0, "epsilon") <= 4.0 && calibration(1, "epsilon") > 5.0, "{schedule}");
+    // By the theorem, its own noise spends the budget, and Corollary 2 spends less. Its condition mu_t <= 1 does not hold.
+    let budget = answer["mu_tot"].as_f64().unwrap();
+    assert!((calibration(1, "mu_spent") / budget - 1.0).abs() < 2e-3, "{schedule}");
+    assert!(calibration(2, "largest_mu") > 1.0 && calibration(2, "mu_spent") < budget, "{schedule}");
     // The old name is accepted.
     let answer = text(&arguments.replace("--max-grad-norm", "--clip"));
     assert!(answer.contains("APPROXIMATE, NOT A BOUND") && answer.contains("PROVED"), "{answer}");
+    assert!(answer.contains("Corollary 2 does not apply here"), "{answer}");
+}
+
+#[test]
+fn schedule_lists_every_step_and_its_plan_has_the_same_price() {
+    let file = |name: &str| plan_file(&format!("schedule-{name}"), "");
+    let (plan, csv, figure) = (file("plan"), file("csv"), file("figure"));
+    let answer = json(&format!(
+        "{SCHEDULE} --algorithm dynamic,mu_growth=2,clip_decay=3 --plan-out {plan} --csv {csv} --figure {figure}"
+    ));
+    let schedule = &answer["schedules"][0];
+    let steps = schedule["steps"].as_array().unwrap();
+    let mu_0 = schedule["calibrations"][0]["mu_0"].as_f64().unwrap();
+    assert_eq!(steps.len(), 100);
+    for (t, step) in (1..).zip(steps) {
+        let number = |key: &str| step[key].as_f64().unwrap();
+        let part = f64::from(t) / 100.0;
+        assert!((number("clip_norm") / (1.5 * 3.0_f64.powf(-part)) - 1.0).abs() < 1e-9);
+        assert!((number("mu") / (mu_0 * 2.0_f64.powf(part)) - 1.0).abs() < 1e-9);
+        assert!((number("noise_std") * number("mu") / number("clip_norm") - 1.0).abs() < 1e-9);
+        assert!(number("epsilon_rdp") > number("epsilon_clt"));
+        // The exact epsilon is between both, as in Figure 4 of the paper.
+        assert_eq!(step["epsilon_pld"].is_f64(), t % 25 == 0, "{step}");
+        if let Some(exact) = step["epsilon_pld"].as_f64() {
+            assert!(number("epsilon_clt") < exact && exact < number("epsilon_rdp"), "{step}");
+        }
+    }
+    let priced = json(&format!("epsilon --plan {plan} --delta 1.6667e-6"));
+    assert_eq!(priced["epsilon"], schedule["calibrations"][0]["epsilon"]);
+    assert_eq!(priced["epsilon"], steps[99]["epsilon_pld"]);
+    let rows = std::fs::read_to_string(csv).unwrap();
+    assert_eq!((rows.lines().count(), rows.matches(",,").count()), (101, 96));
+    assert!(std::fs::read_to_string(figure).unwrap().contains("CLT (not a bound)"));
+}
+
+#[test]
+fn schedules_are_compared_and_equal_steps_have_a_closed_form() {
+    let answer = json(&format!(
+        "{SCHEDULE} --noise gdp-clt --algorithm dynamic,mu_growth=1 --algorithm dynamic,allocation=curvature,curvature=0:1/1:16"
+    ));
+    let schedules = answer["schedules"].as_array().unwrap();
+    assert_eq!(schedules.len(), 2);
+    let (equal, clt) = (&schedules[0]["mu_0_of_equation_13"], &schedules[0]["calibrations"][0]);
+    assert_eq!(clt["noise_from"], "gdp-clt");
+    assert!((equal.as_f64().unwrap() / clt["mu_0"].as_f64().unwrap() - 1.0).abs() < 2e-3, "{equal}");
+    assert!(schedules[1]["mu_0_of_equation_13"].is_null());
+    // mu_t is proportional to sqrt(C_t) Q_t^(1/4), and the default halves the clipping norm.
+    let mu = |index: usize| schedules[1]["steps"][index]["mu"].as_f64().unwrap();
+    let growth = (0.5_f64.sqrt() * 2.0).powf(0.99);
+    assert!((mu(99) / mu(0) / growth - 1.0).abs() < 1e-9);
+    for (arguments, parts, hint) in [
+        ("--algorithm dp-sgd", &["must be dynamic", "dp-sgd"][..], "sordino noise"),
+        ("--algorithm dynamic --algorithm dynamic --plan-out p", &["one schedule, got 2"], "once"),
+        (
+            "--algorithm dynamic,mu_schedule=@nosuch.txt",
+            &["cannot read nosuch.txt"],
+            "one factor on each line",
+        ),
+    ] {
+        refused(&format!("{SCHEDULE} {arguments}"), parts, hint);
+    }
 }
 
 #[test]

@@ -16,6 +16,9 @@ const OPTIONS: [(&str, &str); 3] = [
     ("curvature", "curvature.txt"),
 ];
 
+/// The names and the contents of such files.
+pub(crate) type Stored = Vec<(&'static str, String)>;
+
 /// The names under which a run stores such files.
 pub(crate) fn stored_names() -> impl Iterator<Item = &'static str> {
     OPTIONS.into_iter().map(|(_, name)| name)
@@ -35,7 +38,7 @@ pub(crate) fn with_factors(text: &str) -> Result<String, TrainError> {
 }
 
 /// The text of an algorithm with the names under which a run stores its files, and the contents of the files.
-pub(crate) fn stored(text: &str) -> Result<(String, Vec<(&'static str, String)>), TrainError> {
+pub(crate) fn stored(text: &str) -> Result<(String, Stored), TrainError> {
     let mut files = Vec::new();
     let text = replaced(text, |name, path| {
         files.push((name, content(path)?));

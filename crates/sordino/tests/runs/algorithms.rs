@@ -73,6 +73,10 @@ fn every_algorithm_of_the_registry_trains_within_its_budget() {
         ("--algorithm dp-sgd,noise=dp-c4-paper --noise-multiplier 3", "noise=dp-c4-paper sets the noise"),
         ("--algorithm dynamic,mu_schedule=0:1/0:2", "rising parts from 0 to 1"),
         ("--algorithm dynamic,mu_growth=2,mu_schedule=0:1/1:2", "both set the change of the noise"),
+        ("--algorithm dynamic,mu_growth=@steps.txt", "mu_growth is not read from a file"),
+        ("--algorithm dynamic,mu_schedule=@nosuch.txt", "cannot read nosuch.txt"),
+        ("--algorithm dynamic,allocation=curvature", "belong together"),
+        ("--algorithm noise-decay-zcdp --sampling fixed-size", "has disjoint batches, not fixed-size"),
     ] {
         let message = place.refusal(&format!("train {flags}"));
         assert!(message.contains(part), "{flags}: {message}");
@@ -138,6 +142,47 @@ fn a_comparison_says_what_all_its_runs_cost_together() {
         (&found["epsilon_of_all"], &found["not_private"]),
         (&Value::Null, &Value::from(vec!["dice-published"]))
     );
+}
+
+/// The files of a schedule are part of the run: it is resumed without the originals, and not if they were changed.
+#[cfg(unix)]
+#[test]
+fn a_schedule_from_files_is_stored_with_the_run() {
+    let place = Place::new("schedule-files");
+    let factors: String = (1..=6000).map(|t| format!("{}\n", 1.0 + f64::from(t) / 6000.0)).collect();
+    place.write("mu.txt", &factors);
+    place.write("clip.txt", &factors);
+    interrupted(&place, 6000, "--algorithm dynamic,mu_schedule=@mu.txt,clip-schedule=@clip.txt");
+    assert!(
+        place
+            .read("run/config.toml")
+            .contains("mu_schedule=@mu_schedule.txt,clip-schedule=@clip_schedule.txt")
+    );
+    assert_eq!(place.read("run/clip_schedule.txt"), factors);
+    place.write("mu.txt", "1\n");
+    place.write("run/clip_schedule.txt", &factors.replace("2\n", "1.9\n"));
+    assert!(place.refusal("train --resume run").contains("differ from those in the ledger"));
+    place.write("run/clip_schedule.txt", &factors);
+    let resumed = place.text_with_notes("train --resume run --json");
+    assert_eq!(serde_json::from_str::<Value>(&resumed).unwrap()["finished"], true);
+    let message = place.refusal("train --algorithm dynamic,mu_schedule=@mu.txt --steps 7");
+    assert!(message.contains("1 steps, but the run has 7"), "{message}");
+}
+
+/// A record is in one batch of each epoch. Three epochs of 26 batches cost as much as three full batches.
+#[test]
+fn disjoint_batches_cost_one_full_batch_for_each_epoch() {
+    let place = Place::new("disjoint");
+    let run = place
+        .json("train --algorithm noise-decay-zcdp,noise_decay=1 --noise-multiplier 8 --steps 76 --out run");
+    let full =
+        place.json("epsilon --noise-multiplier 8 --sample-rate 1 --steps 3 --delta 1e-5 --accountant zcdp");
+    assert_eq!(run["epsilon"], full["epsilon"]);
+    let text = place.text("show run");
+    assert!(text.contains("a fixed partition into 26 batches, taken in turn, over 76 steps"), "{text}");
+    // A run with fixed-size batches is priced by tCDP under replace-one.
+    let run = place.json("train --algorithm noise-decay-tcdp --sampling fixed-size --steps 20 --out other");
+    assert_eq!((&run["relation"], &run["accountant"]), (&"replace-one".into(), &"tcdp".into()));
 }
 
 #[cfg(unix)]

@@ -81,7 +81,7 @@ pub fn check(settings: &Settings) -> Result<(), TrainError> {
 struct Checked {
     algorithm_name: Value<String>,
     /// The schedules that the algorithm reads from files.
-    schedules: Vec<(&'static str, String)>,
+    schedules: schedule_files::Stored,
     algorithm: Arc<dyn NetworkAlgorithm>,
     defaults: Defaults,
     budget: BudgetSettings,
