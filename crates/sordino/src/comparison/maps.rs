@@ -75,14 +75,18 @@ impl Axis {
 /// The maps of a grid's candidates: algorithm, settings, and the mean accuracy if there is one. An algorithm without a setting that has
 /// several values has no map.
 pub(super) fn maps<'a>(candidates: impl IntoIterator<Item = (&'a str, &'a Choice, Option<f64>)>) -> Vec<Map> {
-    let mut algorithms: Vec<(&str, Vec<(&Choice, Option<f64>)>)> = Vec::new();
-    for (algorithm, choice, mean) in candidates {
-        match algorithms.iter_mut().find(|(name, _)| *name == algorithm) {
-            Some((_, cells)) => cells.push((choice, mean)),
-            None => algorithms.push((algorithm, vec![(choice, mean)])),
+    let candidates: Vec<_> = candidates.into_iter().collect();
+    let mut algorithms: Vec<&str> = Vec::new();
+    for (algorithm, ..) in &candidates {
+        if !algorithms.contains(algorithm) {
+            algorithms.push(algorithm);
         }
     }
-    algorithms.into_iter().flat_map(|(algorithm, cells)| maps_of(algorithm, &cells)).collect()
+    let own = |algorithm: &str| -> Vec<(&Choice, Option<f64>)> {
+        let own = candidates.iter().filter(|(name, ..)| *name == algorithm);
+        own.map(|(_, choice, mean)| (*choice, *mean)).collect()
+    };
+    algorithms.into_iter().flat_map(|algorithm| maps_of(algorithm, &own(algorithm))).collect()
 }
 
 fn maps_of(algorithm: &str, candidates: &[(&Choice, Option<f64>)]) -> Vec<Map> {
