@@ -83,6 +83,7 @@ impl Algorithm for DpC4 {
 
     fn plan(&self, facts: &RunFacts, noise: NoiseSource) -> Result<Plan, AlgorithmError> {
         rule(facts, ClipNorm::new(LEAST * facts.max_grad_norm.get())?)?;
+        self.anchor_scale.check_steps("anchor_scale", facts.steps)?;
         self.anchoring(facts)?.plan(facts, noise, 1)
     }
 

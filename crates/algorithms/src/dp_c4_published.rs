@@ -69,6 +69,7 @@ impl Algorithm for DpC4Published {
     }
 
     fn plan(&self, facts: &RunFacts, _: NoiseSource) -> Result<Plan, AlgorithmError> {
+        self.anchor_scale.check_steps("anchor_scale", facts.steps)?;
         coupled::plan(facts, &self.anchoring(facts)?)
     }
 

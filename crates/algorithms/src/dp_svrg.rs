@@ -79,8 +79,11 @@ impl Algorithm for DpSvrg {
     }
 
     fn plan(&self, facts: &RunFacts, noise: NoiseSource) -> Result<Plan, AlgorithmError> {
-        for factor in self.clip_schedule.iter().flat_map(FactorSchedule::range) {
-            rule(facts, ClipNorm::new(facts.max_grad_norm.get() * factor)?)?;
+        if let Some(schedule) = &self.clip_schedule {
+            schedule.check_steps("clip_schedule", facts.steps)?;
+            for factor in schedule.range() {
+                rule(facts, ClipNorm::new(facts.max_grad_norm.get() * factor)?)?;
+            }
         }
         let anchoring = self.anchoring(facts)?;
         match &self.published_noise(facts)?[..] {

@@ -105,26 +105,6 @@ impl Dynamic {
         }
     }
 
-    /// Refuses a listed schedule of another number of steps.
-    fn check_listed(&self, steps: u64) -> Result<(), AlgorithmError> {
-        let schedules = [
-            ("mu_schedule", &self.mu_schedule),
-            ("clip_schedule", &self.clip_schedule),
-            ("curvature", &self.curvature),
-        ];
-        let listed =
-            schedules.into_iter().filter_map(|(name, schedule)| Some((name, schedule.as_ref()?.steps()?)));
-        match listed.into_iter().find(|(_, listed)| *listed != steps) {
-            None => Ok(()),
-            Some((name, listed)) => Err(AlgorithmError::Plan {
-                problem: format!(
-                    "{name} lists a factor for each of {listed} steps, but the run has {steps} steps"
-                ),
-                hint: "set {steps} to the number of factors, or list a factor for each step",
-            }),
-        }
-    }
-
     /// The clipping norm of the step with this number, counted from 0.
     fn clip(&self, facts: &RunFacts, number: u64) -> Result<ClipNorm, PrivacyError> {
         let factor = self.clip_factor(part_done(number, facts.steps));
@@ -177,7 +157,13 @@ impl Algorithm for Dynamic {
 
     fn plan(&self, facts: &RunFacts, noise: NoiseSource) -> Result<Plan, AlgorithmError> {
         self.check()?;
-        self.check_listed(facts.steps.get())?;
+        for (name, schedule) in [
+            ("mu_schedule", &self.mu_schedule),
+            ("clip_schedule", &self.clip_schedule),
+            ("curvature", &self.curvature),
+        ] {
+            schedule.iter().try_for_each(|schedule| schedule.check_steps(name, facts.steps))?;
+        }
         for factor in self.clip_range() {
             rule(facts, ClipNorm::new(facts.max_grad_norm.get() * factor)?)?;
         }

@@ -1,6 +1,9 @@
 //! A public schedule of factors along a run.
 
 use serde::{Deserialize, Serialize};
+use sordino_accounting::Steps as StepCount;
+
+use crate::AlgorithmError;
 
 /// The word before the factors of a schedule with one factor for each step.
 const STEPS: &str = "steps:";
@@ -40,6 +43,19 @@ impl FactorSchedule {
         match &self.0 {
             Form::Points(_) => None,
             Form::Steps(factors) => Some(factors.len() as u64),
+        }
+    }
+
+    /// Refuses a list of factors for another number of steps. `name` is the option.
+    pub(crate) fn check_steps(&self, name: &str, steps: StepCount) -> Result<(), AlgorithmError> {
+        match self.steps() {
+            Some(listed) if listed != steps.get() => Err(AlgorithmError::Plan {
+                problem: format!(
+                    "{name} lists a factor for each of {listed} steps, but the run has {steps} steps"
+                ),
+                hint: "set {steps} to the number of factors, or list a factor for each step",
+            }),
+            _ => Ok(()),
         }
     }
 
@@ -151,6 +167,10 @@ mod tests {
     fn listed_schedules_have_a_factor_for_each_step() {
         let listed = FactorSchedule::from_lines("# mu_t / mu_0\n1\n\n 0.5 \n2.25\n").unwrap();
         assert_eq!((listed.steps(), listed.range()), (Some(3), [0.5, 2.25]));
+        assert!(listed.check_steps("clip_schedule", StepCount::new(3).unwrap()).is_ok());
+        let refused =
+            listed.check_steps("clip_schedule", StepCount::new(4).unwrap()).unwrap_err().to_string();
+        assert!(refused.contains("each of 3 steps, but the run has 4"), "{refused}");
         assert_eq!([1, 2, 3].map(|t| listed.at(f64::from(t) / 3.0)), [1.0, 0.5, 2.25]);
         let text = String::from(listed.clone());
         assert_eq!(

@@ -1,8 +1,9 @@
 //! A factor of a clipping norm: a number, or a public schedule of numbers along the run.
 
 use serde::{Deserialize, Serialize};
+use sordino_accounting::Steps as StepCount;
 
-use crate::{FactorSchedule, options::OptionValue};
+use crate::{AlgorithmError, FactorSchedule, options::OptionValue};
 
 /// A factor that is constant, written `100`, or follows a schedule, written `0:1/1:100`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -20,6 +21,14 @@ impl Scale {
         match self {
             Self::Constant(factor) => *factor,
             Self::Scheduled(schedule) => schedule.at(part),
+        }
+    }
+
+    /// Refuses a list of factors for another number of steps. `name` is the option.
+    pub(crate) fn check_steps(&self, name: &str, steps: StepCount) -> Result<(), AlgorithmError> {
+        match self {
+            Self::Constant(_) => Ok(()),
+            Self::Scheduled(schedule) => schedule.check_steps(name, steps),
         }
     }
 }

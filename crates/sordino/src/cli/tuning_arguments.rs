@@ -14,7 +14,7 @@ use crate::{budget_arguments::BudgetArguments, problem::Problem};
 #[derive(Args)]
 pub(crate) struct TuningArguments {
     /// The budget is for a whole search for settings, priced by this method
-    #[arg(long, value_name = "NAME", requires = "candidates")]
+    #[arg(long, value_name = "NAME", requires = "candidates", conflicts_with = "published")]
     tuning: Option<Tuning>,
     /// Number of combinations of settings that are tried
     #[arg(long, value_name = "G", requires = "tuning")]
