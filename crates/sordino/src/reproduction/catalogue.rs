@@ -1,5 +1,7 @@
 //! The list of tables and figures: one TOML file each.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use sordino_accounting::Delta;
 use sordino_train::{Settings, TrainError, parse_algorithm};
@@ -111,6 +113,9 @@ struct Row {
     tuning: Option<Search>,
     /// The algorithm and the noise of the paper.
     published: Settings,
+    /// Settings as published that hold in one column alone.
+    #[serde(default)]
+    at: BTreeMap<String, Settings>,
     /// The same algorithm with a proved epsilon. By default, if the algorithm is sound, the paper's settings with the exact accountant.
     proved: Option<Settings>,
 }
@@ -207,7 +212,8 @@ impl Table {
                 let number =
                     |numbers: &[f64]| numbers.get(place).copied().filter(|number| number.is_finite());
                 let common = column.settings.clone().or(self.settings.clone());
-                let published = row.published.clone().or(common.clone());
+                let own = row.at.get(&column.name).cloned().unwrap_or_default();
+                let published = own.or(row.published.clone()).or(common.clone());
                 let is_plain = published.algorithm.as_deref() == Some("none");
                 let claimed = common.epsilon.filter(|_| !is_plain).map(f64::from);
                 let published = match &row.tuning {
@@ -283,6 +289,9 @@ mod tests {
         for table in catalogue().unwrap() {
             assert!(names.insert(table.name));
             for row in &table.row {
+                for name in row.at.keys() {
+                    assert!(table.column.iter().any(|column| column.name == *name), "{}: {name}", table.name);
+                }
                 for numbers in [&row.paper, &row.spread] {
                     assert!(
                         numbers.is_empty() || numbers.len() == table.column.len(),
