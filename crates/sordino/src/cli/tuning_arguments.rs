@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 use sordino::report::{GuaranteeRecord, json, labelled};
 use sordino_accounting::{
-    Accountant, Delta, NoiseMultiplier, Plan, Steps, calibrate, pld::GroupSize, tuning::LiuTalwar,
+    Accountant, Delta, Epsilon, NoiseMultiplier, Plan, Steps, calibrate, pld::GroupSize, tuning::LiuTalwar,
 };
 use sordino_train::format::{grouped, rounded_up, scientific};
 
@@ -85,9 +85,9 @@ fn record(
         }
         Tuning::LiuTalwar => {
             let z = search.noise_multiplier(budget, sample_rate, steps, accountant)?.shortened();
-            let geometric = search.geometric_epsilon(&one(z), budget.delta)?;
+            let geometric = search.geometric_epsilon(&one(z), budget.delta).ok().map(Epsilon::get);
             let total = search.epsilon(&one(z), accountant, budget.delta)?;
-            (z, total, search.one_run(budget)?.delta, Some(geometric.get()))
+            (z, total, search.one_run(budget)?.delta, geometric)
         }
     };
     let one_run = accountant.price(&one(z), one_delta)?;
