@@ -37,7 +37,7 @@ struct Record {
 pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     let BudgetArguments { sample_rate, steps, .. } = arguments.budget;
     let (budget, accountant) = (arguments.budget.budget(), arguments.accountant);
-    if let Some(answer) = arguments.tuning.answer(&arguments.budget, accountant, arguments.json) {
+    if let Some(answer) = arguments.tuning.answer(budget, (sample_rate, steps), accountant, arguments.json) {
         return answer;
     }
     let epsilon = budget.epsilon;
