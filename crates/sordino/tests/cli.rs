@@ -208,13 +208,13 @@ fn noise_for_a_search_keeps_the_search_within_its_budget() {
 fn theory_states_step_sizes_conditions_and_floors() {
     let run =
         "--l0 1 --l1 0.1 --tau0 0.5 --tau1 0.1 --gap 2.3 --dimension 28058 --records 60000 --batch-size 256";
-    let few = json(&format!("theory dp-nsgd {run} --regularizer 1 --steps 2350 --epsilon 2"));
+    let few = json(&format!("theory dp-nsgd {run} --regulariser 1 --steps 2350 --epsilon 2"));
     assert!(few["bound"].is_null() && few["conditions"][1]["holds"] == false, "{few}");
     assert!((few["floor"].as_f64().unwrap() - 8.0 * 2.0 * 0.25 / (1.5 * 0.729)).abs() < 1e-9);
     assert!((few["lemma"]["noise_multiplier"].as_f64().unwrap() - 2.6259).abs() < 1e-3);
     assert_eq!(few["lemma"]["conditions"].as_array().unwrap().len(), 5);
     let steps = few["least_steps"].as_f64().unwrap();
-    let many = format!("theory dp-nsgd {run} --regularizer 1 --steps {steps} --noise-multiplier 0.786521");
+    let many = format!("theory dp-nsgd {run} --regulariser 1 --steps {steps} --noise-multiplier 0.786521");
     assert!(json(&many)["bound"].is_f64() && json(&many)["lemma"].is_null());
     assert!(text(&many).contains("the paper does not state C"));
     let clipped =
@@ -222,10 +222,10 @@ fn theory_states_step_sizes_conditions_and_floors() {
     assert!(clipped["bound"].is_f64() && clipped["floor"] == 0.0, "{clipped}");
     let model = "theory linear-model --response 1 --predictors 2 --solution 3 --least-eigenvalue 0.5";
     assert_eq!((&json(model)["tau0"], &json(model)["tau1"]), (&14.0.into(), &8.0.into()));
-    refused(&format!("theory dp-nsgd {run} --regularizer 1 --steps 10"), &["no noise"], "--epsilon");
+    refused(&format!("theory dp-nsgd {run} --regulariser 1 --steps 10"), &["no noise"], "--epsilon");
     let wrong = run.replace("--tau1 0.1", "--tau1 1");
     refused(
-        &format!("theory dp-nsgd {wrong} --regularizer 1 --steps 10 --epsilon 1"),
+        &format!("theory dp-nsgd {wrong} --regulariser 1 --steps 10 --epsilon 1"),
         &["tau1", "below 1, got 1"],
         "theory",
     );

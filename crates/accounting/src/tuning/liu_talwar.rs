@@ -22,8 +22,8 @@ use crate::{
 /// [`sequential_epsilon`](super::sequential_epsilon).
 ///
 /// The theorem is used as the DC-SGD paper quotes it. It has a second proof: without the limit of `T` runs, the number of runs is
-/// geometric, so that Papernot and Steinke's theorem applies, and the limit is reached with probability `(1 - gamma)^T <= delta_2`. This is
-/// [`geometric_epsilon`](Self::geometric_epsilon), which is smaller for the plans of training.
+/// geometric, so that Papernot and Steinke's theorem applies. This is [`geometric_epsilon`](Self::geometric_epsilon), which is smaller for the
+/// plans of training.
 ///
 /// # References
 /// Liu and Talwar, "Private Selection from Private Candidates" (2019), as quoted in the DC-SGD paper's Theorem 1; its section VI-B for
@@ -151,12 +151,27 @@ impl LiuTalwar {
 
     /// The epsilon of the same search by Papernot and Steinke's theorem for a geometric number of runs.
     ///
+    /// Without the limit of `T` runs, let the search be `(epsilon, delta_0)`-DP. The limit changes the probability of any set of outputs by at most
+    /// `(1 - gamma)^T <= delta_2`, on each of two neighbouring data sets, so that with it
+    ///
+    /// ```text
+    /// P(S) <= e^epsilon (P'(S) + delta_2) + delta_0 + delta_2,   hence   delta = delta_0 + (1 + e^epsilon) delta_2.
+    /// ```
+    ///
     /// # Errors
-    /// Delta is not above `delta_2`, or the plan has no Renyi divergence.
+    /// The limit takes up all of delta, or the plan has no Renyi divergence.
     pub fn geometric_epsilon(&self, plan: &Plan, delta: Delta) -> Result<Epsilon, AccountingError> {
-        self.slack(delta)?;
         let runs = Runs::TruncatedNegativeBinomial { eta: 1.0, gamma: self.gamma };
-        super::epsilon(std::slice::from_ref(plan), runs, Delta::new(delta.get() - self.delta_2)?)
+        // The share of delta for the limit: nearly nothing if that is enough.
+        for share in [1e-6, 1e-3, 0.1, 0.5] {
+            let unlimited = Delta::new(delta.get() * (1.0 - share))?;
+            let epsilon = super::epsilon(std::slice::from_ref(plan), runs, unlimited)?;
+            if unlimited.get() + (1.0 + epsilon.get().exp()) * self.delta_2 <= delta.get() {
+                return Ok(epsilon);
+            }
+        }
+        let reason = format!("the limit of {} runs takes up all of delta", self.most_runs());
+        Err(AccountingError::NoSolution { what: "epsilon of the search", reason })
     }
 }
 
@@ -231,6 +246,12 @@ mod tests {
         assert!(LiuTalwar::new(2.0, 0.0).is_err() && LiuTalwar::new(2.0, f64::NAN).is_err());
         let search = LiuTalwar::new(2.0, 1e-4).unwrap();
         assert!(search.one_run(budget(1.0)).is_err());
+        let plan = Plan::of_numbers(1.0, 0.01, 100);
+        assert!(search.geometric_epsilon(&plan, budget(1.0).delta).is_err());
+        // A part of delta is left for the limit.
+        let (rare, often) = (LiuTalwar::new(20.0, 1e-20).unwrap(), LiuTalwar::new(20.0, 1e-7).unwrap());
+        let cost = |search: LiuTalwar| search.geometric_epsilon(&plan, budget(1.0).delta).unwrap();
+        assert!(cost(often) > cost(rare));
         assert!(LiuTalwar::of_candidates(1).unwrap().one_run(budget(0.0)).is_err());
     }
 }

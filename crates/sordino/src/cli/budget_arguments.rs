@@ -8,10 +8,10 @@ use sordino_accounting::{Delta, Epsilon, SamplingRate, Steps, calibrate::Budget}
 pub(crate) struct BudgetArguments {
     /// Privacy budget
     #[arg(long, value_name = "E", allow_hyphen_values = true)]
-    pub(crate) epsilon: Epsilon,
+    epsilon: Epsilon,
     /// Delta of the privacy budget
     #[arg(long, value_name = "D", allow_hyphen_values = true)]
-    pub(crate) delta: Delta,
+    delta: Delta,
     /// Probability with which each record joins a batch
     #[arg(long, value_name = "Q", allow_hyphen_values = true)]
     pub(crate) sample_rate: SamplingRate,

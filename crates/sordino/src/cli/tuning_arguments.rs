@@ -4,11 +4,14 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 use sordino::report::{GuaranteeRecord, json, labelled};
 use sordino_accounting::{
-    Accountant, Delta, NoiseMultiplier, Plan, Steps, calibrate, pld::GroupSize, tuning::LiuTalwar,
+    Accountant, Delta, Epsilon, NoiseMultiplier, Plan, SamplingRate, Steps,
+    calibrate::{self, Budget},
+    pld::GroupSize,
+    tuning::LiuTalwar,
 };
 use sordino_train::format::{grouped, rounded_up, scientific};
 
-use crate::{budget_arguments::BudgetArguments, problem::Problem};
+use crate::problem::Problem;
 
 /// A search over candidates, if one is asked for.
 #[derive(Args)]
@@ -55,25 +58,24 @@ impl TuningArguments {
     /// The answer for a search; none if there is none.
     pub(crate) fn answer(
         &self,
-        budget: &BudgetArguments,
+        budget: Budget,
+        (sample_rate, steps): (SamplingRate, Steps),
         accountant: Accountant,
         as_json: bool,
     ) -> Option<Result<String, Problem>> {
         let (tuning, candidates) = (self.tuning?, self.candidates?);
-        Some(
-            record(tuning, candidates, budget, accountant)
-                .map(|record| if as_json { json(&record) } else { text(&record) }),
-        )
+        let record = record(tuning, candidates, budget, (sample_rate, steps), accountant);
+        Some(record.map(|record| if as_json { json(&record) } else { text(&record) }))
     }
 }
 
 fn record(
     tuning: Tuning,
     candidates: u64,
-    arguments: &BudgetArguments,
+    budget: Budget,
+    (sample_rate, steps): (SamplingRate, Steps),
     accountant: Accountant,
 ) -> Result<Record, Problem> {
-    let (budget, BudgetArguments { sample_rate, steps, .. }) = (arguments.budget(), *arguments);
     let one = |z: NoiseMultiplier| Plan::dp_sgd(z, sample_rate, steps);
     let search = LiuTalwar::of_candidates(candidates)?;
     let (z, epsilon, one_delta, geometric) = match tuning {
@@ -85,9 +87,9 @@ fn record(
         }
         Tuning::LiuTalwar => {
             let z = search.noise_multiplier(budget, sample_rate, steps, accountant)?.shortened();
-            let geometric = search.geometric_epsilon(&one(z), budget.delta)?;
+            let geometric = search.geometric_epsilon(&one(z), budget.delta).ok().map(Epsilon::get);
             let total = search.epsilon(&one(z), accountant, budget.delta)?;
-            (z, total, search.one_run(budget)?.delta, Some(geometric.get()))
+            (z, total, search.one_run(budget)?.delta, geometric)
         }
     };
     let one_run = accountant.price(&one(z), one_delta)?;

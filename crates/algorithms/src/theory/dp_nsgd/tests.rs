@@ -1,6 +1,6 @@
 //! The formulas against direct computations.
 
-use sordino_accounting::{Accountant, Delta, Epsilon, Plan, SamplingRate};
+use sordino_accounting::{Accountant, Delta, Epsilon, Plan, SamplingRate, calibrate::Budget};
 
 use super::*;
 
@@ -53,7 +53,7 @@ fn thresholds_of_the_theorems_are_conditions() {
     }
 }
 
-/// The floor of (5) is what the second term of (30) gives for many steps; a larger regularizer lowers it.
+/// The floor of (5) is what the second term of (30) gives for many steps; a larger regulariser lowers it.
 #[test]
 fn the_floor_is_that_of_the_proof() {
     for r in [0.5, 1.0, 10.0] {
@@ -194,4 +194,31 @@ fn numbers_out_of_range_are_refused() {
     // Without L1, only L0 limits the step size.
     let plain = Objective { l1: 0.0, ..OBJECTIVE };
     assert!(convergence(&plain, Method::Normalised(1.0), z, 10.0, steps).unwrap().least_steps.is_finite());
+}
+
+/// The conditions of the corollaries are those of the theorems with the noise of the lemma put in.
+#[test]
+fn corollaries_agree_with_the_theorems() {
+    let budget = Budget { epsilon: Epsilon::new(1.0).unwrap(), delta: Delta::new(1e-5).unwrap() };
+    for method in [Method::Normalised(1.5), Method::Clipped(1.5)] {
+        let found = corollary(&OBJECTIVE, method, budget, 1e5).unwrap();
+        let holds = |records: f64, steps: f64| {
+            let steps = Steps::new(steps as u64).unwrap();
+            let z = lemma_noise(budget, records, 100.0, steps).unwrap().noise_multiplier;
+            convergence(&OBJECTIVE, method, NoiseMultiplier::new(z).unwrap(), 100.0, steps)
+                .unwrap()
+                .bound
+                .is_some()
+        };
+        let steps = |records: f64| corollary(&OBJECTIVE, method, budget, records).unwrap().least_steps;
+        let (few, many) = (0.99 * found.least_records, 1.01 * found.least_records);
+        assert!(
+            !holds(few, 10.0 * steps(few))
+                && holds(many, 1.01 * steps(many))
+                && !holds(many, 0.99 * steps(many)),
+            "{method:?}"
+        );
+        assert!((found.decaying.powi(4) * found.order_of_steps - 1.0).abs() < 1e-9);
+    }
+    assert!(corollary(&OBJECTIVE, Method::Clipped(0.0), budget, 1e5).is_err());
 }

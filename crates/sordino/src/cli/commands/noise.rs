@@ -12,7 +12,6 @@ use sordino::report::{GuaranteeRecord, json, plan_statement};
 
 use super::published::PublishedArguments;
 use crate::{
-    budget_arguments::BudgetArguments,
     problem::{Problem, flag},
     tuning_arguments::TuningArguments,
 };
@@ -57,8 +56,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     let Some(sample_rate) = arguments.sample_rate else {
         return Ok(arguments.published.run(budget, steps, arguments.json)?.unwrap_or_default());
     };
-    let searched = BudgetArguments { epsilon, delta, sample_rate, steps };
-    if let Some(answer) = arguments.tuning.answer(&searched, accountant, arguments.json) {
+    if let Some(answer) = arguments.tuning.answer(budget, (sample_rate, steps), accountant, arguments.json) {
         return answer;
     }
     let least = calibrate::noise_multiplier(budget, sample_rate, steps, accountant)?.value;

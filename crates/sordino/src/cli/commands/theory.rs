@@ -10,7 +10,8 @@ use sordino_accounting::{
 use sordino_algorithms::{
     AlgorithmError,
     theory::dp_nsgd::{
-        Condition, Convergence, Method, Objective, convergence, lemma_noise, linear_deviation,
+        Condition, Convergence, Corollary, Method, Objective, convergence, corollary, lemma_noise,
+        linear_deviation,
     },
 };
 use sordino_train::format::rounded_up;
@@ -37,7 +38,7 @@ enum Topic {
 struct Normalised {
     /// Regularizer r of the weights 1 / (r + |g|)
     #[arg(long, value_name = "R", allow_hyphen_values = true)]
-    regularizer: f64,
+    regulariser: f64,
     #[command(flatten)]
     run: Run,
 }
@@ -143,12 +144,16 @@ struct LemmaRecord {
     conditions: Vec<ConditionRecord>,
     /// The exact epsilon of this noise.
     epsilon: f64,
+    least_records: f64,
+    least_steps: f64,
+    decaying_term_without_its_constant: f64,
+    order_of_steps: f64,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     match &arguments.topic {
-        Topic::DpNsgd(Normalised { regularizer, run }) => {
-            answer(run, Method::Normalised(*regularizer), "Theorem 3.2 (DP-NSGD)")
+        Topic::DpNsgd(Normalised { regulariser, run }) => {
+            answer(run, Method::Normalised(*regulariser), "Theorem 3.2 (DP-NSGD)")
         }
         Topic::DpSgd(Clipped { max_grad_norm, run }) => {
             answer(run, Method::Clipped(max_grad_norm.get()), "Theorem 3.4 (DP-SGD)")
@@ -187,7 +192,17 @@ fn answer(run: &Run, method: Method, theorem: &'static str) -> Result<String, Pr
             let lemma = lemma_noise(budget, records, batch, run.steps).map_err(out_of_range)?;
             let epsilon = price(NoiseMultiplier::new(lemma.noise_multiplier)?)?.epsilon.get();
             let conditions = recorded(&lemma.conditions);
-            Some(LemmaRecord { noise_multiplier: lemma.noise_multiplier, conditions, epsilon })
+            let Corollary { decaying, order_of_steps, least_records, least_steps } =
+                corollary(&objective, method, budget, records).map_err(out_of_range)?;
+            Some(LemmaRecord {
+                noise_multiplier: lemma.noise_multiplier,
+                conditions,
+                epsilon,
+                least_records,
+                least_steps,
+                decaying_term_without_its_constant: decaying,
+                order_of_steps,
+            })
         }
     };
     let record = record(theorem, &found, z, price(z)?.epsilon, run.delta, lemma);
@@ -284,8 +299,22 @@ fn text(record: &Record) -> String {
             ),
         )];
         rows.extend(lemma.conditions.iter().map(yes));
+        rows.push((
+            "with it",
+            format!(
+                "the step size is small enough from {:.4e} records and {:.4e} steps on",
+                lemma.least_records, lemma.least_steps
+            ),
+        ));
+        rows.push((
+            "term",
+            format!(
+                "C' {:.4}, for a number of steps of order {:.4e} or more: the paper states neither constant",
+                lemma.decaying_term_without_its_constant, lemma.order_of_steps
+            ),
+        ));
         text += &format!(
-            "\nLemma 3.1, with c1 = 7 ln 10 and c2 = sqrt(56) from its proof\n\n{}",
+            "\nLemma 3.1 and its corollary, with c1 = 7 ln 10 and c2 = sqrt(56) from the proof\n\n{}",
             labelled(&rows)
         );
     }

@@ -29,7 +29,10 @@
 //! "Normalized/Clipped SGD with Perturbation for Differentially Private Non-Convex Optimization" (anonymous authors, under review at TMLR),
 //! Theorems 3.2 and 3.4, Lemma 3.1, Examples 2.3 and 3.1, appendices B to E.
 
-use sordino_accounting::{NoiseMultiplier, Steps, calibrate::Budget};
+mod privacy;
+
+pub use privacy::{Corollary, LEMMA_C1, LEMMA_C2, LemmaNoise, corollary, lemma_noise};
+use sordino_accounting::{NoiseMultiplier, Steps};
 
 use crate::AlgorithmError;
 
@@ -67,6 +70,25 @@ impl Objective {
     }
 }
 
+impl Objective {
+    /// Equation 27.
+    fn normalised_alpha(&self, r: f64) -> f64 {
+        let rest = 1.0 - self.tau1;
+        self.tau0 * rest / (2.0 * r * rest + 4.0 * self.tau0)
+    }
+
+    // Departs from (38): a quarter of it, see the corrections above.
+    fn clipped_alpha(&self, c: f64) -> f64 {
+        let rest = 1.0 - self.tau1;
+        self.tau0 * rest / (4.0 * (c * rest + 2.0 * self.tau0))
+    }
+
+    /// `L1 (r + tau0) + L0`.
+    fn smoothness(&self, r: f64) -> f64 {
+        self.l1 * (r + self.tau0) + self.l0
+    }
+}
+
 fn require(name: &'static str, got: f64, holds: bool, permitted: &str) -> Result<(), AlgorithmError> {
     if holds {
         return Ok(());
@@ -77,7 +99,7 @@ fn require(name: &'static str, got: f64, holds: bool, permitted: &str) -> Result
 /// How the contribution of a record is bounded.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Method {
-    /// DP-NSGD: weights `1 / (r + |g|)` with this regularizer.
+    /// DP-NSGD: weights `1 / (r + |g|)` with this regulariser.
     Normalised(f64),
     /// DP-SGD: weights `min(1, c / |g|)` with this clipping norm.
     Clipped(f64),
@@ -153,7 +175,7 @@ pub fn convergence(
     let sigma = noise_multiplier.get() / batch_size;
     match method {
         Method::Normalised(r) => {
-            require("regularizer", r, r > 0.0 && r.is_finite(), "a finite number above 0")?;
+            require("regulariser", r, r > 0.0 && r.is_finite(), "a finite number above 0")?;
             Ok(normalised(objective, r, sigma, steps.get() as f64))
         }
         Method::Clipped(c) => {
@@ -172,13 +194,13 @@ fn step_size_condition(eta: f64, limit: f64, steps: f64, equation: &str) -> (Con
 
 fn normalised(o: &Objective, r: f64, sigma: f64, steps: f64) -> Convergence {
     let (noise, rest) = (o.dimension * sigma * sigma, 1.0 - o.tau1);
-    let smoothness = o.l1 * (r + o.tau0) + o.l0;
+    let smoothness = o.smoothness(r);
     let eta = (2.0 / (smoothness * steps * noise)).sqrt();
-    // Equation 27, and the limits of (22). Division by 0 gives infinity: no limit.
-    let alpha = o.tau0 * rest / (2.0 * r * rest + 4.0 * o.tau0);
+    let alpha = o.normalised_alpha(r);
+    // Division by 0 gives infinity: no limit.
     let limit = (alpha / 4.0) * ((r - o.tau0) / o.l0).min(rest / o.l1).min(4.0 / (6.0 * o.l1 * noise));
     let (small, least_steps) = step_size_condition(eta, limit, steps, "equation 22");
-    let above = Condition::new(r > o.tau0, format!("regularizer {r} > tau0 = {}", o.tau0));
+    let above = Condition::new(r > o.tau0, format!("regulariser {r} > tau0 = {}", o.tau0));
     let bias = 4.0 * o.tau0.powi(3) / (r * (r + o.tau0) * rest.powi(3));
     let second = 3.0 * (o.l0 * rest + o.l1 * o.tau0) * o.tau0.powi(2) / (2.0 * r * r * rest.powi(3));
     let delta = (o.gap + 1.0) * (smoothness * noise / (2.0 * steps)).sqrt() + eta * second;
@@ -201,17 +223,16 @@ fn normalised(o: &Objective, r: f64, sigma: f64, steps: f64) -> Convergence {
 }
 
 /// The term of (5) that does not vanish with the number of steps: `8 (r + 2 tau0) tau0^2 / (r (r + tau0) (1 - tau1)^3)`.
-pub fn bias_floor(o: &Objective, regularizer: f64) -> f64 {
-    let r = regularizer;
+pub fn bias_floor(o: &Objective, regulariser: f64) -> f64 {
+    let r = regulariser;
     8.0 * (r + 2.0 * o.tau0) * o.tau0.powi(2) / (r * (r + o.tau0) * (1.0 - o.tau1).powi(3))
 }
 
 fn clipped(o: &Objective, c: f64, sigma: f64, steps: f64) -> Convergence {
     let (noise, rest) = (o.dimension * sigma * sigma, 1.0 - o.tau1);
-    let smoothness = o.l1 * (c + o.tau0) + o.l0;
+    let smoothness = o.smoothness(c);
     let eta = (2.0 / (smoothness * steps * noise * c * c)).sqrt();
-    // Departs from (38): a quarter of its alpha, see the corrections above.
-    let alpha = o.tau0 * rest / (4.0 * (c * rest + 2.0 * o.tau0));
+    let alpha = o.clipped_alpha(c);
     let local = o.l0 * rest + 2.0 * o.l1 * o.tau0;
     let limit = alpha
         * (1.0 / (6.0 * o.l1 * c * noise)).min(rest / (2.0 * local)).min(o.tau0 * rest / (4.0 * c * local));
@@ -233,80 +254,6 @@ fn clipped(o: &Objective, c: f64, sigma: f64, steps: f64) -> Convergence {
         bound: holds.then(|| 4.0 * (c + 2.0 * o.tau0) / (o.tau0 * c) * delta + (4.0 * delta).sqrt()),
         bound_floor: 0.0,
     }
-}
-
-/// The noise of Lemma 3.1.
-#[derive(Debug, Clone, PartialEq)]
-pub struct LemmaNoise {
-    /// `c2 sqrt(T ln(1/delta)) B / (N epsilon)`: the lemma's `sigma` times the batch size.
-    pub noise_multiplier: f64,
-    /// The conditions of the lemma, and those of the theorem that it uses.
-    pub conditions: Vec<Condition>,
-}
-
-/// The constant `c1` of Lemma 3.1 that follows from appendix E: `7 ln 10`.
-pub const LEMMA_C1: f64 = 7.0 * std::f64::consts::LN_10;
-
-/// The constant `c2` of Lemma 3.1 that follows from appendix E: `sqrt(56)`.
-pub const LEMMA_C2: f64 = 7.483_314_773_547_883;
-
-/// The noise that Lemma 3.1 states for a budget, with explicit constants.
-///
-/// Appendix E needs an order `alpha` with, for `gamma = B/N` and the multiplier `z`,
-///
-/// ```text
-/// 7 T gamma^2 alpha / z^2 <= epsilon / 2,   exp(-(alpha - 1) epsilon / 2) <= delta,   alpha <= z^2 ln(1/gamma) / 2.
-/// ```
-///
-/// For `epsilon <= 2 ln(1/delta)`, the order `alpha = 4 ln(1/delta) / epsilon` satisfies the second. The first is then `z >= sqrt(56) gamma
-/// sqrt(T ln(1/delta)) / epsilon`, and with equality the third is `epsilon <= 7 gamma^2 T ln(1/gamma)`, which follows from `epsilon <= 7 ln(10)
-/// gamma^2 T` and `gamma < 0.1`.
-///
-/// # Guarantees
-/// None by itself. The lemma omits two conditions of the theorem that it uses (Bun et al. 2018, Theorem 11), which are listed here. And it has
-/// sensitivity 1 where the paper's relation, replacing a record, has 2; so it holds for added or removed records at most. Accountants price
-/// the noise exactly.
-///
-/// # Errors
-/// Numbers out of range.
-pub fn lemma_noise(
-    budget: Budget,
-    records: f64,
-    batch_size: f64,
-    steps: Steps,
-) -> Result<LemmaNoise, AlgorithmError> {
-    require("records", records, records >= 1.0 && records.is_finite(), "at least 1")?;
-    require(
-        "batch size",
-        batch_size,
-        batch_size >= 1.0 && batch_size <= records,
-        "from 1 to the number of records",
-    )?;
-    let (epsilon, log, steps) = (budget.epsilon.get(), -budget.delta.get().ln(), steps.get() as f64);
-    require("epsilon", epsilon, epsilon > 0.0, "above 0")?;
-    require("delta", budget.delta.get(), log > 0.0 && log.is_finite(), "above 0 and below 1")?;
-    let gamma = batch_size / records;
-    let z = LEMMA_C2 * gamma * (steps * log).sqrt() / epsilon;
-    let rho = 0.5 / (z * z);
-    let most = LEMMA_C1 * gamma * gamma * steps;
-    let room = 3.0 * rho * (2.0 - rho.log2());
-    let conditions = vec![
-        Condition::new(gamma < 0.1, format!("batch size below a tenth of the records: {gamma:.4} < 0.1")),
-        Condition::new(epsilon <= most, format!("epsilon {epsilon} <= c1 (B/N)^2 T = {most:.4}")),
-        Condition::new(
-            epsilon <= 2.0 * log,
-            format!("epsilon {epsilon} <= 2 ln(1/delta) = {:.4}", 2.0 * log),
-        ),
-        Condition::new(rho <= 0.1, format!("not in the paper: 1 / (2 z^2) = {rho:.4} <= 0.1")),
-        Condition::new(
-            -gamma.ln() >= room,
-            format!(
-                "not in the paper: ln(N/B) = {:.4} >= 3 rho (2 + log2(1/rho)) = {room:.4}, rho = 1 / (2 z^2)",
-                -gamma.ln()
-            ),
-        ),
-    ];
-    Ok(LemmaNoise { noise_multiplier: z, conditions })
 }
 
 /// The deviation of a linear model with squared loss (Example 2.3).
@@ -364,8 +311,8 @@ pub fn linear_deviation(
 /// ```
 ///
 /// It is negative below a norm of about `tau0^2 / (6 r)`: there, normalised steps lead uphill.
-pub fn example_descent(s: f64, regularizer: f64, tau0: f64) -> f64 {
-    let r = regularizer;
+pub fn example_descent(s: f64, regulariser: f64, tau0: f64) -> f64 {
+    let r = regulariser;
     let above = s.powi(3) + (3.0 * r + tau0 / 2.0) * s * s - tau0 * tau0 * s / 2.0;
     above / (3.0 * (r + tau0 + s) * (r + tau0 / 2.0 - s))
 }
