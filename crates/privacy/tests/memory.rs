@@ -104,6 +104,25 @@ fn a_block_of_banded_releases_moves_by_at_most_its_sensitivity() {
     }
 }
 
+/// A fixed partition: of every rotation of an entry, whole or cut short, exactly the step of the record's own batch moves, or none. Each entry
+/// begins with its first batch, and every record is in one batch of a whole rotation.
+#[test]
+fn a_record_moves_one_release_of_each_rotation_of_a_fixed_partition() {
+    let (groups, records) = (4, records(10));
+    let terms = terms(&[(grouped(groups, 1.0), 4), (grouped(groups, 1.0), 6), (grouped(groups, 1.0), 3)], 10);
+    for record in 0..10 {
+        let own = record % 4;
+        let moves = moves(&records, record, &terms, 5, plain);
+        assert_eq!(moves.len(), 13);
+        for rotation in [0..4, 4..8, 8..10, 10..13] {
+            for (place, moved) in moves[rotation.clone()].iter().enumerate() {
+                assert_eq!(*moved > 0.0, place == own, "record {record}, step {place} of {rotation:?}");
+                assert!(*moved <= 1.0 + 1e-6, "{moved}");
+            }
+        }
+    }
+}
+
 /// A gradient of norm at most `C_1 + C_r` comes back completely.
 #[test]
 fn what_is_clipped_away_comes_back_over_the_window() {
