@@ -3,7 +3,7 @@
 use sordino_accounting::{Accountant, Plan};
 use sordino_algorithms::{About, Verdict};
 
-use crate::{Settings, parse_algorithm};
+use crate::{Settings, parse_algorithm, schedule_files::without_files};
 
 /// An epsilon that a paper or an approximation claims. What is proved may be more or less.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,7 +25,8 @@ impl Claim {
     /// theorem.
     pub fn new(settings: &Settings, plan: Option<&Plan>) -> Option<Self> {
         let delta = settings.delta?;
-        let algorithm = parse_algorithm(settings.algorithm.as_deref()?).ok();
+        // A claim does not depend on schedules in files, which are stored with the run.
+        let algorithm = parse_algorithm(&without_files(settings.algorithm.as_deref()?)).ok();
         let about = algorithm.as_ref().map(|algorithm| algorithm.about());
         let formula = algorithm.as_ref().and_then(|algorithm| algorithm.noise_formula());
         match (about, formula) {

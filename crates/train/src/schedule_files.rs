@@ -16,6 +16,9 @@ const OPTIONS: [(&str, &str); 3] = [
     ("curvature", "curvature.txt"),
 ];
 
+/// Stands for a comma in the path of a stored file, because a comma ends an option.
+const COMMA: &str = "\u{1f}";
+
 /// The names and the contents of such files.
 pub(crate) type Stored = Vec<(&'static str, String)>;
 
@@ -48,10 +51,18 @@ pub(crate) fn stored(text: &str) -> Result<(String, Stored), TrainError> {
     Ok((text, files))
 }
 
+/// The text of an algorithm without the options that are read from files.
+pub(crate) fn without_files(text: &str) -> String {
+    let parts = text
+        .split(',')
+        .filter(|part| !part.split_once('=').is_some_and(|(_, value)| value.trim().starts_with('@')));
+    parts.collect::<Vec<_>>().join(",")
+}
+
 /// The text of an algorithm whose files are relative to this folder.
 pub(crate) fn relative_to(text: &str, folder: &Path) -> String {
     // A text with unknown options stays as it is. It is refused where it is parsed.
-    replaced(text, |_, path| Ok(format!("@{}", folder.join(path).display())))
+    replaced(text, |_, path| Ok(format!("@{}", folder.join(path).display().to_string().replace(',', COMMA))))
         .unwrap_or_else(|_| text.to_owned())
 }
 
@@ -79,7 +90,8 @@ fn replaced(
 }
 
 fn content(path: &str) -> Result<String, TrainError> {
-    fs::read_to_string(path).map_err(|error| {
+    let path = path.replace(COMMA, ",");
+    fs::read_to_string(&path).map_err(|error| {
         TrainError::refused(
             format!("cannot read {path}: {error}"),
             "give the path of a text file with one factor on each line, as in {algorithm=dynamic,mu_schedule=@steps.txt}",

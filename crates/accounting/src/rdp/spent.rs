@@ -81,9 +81,7 @@ impl Ladder {
         #[expect(clippy::cast_possible_truncation, reason = "the logarithm of a multiplier is small")]
         let below = (mu.ln() / RUNG.ln()).floor() as i64;
         let [left, right] = [below, below + 1].map(place);
-        let share = ((total_variation(mu) - total_variation(left))
-            / (total_variation(right) - total_variation(left)))
-        .clamp(0.0, 1.0);
+        let share = share(left, mu, right);
         self.integrate(below, orders);
         self.integrate(below + 1, orders);
         let at =
@@ -109,9 +107,15 @@ fn place(rung: i64) -> f64 {
     (rung as f64 * RUNG.ln()).exp()
 }
 
-/// `u(mu) = 2 Phi(mu/2) - 1`.
-fn total_variation(mu: f64) -> f64 {
-    libm::erf(0.5 * mu * FRAC_1_SQRT_2)
+/// The place of `u(mu)` between `u(left)` and `u(right)`, with `u(mu) = 2 Phi(mu/2) - 1`. Where they cannot be told apart it is 1: the right
+/// rung is always an upper bound.
+fn share(left: f64, mu: f64, right: f64) -> f64 {
+    let tail = |mu: f64| libm::erfc(0.5 * mu * FRAC_1_SQRT_2);
+    match (tail(left) - tail(mu)) / (tail(left) - tail(right)) {
+        share if share >= 0.0 => share.min(1.0),
+        share if share < 0.0 => 0.0,
+        _ => 1.0,
+    }
 }
 
 /// `ln((1 - s) e^a + s e^b)`, accurate for small and for large `a <= b`.
@@ -119,7 +123,10 @@ fn ln_chord(a: f64, b: f64, share: f64) -> f64 {
     if b < LARGE {
         return ((1.0 - share) * a.exp_m1() + share * b.exp_m1()).ln_1p();
     }
-    b + ((1.0 - share) * (a - b).exp() + share).ln()
+    // The larger of the two terms is taken out, so that neither can underflow alone.
+    let terms = [a + (1.0 - share).ln(), b + share.ln()];
+    let most = terms[0].max(terms[1]);
+    most + ((terms[0] - most).exp() + (terms[1] - most).exp()).ln()
 }
 
 #[cfg(test)]
@@ -150,6 +157,26 @@ mod tests {
                 );
             }
         }
+    }
+
+    /// Multipliers on a rung, and multipliers so small that distances saturate. Once, the chord of such a step underflowed, and its epsilon
+    /// was 0.
+    #[test]
+    fn a_multiplier_on_a_rung_or_far_out_is_not_free() {
+        let delta = Delta::new(1e-5).unwrap();
+        for z in [1.0, 1.0 / place(37), 1.0 / place(-80), 0.2, 0.055, 0.02, 0.01] {
+            for rate in [0.01, 0.5] {
+                let plan = Plan::of_numbers(z, rate, 20);
+                let (exact, found) =
+                    (rdp::epsilon(&plan, delta).unwrap().get(), spent(&plan, delta).unwrap()[19].get());
+                assert!(found >= exact * (1.0 - 1e-4), "{z} {rate}: {found} {exact}");
+            }
+        }
+        assert!(
+            (ln_chord(-2.0, 900.0, 0.0) + 2.0).abs() < 1e-12
+                && (ln_chord(3.0, 900.0, 1.0) - 900.0).abs() < 1e-9
+        );
+        assert!((share(100.0, 100.5, 101.0) - 1.0).abs() < 1e-12);
     }
 
     #[test]

@@ -139,8 +139,17 @@ pub fn run(
             break;
         }
         let data = RunData::read(&settings)?;
+        let records = data.train.len();
         let mut jobs = Vec::new();
         for (experiment, settings) in group {
+            if records != experiment.data.records {
+                let (name, expected) = (experiment.data.name, experiment.data.records);
+                report(Finished::Skipped(
+                    experiment,
+                    format!("{name} has {records} training records here, and {expected} in the paper"),
+                ));
+                continue;
+            }
             let (done, settings) = (store.seeds(experiment)?, Settings { seed: Some(0), ..settings });
             match resolve(&settings, &data.description).and_then(|resolved| price(resolved, None)) {
                 Ok(priced) => {

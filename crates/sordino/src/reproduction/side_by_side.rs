@@ -1,6 +1,7 @@
 //! A paper's table beside what it truly costs and what Sordino achieves.
 
 use serde::Serialize;
+use sordino_accounting::Accountant;
 use sordino_train::{
     TrainError,
     format::{rounded_to_nearest, rounded_up},
@@ -79,17 +80,18 @@ impl TrueEpsilon {
             Ok(priced) => priced,
             Err(error) => return Self::Unknown(error.to_string()),
         };
-        let one_run = match (priced.terms.guarantee(), priced.provable) {
-            (Some(guarantee), _) => guarantee.epsilon.get(),
-            (None, Some(provable)) => provable.epsilon.get(),
-            (None, None) => return Self::None,
+        let (Some(guarantee), Some(delta)) = (priced.terms.guarantee(), cell.delta) else {
+            return priced.provable.map_or(Self::None, |provable| Self::Proved(provable.epsilon.get()));
         };
-        match (cell.search, cell.delta) {
-            (Some(search), Some(delta)) => match search.epsilon(&priced.plan, delta) {
-                Ok(epsilon) => Self::Proved(epsilon.get()),
-                Err(error) => Self::Unknown(error.to_string()),
-            },
-            _ => Self::Proved(one_run),
+        // The paper's accountant may be loose.
+        let exact = match cell.search {
+            Some(search) => search.epsilon(&priced.plan, delta),
+            None => Accountant::Pld.price(&priced.plan, delta).map(|exact| exact.epsilon),
+        };
+        match (exact, cell.search) {
+            (Ok(epsilon), _) => Self::Proved(epsilon.get()),
+            (Err(_), None) => Self::Proved(guarantee.epsilon.get()),
+            (Err(error), Some(_)) => Self::Unknown(error.to_string()),
         }
     }
 
@@ -162,8 +164,11 @@ impl SideBySide {
         let row = |cell: &Cell| -> Result<Row, TrainError> {
             let find =
                 |kind| cell.experiments.iter().find(|(other, _)| *other == kind).map(|(_, found)| found);
-            let measured =
-                |kind| find(kind).map(|found| Measured::of(found, store, runs, table.measure)).transpose();
+            let trained = |found: &Experiment| if quick { found.clone().shortened() } else { found.clone() };
+            let measured = |kind| {
+                let found = find(kind).map(trained);
+                found.map(|found| Measured::of(&found, store, runs, table.measure)).transpose()
+            };
             let published = measured(Kind::Published)?.flatten();
             Ok(Row {
                 column: cell.column.clone(),
@@ -265,8 +270,9 @@ impl SideBySide {
             Measure::Seconds => "Seconds of one run, with standard deviations over runs. ",
         }
         .to_owned();
-        text += "`true epsilon` is what is proved of the noise as published. `proved` has the \
+        text += "`true epsilon` is proved for the noise as published, for one record that is added or removed (the number of records is public). `proved` has the \
                         same algorithm with the claimed epsilon proved, `best` has Sordino's best known settings at that epsilon.\n";
+        text += "All runs are seeded, so that they can be repeated. A seeded run is not private; the same settings without a seed have the epsilon that is stated.\n";
         if self.cells.iter().any(|row| row.below) {
             text += "An asterisk marks results below the paper's by more than two standard deviations.\n";
         }

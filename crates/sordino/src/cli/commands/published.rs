@@ -11,7 +11,7 @@ use sordino_accounting::{
 use sordino_algorithms::{NoiseSource, PublishedNoise, RunFacts};
 use sordino_train::{
     Hint, NetworkAlgorithm, TrainError,
-    format::{rounded_down, rounded_up},
+    format::rounded_up,
     parse_algorithm,
 };
 
@@ -232,7 +232,7 @@ fn text(record: &Record, plan: &Plan) -> String {
     };
     let mut rows = vec![("formula", record.formula.clone())];
     for noise in &record.noise {
-        let [sigma, multiplier] = [noise.sigma, noise.noise_multiplier].map(rounded_down);
+        let [sigma, multiplier] = [noise.sigma, noise.noise_multiplier].map(rounded_up);
         rows.push((&noise.symbol, format!("{sigma}: multiplier {multiplier} on the sum")));
     }
     rows.extend([("claimed", claimed), ("proved", proved), ("sampling", sampling(plan))]);

@@ -67,8 +67,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     let store = Store::open(&arguments.results);
     let mut experiments: Vec<Experiment> = Vec::new();
     for (_, experiment) in cells.iter().flat_map(|cell| &cell.experiments) {
-        if !experiments.contains(experiment) {
-            experiments.push(experiment.clone());
+        let experiment = if arguments.quick { experiment.clone().shortened() } else { experiment.clone() };
+        if !experiments.contains(&experiment) {
+            experiments.push(experiment);
         }
     }
     let stop = listen("after the current steps", "without the current runs");
@@ -97,11 +98,6 @@ fn selected(table: &Table, arguments: &Arguments) -> Result<Vec<Cell>, Problem> 
                 format!("no cell of {} matches {}", table.name, arguments.only.join(" and ")),
                 "give a part of the name of a data set or an algorithm",
             ));
-        }
-    }
-    if arguments.quick {
-        for (_, experiment) in cells.iter_mut().flat_map(|cell| &mut cell.experiments) {
-            *experiment = experiment.clone().shortened();
         }
     }
     Ok(cells)

@@ -106,7 +106,8 @@ fn steps(schedule: &Schedule) -> String {
         vec![
             grouped(step.step),
             rounded_up(step.clip_norm),
-            rounded_up(step.mu),
+            // A smaller mu is more noise.
+            rounded_down(step.mu),
             rounded_up(step.noise_std),
             rounded_up(step.mu_spent),
             step.epsilon_pld.map(rounded_up).unwrap_or_default(),
