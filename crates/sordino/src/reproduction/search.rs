@@ -46,7 +46,7 @@ impl Search {
                 Ok(Settings { epsilon: Some(one.epsilon), delta: Some(one.delta), ..settings })
             }
             Method::Composition => {
-                // As many runs as candidates release as much as one run of that many times the epochs.
+                // The runs of all G candidates together cost as much as one run of G times as many epochs.
                 let epochs = settings.epochs.map(|epochs| epochs * self.candidates as f64);
                 let all =
                     Experiment { settings: Settings { epochs, ..settings.clone() }, ..whole }.priced()?;

@@ -1,4 +1,4 @@
-//! A paper's table beside what it truly costs and what Sordino achieves.
+//! A paper's table, side by side with its true epsilon and Sordino's results.
 
 use serde::Serialize;
 use sordino_train::{
@@ -24,7 +24,7 @@ pub struct SideBySide {
     cells: Vec<Row>,
 }
 
-/// What is known of a cell.
+/// What is known about a cell.
 #[derive(Debug, Serialize)]
 struct Row {
     column: String,
@@ -148,7 +148,7 @@ impl Measured {
 }
 
 impl SideBySide {
-    /// Collects what the store has of these cells. `runs` is the largest number of runs of an experiment that are used.
+    /// Collects the stored results of these cells. `runs` is the largest number of runs of an experiment that are used.
     ///
     /// # Errors
     /// A file of the store that cannot be read.
@@ -265,8 +265,8 @@ impl SideBySide {
             Measure::Seconds => "Seconds of one run, with standard deviations over runs. ",
         }
         .to_owned();
-        text += "`true epsilon` is what is proved of the noise as published. `proved` has the \
-                        same algorithm with the claimed epsilon proved, `best` has Sordino's best known settings at that epsilon.\n";
+        text += "`true epsilon` is the smallest epsilon that is proved for the noise as published. `proved` is the same \
+                        algorithm with enough noise to prove the claimed epsilon. `best` is Sordino's best known setting at that epsilon.\n";
         if self.cells.iter().any(|row| row.below) {
             text += "An asterisk marks results below the paper's by more than two standard deviations.\n";
         }
