@@ -4,7 +4,7 @@ use crate::colour::{self, Colour};
 use crate::number::{exponent, fixed};
 use crate::svg::{Anchor, Font, GREY, INK, PALE, Picture};
 
-/// Height of a cell, and its smallest width.
+/// The smallest width of a cell, and its height.
 const CELL: (f64, f64) = (68.0, 40.0);
 
 /// A table of numbers in colour, with the number in each cell.

@@ -23,7 +23,10 @@ fn a_table_without_its_data_still_has_true_epsilons() {
     let place = Place::new("reproduce-prices");
     let output = place.run("reproduce dynamic-4 --only vanilla --json");
     let notes = String::from_utf8(output.stderr).unwrap();
-    assert!(notes.contains("contains four IDX files: 250,000 images"), "{notes}");
+    assert!(
+        notes.contains("cannot run: give --data with a folder that contains four IDX files: 250,000 images"),
+        "{notes}"
+    );
     let table: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let cells = table["cells"].as_array().unwrap();
     let epsilon = |place: usize| cells[place]["true_epsilon"]["proved"].as_f64().unwrap();
