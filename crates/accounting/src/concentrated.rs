@@ -1,8 +1,8 @@
 //! Concentrated differential privacy, which the two noise-decay baselines of the dynamic DP-SGD paper use.
 //!
 //! - **zCDP**: a Gaussian release with multiplier `z` costs `rho = 1/(2 z^2)`. The `rho`s of a composition add up. There is no
-//!   amplification by sampling. Batches that are disjoint cost a record only the batch that contains it (parallel composition), which is
-//!   why an entry counts its [exposures](crate::Entry::exposures) and not its steps.
+//!   amplification by sampling. Disjoint batches compose in parallel: a record is exposed only in the batch that contains it. So an entry
+//!   counts its [exposures](crate::Entry::exposures) and not its steps.
 //! - **tCDP**: the divergence is bounded up to an order `omega`. Sampling `n` of `N` records without replacement, `q = n/N`, turns
 //!   `(rho, infinity)` into `(13 q^2 rho, ln(1/q) / (4 rho))`, provided that `q <= 0.1`, `rho <= 0.1` and
 //!   `ln(1/q) >= 3 rho (2 + log2(1/rho))`. A step that violates these conditions is refused.
@@ -14,13 +14,14 @@
 //! The theorem is about sampling without replacement, and its neighbours differ by one replaced record. A replaced record shifts a clipped
 //! sum by two clipping norms, so fixed-size batches have `rho = 2/z^2`, and the condition `rho <= 0.1` is `z >= 4.48`.
 //!
-//! Poisson sampling under zero-out is another mechanism, and no proof covers it. There, epsilon is the larger of two numbers: what
-//! the theorem would give for `rho = 1/(2 z^2)`, which is how the noise-decay baselines are published, and the epsilon of the accountant
-//! `pld`, which is proved. So the printed epsilon is never below a proved one. (At all settings that were tried, the first is larger.)
+//! Poisson sampling under zero-out is a different mechanism, and the theorem does not cover it. For it, epsilon is the larger of two
+//! numbers: the theorem's value for `rho = 1/(2 z^2)`, as the noise-decay baselines are published, and the proved epsilon of the
+//! accountant `pld`. So the printed epsilon is never below a proved one. (In all settings that were tried, the first number is larger.)
 //!
 //! Proposition E.3 of the DP-NSGD paper states the theorem for the Gaussian mechanism as `7 q^2 alpha / sigma^2` for
-//! `alpha <= sigma^2 ln(1/q) / 2`. It leaves out the conditions on `rho` (that is, `sigma^2 >= 5`) and takes a sensitivity of 1, although a
-//! replaced record has 2. Its Lemma 3.1 only uses it up to an unnamed constant, so the lemma does not depend on the factor.
+//! `alpha <= sigma^2 ln(1/q) / 2`. It leaves out the conditions on `rho` (that is, `sigma^2 >= 5`) and uses a sensitivity of 1,
+//! although that of a replaced record is 2. Lemma 3.1 uses the proposition only up to an unnamed constant, so this factor does not matter
+//! for the lemma.
 //!
 //! # References
 //! Bun and Steinke, "Concentrated Differential Privacy" (2016), Proposition 1.6 and Lemma 1.7; Bun, Dwork, Rothblum and
@@ -52,8 +53,8 @@ pub fn zcdp_epsilon(plan: &Plan, delta: Delta) -> Result<Epsilon, AccountingErro
 /// The epsilon of a plan by tCDP. For Poisson batches it is at least the epsilon of [`pld`].
 ///
 /// # Errors
-/// The plan has a step that violates the conditions of the theorem on sampling; it mixes Poisson and fixed-size batches; it is out of
-/// reach of [`pld`].
+/// The plan has a step that violates the conditions of the theorem on sampling; it mixes Poisson and fixed-size batches; [`pld`] cannot
+/// price it.
 pub fn tcdp_epsilon(plan: &Plan, delta: Delta) -> Result<Epsilon, AccountingError> {
     tcdp_with(AMPLIFICATION, plan, delta)
 }
@@ -75,7 +76,7 @@ fn tcdp_with(amplification: f64, plan: &Plan, delta: Delta) -> Result<Epsilon, A
     Ok(if exact > theorem { exact } else { theorem })
 }
 
-/// Whether records join the batch at random, independently.
+/// Whether each record joins the batch at random, independently of the others.
 fn is_sampled(entry: &Entry) -> bool {
     matches!(entry.sampling(), Sampling::Poisson { rate, .. } | Sampling::Rotating { rate, .. } if rate.get() < 1.0)
 }
@@ -200,7 +201,7 @@ mod tests {
 
     /// The theorem as Bun et al. state it, with the sensitivity of a replaced record.
     #[test]
-    fn tcdp_of_fixed_size_batches_is_that_of_sensitivity_two() {
+    fn tcdp_of_fixed_size_batches_has_sensitivity_two() {
         let delta = Delta::new(1e-5).unwrap();
         let fixed = plan(Sampling::FixedSize { batch_size: 10, population: 1000 }, 8.0, 500);
         let (rho, omega) = (500.0 * 13.0 * 1e-4 * 2.0 / 64.0, 100.0_f64.ln() / (4.0 * 2.0 / 64.0));

@@ -34,7 +34,7 @@ pub fn mu(plan: &Plan) -> Result<Mu, AccountingError> {
 /// `mu_tot` of the first step, of the first two steps, and so on.
 ///
 /// # Errors
-/// As [`mu`]; rotating batches, whose steps do not add up.
+/// Those of [`mu`], and rotating batches, because their cost does not grow at every step.
 pub fn spent(plan: &Plan) -> Result<Vec<Mu>, AccountingError> {
     let mut total = 0.0;
     let mut spent = Vec::new();
@@ -94,7 +94,7 @@ pub fn equal_mu(total: Mu, rate: SamplingRate, steps: Steps) -> Result<Mu, Accou
     checked((total.get().powi(2) / (rate.get().powi(2) * real(steps.get()))).ln_1p().sqrt())
 }
 
-/// A `mu_0` whose steps `mu_t = f_t mu_0` add up to less than `total` by the theorem, in closed form: Corollary 2 of Du et al.
+/// The closed form of Corollary 2 of Du et al.: a `mu_0` with which the steps `mu_t = f_t mu_0` add up to less than `total` by the theorem.
 ///
 /// Its equation 15 is `sigma = (q / mu_tot) sqrt(2 sum_t C_t^2 / s_t^2)` for noise `sigma s_t`. With `f_t = C_t / s_t` this is
 ///
@@ -149,7 +149,7 @@ mod tests {
         let equal = equal_mu(total, rate, steps).unwrap().get();
         let by_theorem = mu(&Plan::of_numbers(1.0 / equal, rate.get(), 5000)).unwrap().get();
         assert!((by_theorem / 0.2 - 1.0).abs() < 1e-12);
-        // Corollary 2 has more noise, at most by the square root of 2.
+        // Corollary 2 has more noise, by a factor of at most the square root of 2.
         let closed = closed_form_mu(total, rate, vec![1.0; 5000]).unwrap().get();
         assert!(closed < equal && closed > equal / 2.0_f64.sqrt(), "{closed} {equal}");
         let factors = || (1..=5000).map(|t| 3.0_f64.powf(f64::from(t) / 5000.0));

@@ -1,9 +1,9 @@
 //! Which algorithms stay at the solution? Table 2 of the DP-C4 paper, as an experiment.
 //!
-//! A third of the records is at 2 and two thirds are at -1, so their gradients are not 0 at the mean of all records but add up to 0 there.
-//! Each run begins at this solution. Its first step has learning rate 0, so that the algorithm's own memory (an anchor, the length of a
-//! gradient) is also from there. The table shows the distance from the solution at the end, and the noise of the last step: as run,
-//! without noise, and without noise and sampling (each batch has all records).
+//! A third of the records is at 2 and two thirds are at -1. At the mean of all records, their gradients are not 0 but add up to 0. Each run
+//! begins at this solution. Its first step has learning rate 0, so that the algorithm's state (an anchor, the length of a gradient) also
+//! comes from the solution. Each algorithm runs in three ways: unchanged, without noise, and without noise and sampling (each batch has all
+//! records). The table shows the distance from the solution at the end, and the noise of the last step.
 //!
 //! `cargo run -p sordino-algorithms --example at_the_solution`
 
@@ -45,7 +45,7 @@ pub(crate) enum Randomly {
     Neither,
 }
 
-/// Where a run has been.
+/// The result of a run.
 pub(crate) struct Outcome {
     /// The largest distance from the solution.
     pub(crate) farthest: f64,

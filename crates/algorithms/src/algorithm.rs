@@ -78,7 +78,7 @@ pub trait Algorithm: Options + fmt::Debug + Send + Sync {
     }
 
     /// What the user should know about a run with this plan, before it starts: a condition of its paper that the settings do not meet, or a
-    /// part of the algorithm that has no effect with them. They are sentences without a full stop. Settings are in braces, as in an
+    /// part of the algorithm that has no effect with them. Notes are sentences without a full stop. Settings are in braces, as in an
     /// [`AlgorithmError`]'s hint: `raise {batch_size}`.
     fn notes(&self, _facts: &RunFacts, _plan: &Plan) -> Vec<String> {
         Vec::new()

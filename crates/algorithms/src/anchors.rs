@@ -55,7 +55,7 @@ impl Anchoring {
         Self::for_batches(batch, probability, routine, facts.expected_batch_size, facts.records)
     }
 
-    /// The same for batches of this expected size, before the number of steps is known.
+    /// The same from the expected batch size, before the number of steps is known.
     pub(crate) fn for_batches(
         batch: Option<u64>,
         probability: Option<f64>,
@@ -223,7 +223,7 @@ fn uniform(random: &mut impl Rng) -> f64 {
 
 /// How a gradient is estimated from an anchor and differences to it.
 pub(crate) trait Estimate<G: Gradients> {
-    /// Begins a step of the plan, after which this part of the plan is done.
+    /// Begins a step of the plan. `part` is the fraction of the plan that is complete after this step.
     fn begin(&mut self, _part: f64) {}
 
     /// Evaluates an anchor and keeps its gradient.

@@ -64,7 +64,7 @@ pub(crate) struct PublishedEstimate {
     anchor_batch: f64,
     /// `sigma_2`.
     anchor_noise: f64,
-    /// The part of the run that is done after this step.
+    /// The fraction of the run that is complete after this step.
     part: f64,
     /// The length of the mean gradient at the last anchor.
     length: Option<f64>,

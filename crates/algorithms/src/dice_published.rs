@@ -2,8 +2,8 @@
 //!
 //! `v = (1/B) sum_i clip(g_i, C_1) + clip(e, C_2)`, `x <- x - eta (v + noise)`, `e <- e + (1/B) sum_i g_i - v`. The error is hidden and has no
 //! noise, and one record can move it forever: the claimed epsilon is false. Departs from Algorithm 2 in that batches are Poisson and `B` is
-//! their expected size; with dropout, the clipped and the plain sum have different masks. The noise is that of Theorem 3.8 or, for the
-//! clipping norms of the experiments, of section C.4, or that of Algorithm 5 of the DP-C4 paper.
+//! their expected size; with dropout, the clipped and the plain sum have different masks. The noise is that of Theorem 3.8,
+//! of section C.4 (for the clipping norms of the experiments), or of Algorithm 5 of the DP-C4 paper.
 //!
 //! Departs from Algorithm 3 (with the optimizer adam) in two places. Its bias correction `1 - beta^t` begins at `t = 0` and divides by zero:
 //! here `t` begins at 1. Its `epsilon_1` is added under the square root: here it is added to the root, as in Adam.
@@ -26,13 +26,14 @@ use crate::{
 
 options! {
     /// DiceSGD as published, with its noise for a claimed epsilon: hidden error feedback without a bound on the influence of one record.
-    /// With adam, the first step is t = 1 and epsilon is added to the root; Algorithm 3 prints t = 0, which divides by zero, and epsilon under the root.
+    /// With adam it is Algorithm 3 with two corrections: the first step is t = 1, because t = 0 divides by zero, and epsilon is added to the
+    /// square root instead of under it.
     pub struct DicePublished {
-        /// experiments: C_1 = C_2 = max_grad_norm by default; theorem: both divided by the batch size by default.
+        /// experiments: C_1 = C_2 = max_grad_norm by default; theorem: C_1 = C_2 = max_grad_norm / B by default.
         thresholds: Thresholds = Thresholds::Experiments;
-        /// C_1 with the theorem's thresholds, which permit less than C / B; otherwise C_1 is max_grad_norm.
+        /// C_1 with thresholds=theorem, at most max_grad_norm / B; otherwise C_1 is max_grad_norm.
         gradient_clip: Option<f64> = None, as "max_grad_norm / B", in 1e-9..=1e9;
-        /// C_2, the clipping norm of the mean error, in the units of C_1. Below C_1 the bias of clipping can stay.
+        /// C_2, the clipping norm of the mean error. If it is below C_1, clipping bias can remain.
         feedback_clip: Option<f64> = None, as "C_1", in 1e-9..=1e9;
         /// Normalise gradients and error instead of clipping them (Algorithm 4).
         automatic: bool = false;
@@ -70,7 +71,7 @@ struct Norms {
     gradient: f64,
     /// `C_2`, of the mean error.
     feedback: f64,
-    /// The norm whose square the formula of the noise has twice: `C` in the theorem, and otherwise `C_2`.
+    /// The norm whose square is doubled in the formula of the noise: `C` in the theorem, and otherwise `C_2`.
     doubled: f64,
 }
 
@@ -95,7 +96,7 @@ impl DicePublished {
         if gradient > feedback * (1.0 + 1e-9) || feedback > most * (1.0 + 1e-9) {
             return Err(AlgorithmError::Plan {
                 problem: format!(
-                    "the theorem of DiceSGD needs C_1 <= C_2 <= C / B, which is {most} here, got C_1 = {gradient} and C_2 = {feedback}"
+                    "the theorem of DiceSGD needs C_1 <= C_2 <= C / B, and C / B is {most}; got C_1 = {gradient} and C_2 = {feedback}"
                 ),
                 hint: "change the options gradient_clip (C_1) and feedback_clip (C_2), raise {max_grad_norm} (C), or leave out thresholds=theorem",
             });
@@ -123,7 +124,7 @@ impl Algorithm for DicePublished {
         match (self.thresholds, self.gradient_clip) {
             (Thresholds::Experiments, Some(clip)) => Err(AlgorithmError::Plan {
                 problem: format!(
-                    "gradient_clip={clip} is for thresholds=theorem; otherwise C_1 is max_grad_norm"
+                    "gradient_clip={clip} needs thresholds=theorem; otherwise C_1 is max_grad_norm"
                 ),
                 hint: "set {max_grad_norm} to C_1, or set the option thresholds=theorem",
             }),

@@ -24,7 +24,7 @@ options! {
     pub struct DpC4 {
         /// C_1: the clipping norm of differences, in units of the distance of the points.
         difference_scale: f64 = 1.0, in 1e-6..=1e6;
-        /// C_2: the clipping norm at the anchor, in units of the length of its mean gradient; or a schedule: 0:1/1:100.
+        /// C_2: the clipping norm at the anchor, in units of the length of its mean gradient; or a schedule such as 0:1/1:100.
         anchor_scale: Scale = Scale::Constant(100.0), in 1e-6..=1e6;
         /// Expected number of records of an anchor's batch.
         anchor_batch: Option<u64> = None, as "16 batches, at most all records", in 1..=1_000_000_000_000;
@@ -115,9 +115,9 @@ struct CoupledEstimate {
     scale: f32,
     /// `B_a`.
     anchor_batch: f64,
-    /// The part of the run that is done after this step.
+    /// The fraction of the run that is complete after this step.
     part: f64,
-    /// The length of the last anchor's mean gradient, less the share of the noise.
+    /// The length of the last anchor's mean gradient, without the part that is due to noise.
     length: Option<f64>,
     anchor: Vec<f32>,
     anchor_noise: f64,

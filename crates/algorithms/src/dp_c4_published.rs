@@ -16,7 +16,7 @@ options! {
     pub struct DpC4Published {
         /// C_1: the clipping norm of differences, in units of the length of the mean difference.
         difference_scale: f64 = 1.0, in 1e-6..=1e6;
-        /// C_2: the clipping norm at the anchor, in units of the length of its mean gradient; or a schedule: 0:1/1:4.
+        /// C_2: the clipping norm at the anchor, in units of the length of its mean gradient; or a schedule such as 0:1/1:4.
         anchor_scale: Scale = Scale::Constant(1.0), in 1e-6..=1e6;
         /// Expected number of records of an anchor's batch.
         anchor_batch: Option<u64> = None, as "16 batches, at most all records", in 1..=1_000_000_000_000;

@@ -15,7 +15,7 @@ use crate::{
 options! {
     /// The sum of gradients, each clipped to max_grad_norm, with Gaussian noise.
     pub struct DpSgd {
-        /// exact: the least that the budget allows; dp-c4-paper: that of the DP-C4 paper, without amplification by sampling, where epsilon is its claim.
+        /// exact: the least noise for the budget; dp-c4-paper: the noise of the DP-C4 paper for a claimed epsilon, without amplification by sampling.
         noise: NoiseChoice = NoiseChoice::Exact;
     }
 }

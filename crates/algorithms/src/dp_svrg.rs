@@ -4,8 +4,8 @@
 //! batch are two releases of one step. Departs from Algorithm 2 of the DP-C4 paper in the anchor: its gradient comes from a batch and not from all
 //! records, it is released once and kept instead of being noised again at every step, and it moves by routine 4 by default.
 //!
-//! With a `clip_schedule` it is DP-SVRG^TD of the paper's appendix B: `C_k` decays along the run by a public schedule. The paper prints no
-//! formula for `C_k`, only that it tends to 0. An anchor is clipped to the `C_k` of the step that evaluates it.
+//! With a `clip_schedule` it is DP-SVRG^TD of the paper's appendix B: `C_k` decays along the run by a public schedule. The paper has no
+//! formula for `C_k` and states only that it tends to 0. An anchor is clipped to the `C_k` of the step that evaluates it.
 
 use sordino_accounting::{Accountant, ClipNorm, NoiseMultiplier, Plan, Sampling};
 use sordino_optim::State;
@@ -30,11 +30,11 @@ options! {
         update_probability: Option<f64> = None, as "2 B / anchor_batch", in 1e-6..=1.0;
         /// Where the anchor moves: to the point before the step (1 at random, 2 regularly) or after it (3 at random, 4 regularly).
         routine: u8 = 4, in 1..=4;
-        /// Schedule of C_k / max_grad_norm, as parts of the run and factors: 0:1/1:0.01 decays (DP-SVRG^TD).
+        /// Schedule of C_k / max_grad_norm, as fractions of the run and factors, such as 0:1/1:0.01 (DP-SVRG^TD).
         clip_schedule: Option<FactorSchedule> = None;
         /// Epochs also count the records of anchors, as in the paper.
         epochs_count_anchors: bool = false;
-        /// exact: the least that the budget allows; dp-c4-paper: that of equation 73 of the DP-C4 paper, where epsilon is its claim.
+        /// exact: the least noise for the budget; dp-c4-paper: the noise of equation 73 of the DP-C4 paper for a claimed epsilon.
         noise: NoiseChoice = NoiseChoice::Exact;
     }
 }

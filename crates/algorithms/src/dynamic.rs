@@ -36,12 +36,12 @@ options! {
         mu_growth: Option<f64> = None, as "2", in 1e-3..=1e3;
         /// rho_c: factor by which the clipping norm is smaller at the end; 1 for growing mu alone.
         clip_decay: Option<f64> = None, as "2", in 1e-3..=1e3;
-        /// Any schedule of mu_t / mu_0, as parts of the run and factors, 0:1/0.5:2/1:4, or @FILE with a factor for each step.
+        /// Any schedule of mu_t / mu_0: fractions of the run and factors, such as 0:1/0.5:2/1:4, or @FILE with a factor for each step.
         mu_schedule: Option<FactorSchedule> = None;
         /// Any schedule of C_t / C_0, in the same form.
         clip_schedule: Option<FactorSchedule> = None;
-        /// optimal: noise proportional to the square root of the clipping norm, in place of mu_growth; curvature: that divided by the fourth
-        /// root of the curvature.
+        /// optimal: noise proportional to the square root of the clipping norm, in place of mu_growth; curvature: the same, divided by the
+        /// fourth root of the curvature.
         allocation: Allocation = Allocation::Scheduled;
         /// For allocation=curvature, a schedule of curvatures Q_t, in the same form. It must be public knowledge.
         curvature: Option<FactorSchedule> = None;
@@ -136,11 +136,11 @@ impl Algorithm for Dynamic {
         if self.allocation != Allocation::Scheduled
             && (self.mu_growth.is_some() || self.mu_schedule.is_some())
         {
-            return both("allocation sets the change of the noise, and so does mu_growth or mu_schedule");
+            return both("allocation and mu_growth (or mu_schedule) both set the change of the noise");
         }
         if (self.allocation == Allocation::Curvature) != self.curvature.is_some() {
             return Err(AlgorithmError::Plan {
-                problem: "allocation=curvature and a schedule of curvatures belong together".to_owned(),
+                problem: "allocation=curvature and the option curvature must be given together".to_owned(),
                 hint: "write {algorithm=dynamic,allocation=curvature,curvature=0:1/1:4}, or leave out both",
             });
         }

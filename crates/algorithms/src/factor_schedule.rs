@@ -10,9 +10,9 @@ const STEPS: &str = "steps:";
 
 /// A schedule of factors, in one of two forms.
 ///
-/// - `0:1/0.5:2/1:4`: parts of the run, and the factor at each of them. Between two parts the factor grows or decays exponentially.
-///   Before the first part and after the last it is constant.
-/// - `steps:1/1.1/1.3`: a factor for each step of the run, which must have as many steps.
+/// - `0:1/0.5:2/1:4`: fractions of the run, and the factor at each of them. Between two fractions the factor grows or decays exponentially.
+///   Before the first fraction and after the last it is constant.
+/// - `steps:1/1.1/1.3`: a factor for each step. The run must have as many steps as there are factors.
 ///
 /// Factors are between 0.001 and 1000.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -26,11 +26,11 @@ enum Form {
 }
 
 impl FactorSchedule {
-    /// The factor after this part of the run.
+    /// The factor after this fraction of the run.
     pub fn at(&self, part: f64) -> f64 {
         match &self.0 {
             Form::Points(points) => between(points, part),
-            // Step t of T ends at the part t / T.
+            // Step t of T ends at the fraction t / T.
             Form::Steps(factors) => {
                 let step = (part * factors.len() as f64).round() as usize;
                 factors.get(step.max(1) - 1).or(factors.last()).copied().unwrap_or(1.0)
@@ -38,7 +38,7 @@ impl FactorSchedule {
         }
     }
 
-    /// The number of steps that it is for; none if it fits any number.
+    /// The number of steps of a list of factors; none if the schedule fits any number of steps.
     pub fn steps(&self) -> Option<u64> {
         match &self.0 {
             Form::Points(_) => None,
@@ -46,7 +46,7 @@ impl FactorSchedule {
         }
     }
 
-    /// Refuses a list of factors for another number of steps. `name` is the option.
+    /// Refuses a list of factors for another number of steps. `name` is the name of the option.
     pub(crate) fn check_steps(&self, name: &str, steps: StepCount) -> Result<(), AlgorithmError> {
         match self.steps() {
             Some(listed) if listed != steps.get() => Err(AlgorithmError::Plan {
@@ -82,13 +82,13 @@ impl FactorSchedule {
                 })
             });
         match factors.collect::<Result<Vec<_>, _>>()? {
-            none if none.is_empty() => Err("it has no factors".to_owned()),
+            none if none.is_empty() => Err("the file has no factors".to_owned()),
             factors => Ok(Self(Form::Steps(factors))),
         }
     }
 }
 
-/// The factor at a part of the run, between points.
+/// The factor at a fraction of the run, between points.
 fn between(points: &[(f64, f64)], part: f64) -> f64 {
     let after = points.partition_point(|(place, _)| *place <= part);
     match (points.get(after.wrapping_sub(1)), points.get(after)) {
@@ -124,7 +124,7 @@ impl TryFrom<String> for FactorSchedule {
                 Ok(Self(Form::Points(points)))
             }
             _ => Err(format!(
-                "a schedule is written PART:FACTOR/PART:FACTOR/..., with rising parts from 0 to 1 and factors from 0.001 to \
+                "a schedule is written FRACTION:FACTOR/FRACTION:FACTOR/..., with increasing fractions of the run from 0 to 1 and factors from 0.001 to \
                  1000, such as 0:1/0.5:2/1:4, or @FILE for a file with a factor for each step; got {text}"
             )),
         }
@@ -177,7 +177,7 @@ mod tests {
             (text.as_str(), FactorSchedule::try_from(text.clone()).unwrap()),
             ("steps:1/0.5/2.25", listed)
         );
-        // The part t / T finds step t for any number of steps.
+        // The fraction t / T gives step t for any number of steps.
         let many =
             FactorSchedule::from_lines(&(1..=997).map(|t| format!("{t}\n")).collect::<String>()).unwrap();
         assert!((1..=997).all(|t| many.at(f64::from(t) / 997.0) == f64::from(t)));

@@ -4,9 +4,9 @@
 //! 2025 in the following points. The bin of a norm (Algorithm 2) is the smaller of `b - 1` and `floor(b G / R)`. The number of records in
 //! equation (4) is the histogram's own sum, as in Algorithm 4. The loop of Algorithm 4 ends after 20 moves. Clipping norms and ranges are kept
 //! within what single precision can use. Where a batch is too small for the histogram's noise, the clipping norm does not change: with `b`
-//! bins of noise `sigma_H`, a batch needs `3 sigma_H sqrt(b)` records. A note says so before the run, and `freeze=false` follows every
-//! histogram, as the paper does. With unit steps, which are the default, the sum is divided by the
-//! growth of the clipping norm, so that one learning rate works for all clipping norms.
+//! bins of noise `sigma_H`, a batch needs `3 sigma_H sqrt(b)` records. A note says so before the run. With `freeze=false` the clipping
+//! norm follows every histogram, as in the paper. With unit steps, which are the default, the sum is divided by the growth of the clipping
+//! norm, so that one learning rate works for all clipping norms.
 
 use std::collections::BTreeMap;
 
@@ -50,12 +50,12 @@ fn default_noise(z: f64) -> f64 {
     (2.25 * z).max(published)
 }
 
-/// The number of records in a batch from which a histogram stands out from its noise: three standard deviations of the sum of its bins.
+/// The smallest batch whose histogram is distinguishable from its noise: three standard deviations of the sum of its bins.
 fn least_batch(noise_std: f64, bins: usize) -> f64 {
     3.0 * noise_std * (bins as f64).sqrt()
 }
 
-/// What the user should know before a run whose batches are too small for the histogram.
+/// The note before a run whose batches are too small for the histogram.
 pub(crate) fn notes(facts: &RunFacts, plan: &Plan, bins: usize, freeze: bool) -> Vec<String> {
     let Some(noise) = plan.entries().first().and_then(|entry| entry.releases().get(1)) else {
         return Vec::new();
@@ -65,7 +65,7 @@ pub(crate) fn notes(facts: &RunFacts, plan: &Plan, bins: usize, freeze: bool) ->
         return Vec::new();
     }
     let small = format!(
-        "batches of {} records are too small for a histogram of {bins} bins with noise {:.4}, which needs {least}",
+        "batches of {} records are too small for a histogram of {bins} bins with noise {:.4}, which needs {least} records",
         facts.expected_batch_size,
         noise.get()
     );

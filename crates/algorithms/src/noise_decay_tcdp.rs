@@ -27,7 +27,7 @@ impl Algorithm for NoiseDecayTcdp {
             name: "noise-decay-tcdp",
             reference: "Zhang, Ding et al. 2021, as in Du et al., section 4.1",
             verdict: Verdict::Sound(
-                "a baseline; its conditions are rates up to 0.1 and multipliers from 2.24, or 4.48 for fixed-size batches",
+                "a baseline; it needs sampling rates up to 0.1 and multipliers of at least 2.24, or 4.48 for fixed-size batches",
             ),
         }
     }

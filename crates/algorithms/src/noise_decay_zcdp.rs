@@ -1,12 +1,12 @@
 //! Decaying noise, priced by zero-concentrated differential privacy.
 //!
 //! By default the records are divided into `k = ceil(N / B)` fixed batches that are taken in turn. A record is in exactly one batch of each
-//! epoch, so an epoch costs it a single Gaussian release, whichever batch that is: this is parallel composition, and nothing is random
-//! except the noise. The noise is constant within an epoch and decays from epoch to epoch, `z_e = z_0 d^(-e / E)` for `e = 1 .. E`. The
-//! last epoch may be incomplete and costs as much as a complete one.
+//! epoch, so an epoch costs as much as one Gaussian release (parallel composition). Only the noise is random. The noise is constant within an
+//! epoch and decays from epoch to epoch, `z_e = z_0 d^(-e / E)` for `e = 1 .. E`. The last epoch may be incomplete and costs as much as a
+//! complete one.
 //!
-//! The partition is by the position of a record and is public. The sizes of its batches differ by at most one record. Sums are divided by the batch
-//! size `B`, as for every other algorithm, and never by the size of a batch that was taken.
+//! The partition is by the position of a record and is public. The sizes of its batches differ by at most one record. Sums are divided by the
+//! batch size `B`, as for every other algorithm, and never by the size of a batch that was taken.
 
 use serde::{Deserialize, Serialize};
 use sordino_accounting::{
@@ -22,12 +22,12 @@ use crate::{
 };
 
 options! {
-    /// The noise decays from epoch to epoch. An epoch is a fixed partition of the records into batches, and costs as much as one full
-    /// batch; there is no amplification by sampling.
+    /// The noise decays from epoch to epoch. By default, the batches of an epoch are a fixed partition of the records, and an epoch costs as
+    /// much as one full batch. There is no amplification by sampling.
     pub struct NoiseDecayZcdp {
         /// Factor by which the noise is smaller at the end.
         noise_decay: f64 = 2.0, in 1e-3..=1e3;
-        /// disjoint: a fixed partition of the records, taken in turn; sampled: batches as set by sampling, each of which costs a full batch.
+        /// disjoint: the batches of a fixed partition, taken in turn; sampled: batches drawn by the setting sampling, each as costly as a full batch.
         batches: Batches = Batches::Disjoint;
     }
 }
@@ -49,7 +49,7 @@ impl NoiseDecayZcdp {
         rule(facts, facts.max_grad_norm)?;
         if !matches!(facts.sampling, Sampling::Poisson { cap: None, .. }) {
             return Err(AlgorithmError::Plan {
-                problem: format!("noise-decay-zcdp has disjoint batches, not {}", facts.sampling),
+                problem: format!("noise-decay-zcdp uses disjoint batches, not {}", facts.sampling),
                 hint: "leave out {sampling} and {max_batch_size}, or set {algorithm=noise-decay-zcdp,batches=sampled}",
             });
         }

@@ -10,8 +10,8 @@ use crate::{AlgorithmError, NoiseSource, RunFacts, clipping::rule};
 /// An entry of a plan describes identical steps, so a run whose steps all differ has an entry for each step.
 const MOST_DIFFERENT_STEPS: u64 = 1_000_000;
 
-/// The least multiplier, relative to the sensitivity, that the theorem of truncated concentrated differential privacy covers: the root of
-/// 5, rounded up. Replacing a record has twice the sensitivity of removing it.
+/// The least multiplier, relative to the sensitivity, that the theorem of truncated concentrated differential privacy covers: the
+/// square root of 5, rounded up. Replacing a record has twice the sensitivity of removing it.
 const LEAST_TCDP_MULTIPLIER: f64 = 2.2361;
 
 /// The tightest accountant that can price this sampling.

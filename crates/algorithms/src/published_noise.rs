@@ -1,7 +1,7 @@
 //! The noise that papers claim to be enough for an epsilon: one function for each published formula.
 //!
-//! Every function returns standard deviations of noise on a *mean* over a batch. The multiplier on a sum is larger by the size of the batch.
-//! Whether a claim holds is another question, which the verdict of each algorithm answers.
+//! Every function returns standard deviations of noise on a *mean* over a batch. For the noise on a sum, multiply by the batch size. The
+//! verdict of each algorithm states whether its claim holds.
 //!
 //! # References
 //! Zhang et al. 2023 (DiceSGD); the DP-C4 paper (under double-blind review), appendix D.
@@ -20,8 +20,8 @@ use crate::{
 pub struct PublishedNoise {
     /// The paper's symbol, such as `sigma_1`.
     pub symbol: String,
-    /// Its value, as the paper defines it: DiceSGD as the standard deviation on the mean, the DP-C4 paper as that divided by the clipping norm,
-    /// dynamic DP-SGD as the standard deviation on the sum.
+    /// Its value, as the paper defines it: the standard deviation on the mean (DiceSGD), the same divided by the clipping norm (the DP-C4
+    /// paper), or the standard deviation on the sum (dynamic DP-SGD).
     pub sigma: f64,
     /// The standard deviation on the sum, divided by the clipping norm.
     pub noise_multiplier: f64,
@@ -57,7 +57,7 @@ pub(crate) fn dice(facts: &RunFacts, claim: Budget, first: f64, second: f64) -> 
 /// `sigma^2 = 4 T (2 ln(1/delta) + epsilon) / (|S| epsilon)^2`, in units of the clipping norm: Theorem 3 and equation 68 of the DP-C4 paper,
 /// which uses it for DP-SGD.
 ///
-/// It has no amplification by sampling, and the sensitivity of replacing a record.
+/// It has no amplification by sampling and uses the sensitivity of replacing a record.
 pub(crate) fn dp_c4_unit(facts: &RunFacts, claim: Budget) -> f64 {
     let (epsilon, steps) = (positive(claim.epsilon), facts.steps.get() as f64);
     (4.0 * steps * (2.0 * log_inverse(claim.delta) + epsilon)).sqrt() / (facts.expected_batch_size * epsilon)
@@ -75,8 +75,8 @@ pub(crate) fn dp_c4(facts: &RunFacts, claim: Budget, anchoring: &Anchoring) -> [
 
 /// `(sigma_1, sigma_2, sigma_3)` of DP-SVRG, for the two sums over the batch and for anchors: equation 73.
 ///
-/// The paper prints the sum of the three squares alone. It is divided here as the paper divides that of DP-C4 (equation 64), and the two sums
-/// over the batch have equal noise.
+/// The paper states only the sum of the three squares. Here it is divided as the paper divides that of DP-C4 (equation 64), with equal noise
+/// for the two sums over the batch.
 pub(crate) fn dp_svrg(facts: &RunFacts, claim: Budget, anchoring: &Anchoring) -> [f64; 3] {
     let anchors = anchor_cost(facts, anchoring);
     let [batch, anchor] = match anchoring.routine {
@@ -91,7 +91,7 @@ pub(crate) fn dp_c4_dice(facts: &RunFacts, claim: Budget, first: f64, second: f6
     dp_c4_unit(facts, claim) * first.hypot(second)
 }
 
-/// `p / theta`, with `theta = (|D| / |S|)^2`: what an anchor's release costs in a step, in units of a batch's release with equal noise.
+/// `p / theta`, with `theta = (|D| / |S|)^2`: the cost of an anchor's release in a step, in units of the cost of a batch's release with equal noise.
 fn anchor_cost(facts: &RunFacts, anchoring: &Anchoring) -> f64 {
     anchoring.probability * (facts.expected_batch_size / anchoring.batch).powi(2)
 }

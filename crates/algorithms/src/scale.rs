@@ -11,12 +11,12 @@ use crate::{AlgorithmError, FactorSchedule, options::OptionValue};
 pub enum Scale {
     /// The same number in all steps.
     Constant(f64),
-    /// Parts of the run, and the factor at each of them.
+    /// Fractions of the run, and the factor at each of them.
     Scheduled(FactorSchedule),
 }
 
 impl Scale {
-    /// The factor after this part of the run.
+    /// The factor after this fraction of the run.
     pub fn at(&self, part: f64) -> f64 {
         match self {
             Self::Constant(factor) => *factor,
@@ -24,7 +24,7 @@ impl Scale {
         }
     }
 
-    /// Refuses a list of factors for another number of steps. `name` is the option.
+    /// Refuses a list of factors for another number of steps. `name` is the name of the option.
     pub(crate) fn check_steps(&self, name: &str, steps: StepCount) -> Result<(), AlgorithmError> {
         match self {
             Self::Constant(_) => Ok(()),
@@ -57,7 +57,7 @@ impl OptionValue for Scale {
     }
 }
 
-/// A scale as files have it.
+/// A scale as it is written in files.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Written {
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scale_is_a_number_or_a_schedule_and_survives_a_file() {
+    fn a_scale_is_a_number_or_a_schedule_and_is_read_back() {
         let read = |json: &str| serde_json::from_str::<Scale>(json);
         for (json, start, end) in [("1.7", 1.7, 1.7), ("100", 100.0, 100.0), (r#""0:1/1:4""#, 1.0, 4.0)] {
             let scale = read(json).unwrap();
@@ -99,6 +99,6 @@ mod tests {
         }
         assert!((read(r#""0:1/1:4""#).unwrap().at(0.5) - 2.0).abs() < 1e-12);
         let wrong = read(r#""growing""#).unwrap_err().to_string();
-        assert!(wrong.contains("PART:FACTOR") && wrong.contains("growing"), "{wrong}");
+        assert!(wrong.contains("FRACTION:FACTOR") && wrong.contains("growing"), "{wrong}");
     }
 }

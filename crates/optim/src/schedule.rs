@@ -35,7 +35,7 @@ pub enum Schedule {
         /// The number of steps between drops, at least 1. Either this or `at` is given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         every: Option<u64>,
-        /// The milestones, rising fractions of the run in (0, 1). Either this or `every` is given.
+        /// The milestones, increasing fractions of the run in (0, 1). Either this or `every` is given.
         #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_several")]
         at: Vec<f64>,
         /// The factor of each drop, in [0, 1].
@@ -158,7 +158,7 @@ fn check_drops(every: Option<u64>, at: &[f64]) -> Result<(), OptimError> {
             let inside = at.iter().all(|milestone| 0.0 < *milestone && *milestone < 1.0);
             let rising = at.windows(2).all(|pair| pair[0] < pair[1]);
             let hint = "these are fractions of the run: 0.5/0.75 drops after half of the run and after three quarters";
-            require(inside && rising, "at", "a list of rising fractions in (0, 1)", listed(), hint)
+            require(inside && rising, "at", "a list of increasing fractions in (0, 1)", listed(), hint)
         }
     }
 }
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(every(1, 0.0).factor(0, 1), 1.0);
     }
 
-    /// "Multiplies the initial lr with 0.1 at epoch 50 and 0.01 at epoch 75" of 100, in the DP-NSGD paper's section 4.1.
+    /// The schedule of the DP-NSGD paper's section 4.1: 0.1 times the initial rate after 50 of 100 epochs, and 0.01 times it after 75.
     #[test]
     fn milestones_drop_at_fractions_of_the_run() {
         let schedule = at(&[0.5, 0.75], 0.1);

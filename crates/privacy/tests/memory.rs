@@ -104,8 +104,8 @@ fn a_block_of_banded_releases_moves_by_at_most_its_sensitivity() {
     }
 }
 
-/// A fixed partition: of every rotation of an entry, whole or cut short, exactly the step of the record's own batch moves, or none. Each entry
-/// begins with its first batch, and every record is in one batch of a whole rotation.
+/// In every rotation of an entry, a record moves only the release of its own batch. An incomplete rotation may not contain that batch. Each
+/// entry begins with its first batch, and every record is in one batch of a complete rotation.
 #[test]
 fn a_record_moves_one_release_of_each_rotation_of_a_fixed_partition() {
     let (groups, records) = (4, records(10));

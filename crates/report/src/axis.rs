@@ -2,7 +2,7 @@
 
 use crate::number::{exponent, fixed, scientific};
 
-/// An axis of a [`LineChart`](crate::LineChart): its label, its scale, and its range if that is not the data's.
+/// An axis of a [`LineChart`](crate::LineChart): its label, its scale, and its range if it differs from that of the data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
     pub(crate) label: String,
@@ -29,9 +29,9 @@ impl Axis {
         self
     }
 
-    /// Whether a value has a place: it is finite, and positive on a log axis.
+    /// Whether a value can be shown: it is finite, and positive on a log axis.
     ///
-    /// The bounds leave room for differences and for the next power of ten.
+    /// Within these bounds, differences and the next power of ten are finite.
     pub(crate) fn shows(&self, value: f64) -> bool {
         if self.log { (1e-150..=1e150).contains(&value) } else { value.abs() <= 1e150 }
     }
@@ -70,14 +70,14 @@ pub(crate) struct Tick {
 }
 
 impl Scale {
-    /// Where a value lies: 0 at the low end, 1 at the high end. `None` without a place on the axis.
+    /// Where a value lies: 0 at the low end, 1 at the high end. `None` if the axis cannot show it.
     pub(crate) fn place(&self, value: f64) -> Option<f64> {
         let place = if self.log {
             (value.ln() - self.low.ln()) / (self.high.ln() - self.low.ln())
         } else {
             (value - self.low) / (self.high - self.low)
         };
-        // A fixed range can be so short that a value lies beyond any picture; far outside is all that matters then.
+        // With a short fixed range, a value can lie far outside the picture. The clamp keeps it outside.
         place.is_finite().then(|| place.clamp(-1e4, 1e4))
     }
 }
@@ -105,7 +105,7 @@ fn linear_ticks(low: f64, high: f64) -> Vec<Tick> {
         }
     };
     let unit = f64::from(digit) * 10f64.powi(power);
-    // A value on a mark does not open another interval through rounding.
+    // Rounding must not add an interval for a value that lies on a mark.
     let (first, last) = ((low / unit + 1e-9).floor(), (high / unit - 1e-9).ceil());
     let count = (last - first).clamp(1.0, 20.0) as usize;
     // Multiples are taken from text, so that 3 * 0.1 is 0.3.

@@ -4,7 +4,7 @@ use crate::colour::{self, Colour};
 use crate::number::{exponent, fixed};
 use crate::svg::{Anchor, Font, GREY, INK, PALE, Picture};
 
-/// Height of a cell, and the least width.
+/// The smallest width of a cell, and its height.
 const CELL: (f64, f64) = (68.0, 40.0);
 
 /// A table of numbers in colour, with the number in each cell.
@@ -12,7 +12,7 @@ const CELL: (f64, f64) = (68.0, 40.0);
 /// Dark cells are low and bright cells are high.
 ///
 /// **Edge cases**: a cell without a value, or whose value is not finite (or above 1e150 in size), is pale and has a dash. Without
-/// rows or columns the picture says "no data". If all values are equal, all cells have the colour of the middle.
+/// rows or columns the picture shows "no data". If all values are equal, all cells have the colour of the middle.
 #[derive(Clone, Debug)]
 pub struct HeatMap {
     title: String,
@@ -42,7 +42,7 @@ impl HeatMap {
         }
     }
 
-    /// Names the rows, from top to bottom, and what they are.
+    /// Sets the title of the rows, and their labels from top to bottom.
     pub fn rows<L: Into<String>>(
         mut self,
         title: impl Into<String>,
@@ -53,7 +53,7 @@ impl HeatMap {
         self
     }
 
-    /// Names the columns, from left to right, and what they are.
+    /// Sets the title of the columns, and their labels from left to right.
     pub fn columns<L: Into<String>>(
         mut self,
         title: impl Into<String>,
@@ -64,7 +64,7 @@ impl HeatMap {
         self
     }
 
-    /// Fills the cells from a function of row and column, after [`rows`](Self::rows) and [`columns`](Self::columns) are known.
+    /// Fills the cells from a function of row and column, after [`rows`](Self::rows) and [`columns`](Self::columns) are set.
     pub fn values(
         mut self,
         title: impl Into<String>,
@@ -201,7 +201,7 @@ impl HeatMap {
         for part in 0..parts {
             let share = f64::from(part) / f64::from(parts - 1);
             let y = layout.top + height * (1.0 - f64::from(part + 1) / f64::from(parts));
-            // Each part reaches under the one drawn before it, so that no gap shows between them.
+            // Each part overlaps the one drawn before it, so that there is no gap between them.
             let reach = if part == 0 { 0.0 } else { 1.0 };
             svg.rect((left, y, 14.0, height / f64::from(parts) + reach), colour::of_share(share));
         }
@@ -209,7 +209,7 @@ impl HeatMap {
         for (value, down) in ends {
             svg.text((left + 20.0, layout.top + down + 4.0), Anchor::Start, Font::TICK, &self.written(value));
         }
-        // Between the two ends there is room, unless the scale has a single number in the middle.
+        // The title is between the two numbers. It is farther to the right if there is a single number in the middle.
         let aside = if low < high { left + 36.0 } else { left + 36.0 + Font::TICK.width(&self.written(low)) };
         svg.upward_text((aside, layout.top + height / 2.0), Font::TICK, &self.value_title);
     }

@@ -4,7 +4,7 @@
 //! by its anchor and by an estimate of its width, so that no font is read. The same chart always gives the same bytes, without
 //! identifiers, scripts or style sheets, so that a picture can be committed, compared, and placed in a page beside others.
 //!
-//! A picture never fails: values that cannot be drawn are left out, by a rule that each chart states.
+//! Drawing never fails: values that cannot be drawn are left out, by a rule that each chart states.
 //!
 //! ```
 //! use sordino_report::{Axis, HeatMap, LineChart, Series};

@@ -10,7 +10,7 @@ const PLOT: (f64, f64) = (560.0, 340.0);
 /// A chart of one or more lines.
 ///
 /// **Edge cases**: a point with a coordinate that is not finite (or above 1e150 in size), or that is not positive on a log axis, is
-/// left out, and the line has a gap there. A chart without any point says "no data". A single point is drawn as a dot.
+/// left out, and the line has a gap there. A chart without any point shows "no data". A single point is drawn as a dot.
 #[derive(Clone, Debug)]
 pub struct LineChart {
     title: String,
@@ -114,7 +114,7 @@ impl LineChart {
         let mut svg = Picture::new(width, height, &self.title);
         svg.text((frame.left, 28.0), Anchor::Start, Font::TITLE, &self.title);
         frame.draw_axes(&mut svg, &self.x.label, &self.y.label);
-        // Half a dot may stand over the edge.
+        // Half of a dot may lie outside the axes.
         let inside = (frame.left - 5.0, frame.top - 5.0, PLOT.0 + 10.0, PLOT.1 + 10.0);
         svg.clipped(inside, |svg| {
             for (number, series) in self.series.iter().enumerate() {
@@ -134,12 +134,12 @@ impl LineChart {
         svg
     }
 
-    /// A single line without a name is explained by the title.
+    /// There is no legend for a single line without a name, because the title explains it.
     fn has_legend(&self) -> bool {
         self.series.len() > 1 || self.series.iter().any(|series| !series.name.is_empty())
     }
 
-    /// The points that have a place on both axes.
+    /// The points that both axes can show.
     fn drawable(&self) -> impl Iterator<Item = (f64, f64)> {
         let points = self.series.iter().flat_map(|series| series.points.iter().copied());
         points.filter(|&(x, y)| self.x.shows(x) && self.y.shows(y))
@@ -239,7 +239,7 @@ impl Frame {
     }
 }
 
-/// The stretches without a gap.
+/// The parts of a line between its gaps.
 fn runs<T: Copy>(items: &[Option<T>]) -> Vec<Vec<T>> {
     let stretches = items.split(Option::is_none).map(|stretch| stretch.iter().flatten().copied().collect());
     stretches.filter(|stretch: &Vec<T>| !stretch.is_empty()).collect()

@@ -1,4 +1,4 @@
-//! Numbers as people write them on an axis.
+//! Numbers as the text of axis labels.
 
 /// A number with a fixed number of decimals and commas between thousands.
 pub(crate) fn fixed(value: f64, decimals: usize) -> String {
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_written_for_people() {
+    fn numbers_have_separators_and_superscripts() {
         assert_eq!(fixed(5000.0, 0), "5000");
         assert_eq!(fixed(1_234_567.5, 1), "1,234,567.5");
         assert_eq!(fixed(-0.25, 2), "\u{2212}0.25");

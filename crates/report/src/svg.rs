@@ -11,7 +11,7 @@ pub(crate) const GREY: Colour = Colour(0x55, 0x55, 0x55);
 /// Grid lines.
 pub(crate) const PALE: Colour = Colour(0xe2, 0xe2, 0xe2);
 
-/// Where a text stands relative to its position.
+/// Where a text lies relative to its position.
 #[derive(Clone, Copy)]
 pub(crate) enum Anchor {
     Start,
@@ -32,7 +32,7 @@ impl Font {
     pub(crate) const LABEL: Font = Font { size: 13.0, colour: INK, bold: false };
     pub(crate) const TICK: Font = Font { size: 12.0, colour: GREY, bold: false };
 
-    /// An estimate of a text's width. It errs on the wide side for the usual sans-serif fonts.
+    /// An estimate of a text's width. It is too large rather than too small for the usual sans-serif fonts.
     pub(crate) fn width(self, text: &str) -> f64 {
         text.chars().count() as f64 * self.size * if self.bold { 0.62 } else { 0.57 }
     }
@@ -48,7 +48,7 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// Pictures below each other, in one.
+    /// One picture that shows several pictures below each other.
     pub fn stacked(title: impl Into<String>, pictures: impl IntoIterator<Item = Picture>) -> Picture {
         let mut all = Picture { width: 0.0, height: 0.0, title: title.into(), elements: String::new() };
         for picture in pictures {
@@ -64,7 +64,7 @@ impl Picture {
             all.width = all.width.max(picture.width);
             all.height += picture.height;
         }
-        // An SVG picture has a size.
+        // The size of an SVG picture must be positive.
         Picture { width: all.width.max(1.0), height: all.height.max(1.0), ..all }
     }
 

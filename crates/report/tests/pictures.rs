@@ -65,7 +65,7 @@ fn known_points_lie_at_their_ticks() {
     let line = &lines(&svg)[0];
     for ((x, y), (step, epsilon)) in line.iter().zip([("0", "0.01"), ("2000", "1"), ("5000", "100")]) {
         assert!((x - label_place(&svg, step, "x")).abs() < 0.02);
-        // A tick's text stands 4 below its line, so that it is centred.
+        // The text of a tick is 4 below its line, so that it is centred.
         assert!((y + 4.0 - label_place(&svg, epsilon, "y")).abs() < 0.02);
     }
     // The middle of a log axis is the geometric mean.
@@ -75,7 +75,7 @@ fn known_points_lie_at_their_ticks() {
 }
 
 #[test]
-fn values_without_a_place_leave_a_gap() {
+fn values_that_cannot_be_drawn_leave_a_gap() {
     let points =
         [(1.0, 1.0), (2.0, 2.0), (3.0, f64::NAN), (4.0, 3.0), (5.0, 4.0), (6.0, f64::INFINITY), (7.0, 5.0)];
     let svg = LineChart::new("").series(Series::new("", points)).to_svg();
@@ -90,7 +90,7 @@ fn values_without_a_place_leave_a_gap() {
 }
 
 #[test]
-fn charts_without_points_say_so_and_single_points_are_dots() {
+fn charts_without_points_show_no_data_and_single_points_are_dots() {
     let nothing =
         [LineChart::new("title"), LineChart::new("title").series(Series::new("a", [(f64::NAN, 1.0)]))];
     for chart in nothing {

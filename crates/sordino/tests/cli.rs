@@ -234,7 +234,7 @@ const SCHEDULE: &str =
     "schedule --epsilon 4 --delta 1.6667e-6 --sample-rate 0.1 --steps 100 --max-grad-norm 1.5 --points 4";
 
 #[test]
-fn schedule_shows_the_true_cost_of_the_limit_theorem() {
+fn schedule_shows_the_true_cost_of_the_central_limit_theorem() {
     let arguments = format!("{SCHEDULE} --algorithm dynamic,mu_growth=4,clip_decay=2");
     let answer = json(&arguments);
     let schedule = &answer["schedules"][0];

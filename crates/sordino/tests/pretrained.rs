@@ -201,7 +201,7 @@ fn settings_that_do_not_fit_a_public_model_are_refused() {
         (trainer(Model::named("bag-of-words").unwrap()).pooling(Pooling::Mean), "no pre-trained model"),
         (
             trainer(Model::pretrained(folder.model())).loss(sordino::Loss::Hinge),
-            "loss is not for a pre-trained",
+            "loss cannot be set for a pre-trained",
         ),
         (trainer(Model::mlp(&[4])).encoder(folder.0.join("absent")), "config.json"),
     ] {

@@ -5,7 +5,7 @@ use sordino_algorithms::{About, Verdict};
 
 use crate::{Settings, parse_algorithm, schedule_files::without_files};
 
-/// An epsilon that a paper or an approximation claims. What is proved may be more or less.
+/// An epsilon that a paper or an approximation claims. The proved epsilon may be larger or smaller.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Claim {
     /// The claimed epsilon.
@@ -45,9 +45,7 @@ impl Claim {
                     delta: delta.get(),
                     by: formula.to_owned(),
                     why: "the formula does not cover all releases of this plan".to_owned(),
-                    instead: format!(
-                        "{{algorithm={name}}}, which has the least noise that its epsilon allows"
-                    ),
+                    instead: format!("{{algorithm={name}}}, which uses the least noise for the budget"),
                 });
             }
             _ => {}

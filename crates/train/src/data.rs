@@ -111,7 +111,7 @@ fn shortened(names: &[String]) -> String {
 }
 
 impl DataDescription {
-    /// Describes this many records by public facts alone. Plans can be priced with it, before there is any data.
+    /// Describes this many records by public facts alone. Plans can be priced with this description, before any data is read.
     pub fn public(facts: DataFacts, records: usize) -> Self {
         Self {
             facts,

@@ -26,7 +26,10 @@ pub(crate) fn outputs_and_loss(
 fn not_two_classes(facts: &DataFacts) -> TrainError {
     let (targets, hint) = match (facts.classes.len(), facts.numbers.len()) {
         (0, 0) => ("no targets".to_owned(), "leave out {loss}: a language model predicts the next token"),
-        (0, _) => ("targets that are numbers".to_owned(), "leave out {loss}: numbers have the squared error"),
+        (0, _) => (
+            "targets that are numbers".to_owned(),
+            "leave out {loss}: the loss for numbers is the squared error",
+        ),
         (classes, _) => {
             (format!("{classes} classes"), "leave out {loss}: cross-entropy is for any number of classes")
         }

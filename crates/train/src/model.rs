@@ -128,7 +128,7 @@ impl ResolvedModel {
             }
             if settings.loss.is_some() {
                 return Err(TrainError::refused(
-                    "loss is not for a pre-trained model, whose head has one output for each class",
+                    "loss cannot be set for a pre-trained model, whose head has one output for each class",
                     "leave out {loss}, or train a model with {loss} on the outputs of an {encoder}",
                 ));
             }

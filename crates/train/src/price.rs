@@ -190,7 +190,7 @@ impl PricedRun {
         notes
     }
 
-    /// A warning, as the text of a [`Hint`], if an epsilon is claimed that differs from the proved one.
+    /// A warning, as the text of a [`Hint`], if the claimed epsilon differs from the proved one.
     pub fn warning(&self) -> Option<String> {
         let claim = Claim::new(&self.settings(), self.terms.plan())?;
         let proved = match (self.not_private(), self.terms.guarantee(), self.provable) {
@@ -204,7 +204,7 @@ impl PricedRun {
         Some(format!("epsilon {claimed} is claimed, {proved} is proved; use {}", claim.instead))
     }
 
-    /// What the algorithm says about a run with these settings.
+    /// The notes of the algorithm about a run with these settings.
     pub fn algorithm_notes(&self) -> Vec<Hint> {
         let notes = self.resolved.algorithm.notes(&self.resolved.facts, &self.plan);
         notes.into_iter().map(Hint::new).collect()

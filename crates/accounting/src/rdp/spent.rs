@@ -1,8 +1,8 @@
 //! The epsilon that is spent after each step, by Renyi divergences.
 //!
 //! A schedule may have thousands of different multipliers, and each order needs an integral for each of them. Two upper bounds make this
-//! fast. After a hundred steps the result is less than two per cent above [`epsilon`](super::epsilon). After the first steps, whose
-//! best order is large and sensitive, it can be a few per cent above.
+//! fast. After a hundred steps the result is less than two per cent above [`epsilon`](super::epsilon). After the first steps,
+//! where the best order is large, it can be a few per cent above.
 //!
 //! - *Orders*: a fixed list, from which each step takes the best. Every order gives a valid bound.
 //! - *Multipliers*: only those of a ladder are integrated. `A(alpha) = E_Q[(P/Q)^alpha]` is an f-divergence up to constants, that is,
@@ -17,9 +17,9 @@ use crate::{AccountingError, Delta, Epsilon, Plan, Sampling};
 
 /// The distance of two neighbouring rungs, as a ratio.
 const RUNG: f64 = 1.01;
-/// The excess of the orders over 1: from the first to the last, by this ratio.
+/// The orders minus 1: the smallest, the limit, and the ratio of two neighbours.
 const EXCESS: (f64, f64, f64) = (0.25, 4e2, 1.05);
-/// Above this `ln A`, 1 is negligible beside `A`.
+/// Above this `ln A`, 1 is negligible compared with `A`.
 const LARGE: f64 = 40.0;
 
 /// The epsilon of the first step, of the first two steps, and so on, of a plan with Poisson batches without a cap.
@@ -71,12 +71,12 @@ pub fn spent(plan: &Plan, delta: Delta) -> Result<Vec<Epsilon>, AccountingError>
 /// `ln A` at all orders, for the multipliers of a ladder.
 struct Ladder {
     rate: f64,
-    /// By the number of the rung, in ascending order.
+    /// Sorted by the number of the rung.
     rungs: Vec<(i64, Vec<f64>)>,
 }
 
 impl Ladder {
-    /// The divergences of a step with this `mu`, or more.
+    /// Upper bounds on the divergences of a step with this `mu`.
     fn divergences(&mut self, mu: f64, orders: &[f64]) -> Vec<f64> {
         #[expect(clippy::cast_possible_truncation, reason = "the logarithm of a multiplier is small")]
         let below = (mu.ln() / RUNG.ln()).floor() as i64;
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
     use crate::{Entry, NoiseMultiplier, SamplingRate, Steps, rdp};
 
-    /// The exact divergences at the best order are the independent source.
+    /// The reference is the exact divergence at the best order.
     #[test]
     fn spending_is_slightly_above_the_price_of_every_prefix() {
         let delta = Delta::new(1e-6).unwrap();

@@ -21,9 +21,8 @@ use crate::{
 /// The conditions of the [module](super) apply. A grid search, which trains every candidate once, is not this search: it is priced by
 /// [`sequential_epsilon`](super::sequential_epsilon).
 ///
-/// The theorem is used as the DC-SGD paper quotes it. It has a second proof: without the limit of `T` runs, the number of runs is
-/// geometric, so that Papernot and Steinke's theorem applies. This is [`geometric_epsilon`](Self::geometric_epsilon), which is smaller for the
-/// plans of training.
+/// The theorem is used as the DC-SGD paper quotes it. Papernot and Steinke's theorem also applies, because without the limit of `T` runs the
+/// number of runs is geometric. It gives [`geometric_epsilon`](Self::geometric_epsilon), which is smaller for the plans of training.
 ///
 /// # References
 /// Liu and Talwar, "Private Selection from Private Candidates" (2019), as quoted in the DC-SGD paper's Theorem 1; its section VI-B for
@@ -48,7 +47,7 @@ impl LiuTalwar {
     /// The search of the DC-SGD paper over `G` candidates: `gamma = 1 / (2 G)`, hence `2 G` runs on average, and `delta_2 = 1e-20`.
     ///
     /// # Errors
-    /// No candidate, or more than a million.
+    /// There is no candidate, or there are more than a million.
     pub fn of_candidates(candidates: u64) -> Result<Self, AccountingError> {
         if !(1..=1_000_000).contains(&candidates) {
             let (range, hint) =
@@ -72,7 +71,7 @@ impl LiuTalwar {
                 "delta_2",
                 "above 0 and below 1",
                 delta_2,
-                "the DC-SGD paper has 1e-20",
+                "the DC-SGD paper uses 1e-20",
             ));
         }
         Ok(Self { gamma: 1.0 / mean_runs, delta_2 })
@@ -159,10 +158,10 @@ impl LiuTalwar {
     /// ```
     ///
     /// # Errors
-    /// The limit takes up all of delta, or the plan has no Renyi divergence.
+    /// The limit uses up all of delta, or the plan has no Renyi divergence.
     pub fn geometric_epsilon(&self, plan: &Plan, delta: Delta) -> Result<Epsilon, AccountingError> {
         let runs = Runs::TruncatedNegativeBinomial { eta: 1.0, gamma: self.gamma };
-        // The share of delta for the limit: nearly nothing if that is enough.
+        // The share of delta for the limit: almost 0 if that is enough.
         for share in [1e-6, 1e-3, 0.1, 0.5] {
             let unlimited = Delta::new(delta.get() * (1.0 - share))?;
             let epsilon = super::epsilon(std::slice::from_ref(plan), runs, unlimited)?;
@@ -170,7 +169,7 @@ impl LiuTalwar {
                 return Ok(epsilon);
             }
         }
-        let reason = format!("the limit of {} runs takes up all of delta", self.most_runs());
+        let reason = format!("the limit of {} runs uses up all of delta", self.most_runs());
         Err(AccountingError::NoSolution { what: "epsilon of the search", reason })
     }
 }
@@ -210,7 +209,7 @@ mod tests {
         }
     }
 
-    /// The second proof: the theorem for a geometric number of runs gives less at every plan that is tried.
+    /// The theorem for a geometric number of runs gives a smaller epsilon for every plan of this test.
     #[test]
     fn another_theorem_proves_a_smaller_epsilon_for_the_same_search() {
         for (z, q, steps) in

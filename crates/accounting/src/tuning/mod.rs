@@ -212,7 +212,7 @@ mod tests {
         assert!((got - 4.70).abs() < 0.01, "Poisson: {got}");
         let got = sequential_epsilon(&vec![base.clone(); 20], Accountant::Pld, d).unwrap().get();
         assert!((got - 9.32).abs() < 0.02, "sequential: {got}");
-        // Liu and Talwar, with delta_2 of half of delta. A coarser conversion gives 16.2 at this delta_1 of 2e-17.
+        // Liu and Talwar, with delta_2 equal to half of delta. A coarser conversion gives 16.2 at this delta_1 of 2e-17.
         let search = LiuTalwar::new(20.0, 5e-6).unwrap();
         let got = search.epsilon(&base, Accountant::Rdp, d).unwrap().get();
         assert!((got - 15.26).abs() < 0.01, "Liu-Talwar: {got}");

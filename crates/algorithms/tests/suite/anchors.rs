@@ -24,7 +24,7 @@ struct Anchored {
     fresh: bool,
     /// The batch of the differences; empty where `x = w`, where there are no differences.
     batch: Batch,
-    /// The part of the run that is done after this step.
+    /// The fraction of the run that is complete after this step.
     part: f64,
 }
 

@@ -44,7 +44,7 @@ fn error_feedback_removes_the_bias_of_clipping_where_its_clipping_norms_cover_th
 
 /// Section 3.1 of DiceSGD: at a fixed point the gradient is 0 and the clipped error equals the mean clipped gradient, so `C_2` must be at least its
 /// length. `C_2 >= C_1` is enough for every problem. In the example above that length is 1/3 at the solution, and with a smaller `C_2` the
-/// error grows without end while the model rests where the mean clipped gradient is `C_2`: `(2 (x + 1) - 1) / 3 = C_2`.
+/// error grows without bound and the model ends where the mean clipped gradient is `C_2`: `(2 (x + 1) - 1) / 3 = C_2`.
 #[test]
 fn error_feedback_as_published_ends_elsewhere_where_its_clipping_norm_is_too_small() {
     let records = [-1.0, -1.0, 2.0].map(|x| [x, 0.0]);

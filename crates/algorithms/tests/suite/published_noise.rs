@@ -85,14 +85,14 @@ fn a_plan_has_the_noise_that_the_algorithm_states() {
 
 /// A record moves a later release by `C_1 + 2 B C_2`, in units of `C_1`.
 #[test]
-fn what_is_proved_about_dice_follows_its_second_clipping_norm() {
+fn the_proved_shift_of_dice_depends_on_its_second_clipping_norm() {
     let facts = mushroom();
     let reach = |text: &str| {
         let config = config(text);
         let plan = config.plan(&facts, unused()).unwrap();
         let (plan, accountant) = config.provable_plan(&facts, &plan).unwrap();
         let sordino_accounting::Sampling::Stateful { later_shift, .. } = plan.entries()[0].sampling() else {
-            panic!("a plan with a state")
+            panic!("a stateful plan")
         };
         (later_shift, accountant.price(&plan, facts.claim.unwrap().delta).unwrap().epsilon.get())
     };
@@ -123,7 +123,7 @@ fn thresholds_outside_the_theorem_of_dice_are_refused() {
         assert!(message.contains(part), "{options}: {message}");
     }
     let refused = config(r#"{"type":"dice-published","gradient_clip":0.5}"#).check().unwrap_err().to_string();
-    assert!(refused.contains("is for thresholds=theorem"), "{refused}");
+    assert!(refused.contains("needs thresholds=theorem"), "{refused}");
     let permitted = r#""thresholds":"theorem","gradient_clip":0.001,"feedback_clip":0.00390625"#;
     assert!(config(&format!(r#"{{"type":"dice-published",{permitted}}}"#)).plan(&facts, unused()).is_ok());
 }
@@ -141,7 +141,7 @@ fn dice_notes_what_its_theorem_does_not_cover() {
     assert!(quiet.len() == 1 && quiet[0].contains("multiplier above 8"), "{quiet:?}");
 }
 
-/// The releases of a run whose model rests at `[0, 0]` for four steps and then at `[5, 0]`, on 16 records in every batch.
+/// The releases of a run whose model stays at `[0, 0]` for four steps and then at `[5, 0]`, on 16 records in every batch.
 fn releases(text: &str, records: [f32; 2], steps: u64) -> (Vec<[f64; 2]>, RunFacts) {
     let facts = facts_for(16, 1.0, steps);
     let ledger = Scratch::new(&format!("variance-{}", text.len()));
@@ -158,8 +158,8 @@ fn releases(text: &str, records: [f32; 2], steps: u64) -> (Vec<[f64; 2]>, RunFac
     (found.split_off(4), facts)
 }
 
-/// With `n` values the estimated variance has a relative standard deviation of `sqrt(2 / n)`. Five of them are exceeded by chance once in more
-/// than 100,000 seeds for each of the runs; this seed is fixed.
+/// With `n` values the estimated variance has a relative standard deviation of `sqrt(2 / n)`. A difference of
+/// more than five of them occurs by chance for fewer than one seed in 100,000 in each run. The seed is fixed.
 #[test]
 fn the_variance_of_a_published_step_is_that_of_its_formula() {
     let anchored = |name: &str, routine: u8, p: f64| {
@@ -176,7 +176,7 @@ fn the_variance_of_a_published_step_is_that_of_its_formula() {
     // Regular anchors move once, in the first four steps.
     let p = 1.0 / 4000.0;
     for (text, at, expected) in [
-        // Gradients of 0 at the point of all records, so that there is no error to feed back.
+        // The gradients are 0 at the point of all records, so there is no error to feed back.
         ("dice-published".to_owned(), [5.0, 0.0], 96.0 * 3000.0 * 1e5_f64.ln() / (16.0_f64 * 2.0).powi(2)),
         (r#"{"type":"dice-published","noise":"dp-c4-paper"}"#.to_owned(), [5.0, 0.0], 2.0 * unit),
         (r#"{"type":"dp-sgd","noise":"dp-c4-paper"}"#.to_owned(), [5.0, 0.0], unit),

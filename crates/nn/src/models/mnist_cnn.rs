@@ -8,7 +8,7 @@ model! {
     /// Two convolutions (16 filters of 8x8 with stride 2, 32 of 4x4 with stride 2), each with ReLU and 2x2 pooling with stride
     /// 1, then 32 hidden units; for images of at least 14x14.
     pub struct MnistCnn {
-        /// Use tanh in place of ReLU, which is more accurate with strong clipping and much noise.
+        /// Use tanh in place of ReLU. It is more accurate with strong clipping and much noise.
         tanh: bool = false;
     }
 }

@@ -18,7 +18,8 @@ use std::{
 
 use clap::{Parser, Subcommand};
 use commands::{
-    algorithms, compare, data, epsilon, export, noise, predict, profile, reproduce, schedule, show, theory, train,
+    algorithms, compare, data, epsilon, export, noise, predict, profile, reproduce, schedule, show, theory,
+    train,
 };
 use problem::Problem;
 
@@ -42,7 +43,7 @@ enum Command {
     Export(export::Arguments),
     /// Compare algorithms at equal privacy budgets: without arguments, all sound ones on the Mushroom data at epsilon 1.
     Compare(Box<compare::Arguments>),
-    /// Reproduce the tables of papers, beside what they truly cost and what Sordino achieves.
+    /// Reproduce the tables of the papers, with their true epsilon and Sordino's results.
     Reproduce(reproduce::Arguments),
     /// Draft schemas, check files of records, convert them, and show what they contain.
     Data(data::Arguments),
@@ -56,7 +57,7 @@ enum Command {
     Schedule(schedule::Arguments),
     /// Compute the guarantee of a plan at every epsilon: deltas, test errors, mu.
     Profile(profile::Arguments),
-    /// Evaluate the theorems of a paper: step sizes, conditions and bounds of convergence.
+    /// Evaluate the theorems of the DP-NSGD paper: step sizes, conditions and convergence bounds.
     Theory(theory::Arguments),
 }
 

@@ -14,8 +14,8 @@ pub(crate) fn texts(rows: &[Row], texts: Vec<String>) -> String {
     text
 }
 
-/// CSV with a line for each row: its id and the class with the probability of every class, if there are any, or the numbers. Floats are written with
-/// as many digits as are needed to read them back exactly.
+/// CSV with a line for each row: its id, and the class with the probability of every class (if the model has probabilities) or the predicted
+/// numbers. Floats are written with as many digits as are needed to read them back exactly.
 ///
 /// There is a prediction for each row that could be read. The reason why a row has none is stored in the row.
 pub(crate) fn table(fitted: &Fitted, rows: &mut [Row], predictions: &[Prediction]) -> String {

@@ -13,10 +13,10 @@ use sordino_train::format::{grouped, rounded_up, scientific};
 
 use crate::problem::Problem;
 
-/// A search over candidates, if one is asked for.
+/// A search over candidates, if `--tuning` is given.
 #[derive(Args)]
 pub(crate) struct TuningArguments {
-    /// The budget is for a whole search for settings, priced by this method
+    /// Apply the budget to a whole search for settings, priced by this method
     #[arg(long, value_name = "NAME", requires = "candidates", conflicts_with = "published")]
     tuning: Option<Tuning>,
     /// Number of combinations of settings that are tried
@@ -55,7 +55,7 @@ struct Record {
 }
 
 impl TuningArguments {
-    /// The answer for a search; none if there is none.
+    /// The answer for a search; none without `--tuning`.
     pub(crate) fn answer(
         &self,
         budget: Budget,

@@ -40,12 +40,13 @@ pub(super) fn plain(value: &Value) -> String {
     }
 }
 
-/// The most maps of one picture.
+/// The largest number of maps in one picture.
 const MOST: usize = 24;
 
 /// One algorithm's mean test accuracy over two tuned settings. The other settings are the same for all of its cells.
 ///
-/// The setting with the most values is across, the next one is down. Each combination of the rest has a map of its own.
+/// The columns are the values of the setting with the most values, and the rows those of the next one. Each combination of the other
+/// settings has a map of its own.
 #[derive(Debug, PartialEq)]
 pub(super) struct Map {
     algorithm: String,
@@ -110,7 +111,7 @@ fn maps_of(algorithm: &str, candidates: &[(&Choice, Option<f64>)]) -> Vec<Map> {
     maps
 }
 
-/// The settings with several values, those with the fewest first; of equals, in alphabetical order.
+/// The settings with several values, those with the fewest first; ties are in alphabetical order.
 fn varied<'a>(choices: impl Iterator<Item = &'a Choice>) -> Vec<Axis> {
     let mut values: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for choice in choices {
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_setting_with_the_most_values_is_across() {
+    fn the_columns_are_the_setting_with_the_most_values() {
         let maps = found(&[
             ("dp-sgd", "rate = 10\nnorm = 1", Some(0.5)),
             ("dp-sgd", "rate = 5\nnorm = 1", Some(0.75)),

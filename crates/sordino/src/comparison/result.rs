@@ -111,7 +111,7 @@ impl Comparison {
             table(&columns, &cells)
         );
         if self.rows.iter().any(Row::claims_too_little) {
-            text += "\nA claim is not a proof: runs without a proved epsilon of at most their claim are not within the privacy budget.\n";
+            text += "\nA claim is not a proof: a run is within the privacy budget only if its proved epsilon is at most the claim.\n";
         }
         if self.rows.iter().any(|row| row.best.is_some()) {
             text += &format!(
@@ -294,7 +294,7 @@ impl Row {
         })
     }
 
-    /// Whether an epsilon is claimed that is less than the proved one.
+    /// Whether the claimed epsilon is below the proved one.
     fn claims_too_little(&self) -> bool {
         self.claimed_epsilon.is_some_and(|claimed| self.epsilon.is_none_or(|proved| proved > claimed))
     }

@@ -113,7 +113,7 @@ struct Row {
     tuning: Option<Search>,
     /// The algorithm and the noise of the paper.
     published: Settings,
-    /// Settings as published that hold in one column alone.
+    /// Published settings that apply to one column only.
     #[serde(default)]
     at: BTreeMap<String, Settings>,
     /// The same algorithm with a proved epsilon. By default, if the algorithm is sound, the paper's settings with the exact accountant.

@@ -11,7 +11,7 @@ pub struct DataSet {
     pub name: &'static str,
     /// The number of training records.
     pub records: usize,
-    /// The file or folder below the folder of data; the first that exists is used. Empty for data that is included.
+    /// The possible files or folders in the folder of data; the first that exists is used. Empty for data that is included.
     places: &'static [&'static str],
     /// Settings of the data, as TOML.
     settings: &'static str,
@@ -93,7 +93,7 @@ const DATA_SETS: [DataSet; 13] = [
     },
     DataSet {
         name: "names",
-        records: 16_060,
+        records: 16_059,
         places: &["names/data/names", "names/names", "names"],
         settings: "",
         needs: "a text file of names for each of 18 languages",

@@ -44,7 +44,7 @@ impl Experiment {
         format!("{}-{algorithm}-{hash}", self.data.name)
     }
 
-    /// The same experiment with a tenth of the steps, for a first look.
+    /// The same experiment with a tenth of the steps, for a quick check.
     #[must_use]
     pub fn shortened(mut self) -> Self {
         self.settings.epochs = self.settings.epochs.map(|epochs| (epochs / 10.0).max(1.0));
@@ -56,8 +56,8 @@ impl Experiment {
     /// The settings with paths; the missing data or weights if they are not in the folder.
     fn located(&self, folder: Option<&Path>) -> Result<Settings, String> {
         let missing = |needs: &str| match folder {
-            Some(folder) => format!("not in {}: {needs}", folder.display()),
-            None => format!("needs --data with {needs}"),
+            Some(folder) => format!("{} does not contain {needs}", folder.display()),
+            None => format!("give --data with a folder that contains {needs}"),
         };
         let data = self.data.settings(folder).ok_or_else(|| missing(self.data.needs))?;
         let mut settings = self.settings.clone().or(data);
@@ -107,7 +107,7 @@ pub enum Finished<'a> {
 }
 
 /// Trains what the store does not have yet: `runs` runs of each experiment, with the seeds 1, 2, ... `report` is called after each run. Finished
-/// runs are stored at once, so a stopped reproduction loses only the runs that it was in.
+/// runs are stored at once, so an interrupted reproduction loses only the unfinished runs.
 ///
 /// # Errors
 /// The first error of a run, or of the store.
@@ -119,7 +119,7 @@ pub fn run(
     stop: &AtomicBool,
     report: &(dyn Fn(Finished<'_>) + Sync),
 ) -> Result<(), TrainError> {
-    // Experiments on the same data, so that it is read once.
+    // Experiments on the same data are grouped, so that it is read once.
     let mut groups: BTreeMap<String, (Settings, Vec<(&Experiment, Settings)>)> = BTreeMap::new();
     for experiment in experiments {
         if store.seeds(experiment)?.len() as u64 >= runs {

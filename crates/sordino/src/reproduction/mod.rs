@@ -1,9 +1,9 @@
-//! The tables and figures of the papers, side by side with what they truly cost and what Sordino achieves.
+//! The tables and figures of the papers, side by side with their true epsilon and Sordino's results.
 //!
 //! A [`Table`] of the [catalogue] lists a paper's numbers and the settings that they were measured with. Each of its cells leads to up to
 //! three [experiments](Experiment): the paper's algorithm and noise as published, the same algorithm with an epsilon that is proved, and Sordino's
-//! best settings at this epsilon. [`run`] trains what is missing, and a [`Store`] keeps every finished run, so that a stopped reproduction continues
-//! where it was. A [`SideBySide`] is the result.
+//! best settings at this epsilon. [`run`] trains the missing runs, and a [`Store`] keeps every finished run, so that an interrupted
+//! reproduction can continue. A [`SideBySide`] is the result.
 //!
 //! The data sets are public benchmarks, so all runs are seeded, which makes them reproducible and not private.
 

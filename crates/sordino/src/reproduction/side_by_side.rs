@@ -1,4 +1,4 @@
-//! A paper's table beside what it truly costs and what Sordino achieves.
+//! A paper's table, side by side with its true epsilon and Sordino's results.
 
 use serde::Serialize;
 use sordino_accounting::Accountant;
@@ -25,7 +25,7 @@ pub struct SideBySide {
     cells: Vec<Row>,
 }
 
-/// What is known of a cell.
+/// What is known about a cell.
 #[derive(Debug, Serialize)]
 struct Row {
     column: String,
@@ -150,7 +150,7 @@ impl Measured {
 }
 
 impl SideBySide {
-    /// Collects what the store has of these cells. `runs` is the largest number of runs of an experiment that are used.
+    /// Collects the stored results of these cells. `runs` is the largest number of runs of an experiment that are used.
     ///
     /// # Errors
     /// A file of the store that cannot be read.
@@ -270,9 +270,11 @@ impl SideBySide {
             Measure::Seconds => "Seconds of one run, with standard deviations over runs. ",
         }
         .to_owned();
-        text += "`true epsilon` is proved for the noise as published, for one record that is added or removed (the number of records is public). `proved` has the \
-                        same algorithm with the claimed epsilon proved, `best` has Sordino's best known settings at that epsilon.\n";
-        text += "All runs are seeded, so that they can be repeated. A seeded run is not private; the same settings without a seed have the epsilon that is stated.\n";
+        text += "`true epsilon` is proved for the noise as published, under addition or removal of one record (the number of records is \
+                 public). `proved` is the same algorithm with enough noise to prove the claimed epsilon. `best` is Sordino's best known setting \
+                 at that epsilon.\n";
+        text += "All runs are seeded, so that they can be repeated. A seeded run is not private. The same settings without a seed have the \
+                 stated epsilon.\n";
         if self.cells.iter().any(|row| row.below) {
             text += "An asterisk marks results below the paper's by more than two standard deviations.\n";
         }

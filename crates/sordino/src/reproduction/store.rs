@@ -28,13 +28,13 @@ pub struct RunRecord {
     pub seed: u64,
     /// The fraction of test records that are classified correctly.
     pub accuracy: f64,
-    /// Seconds of training, with other runs on the same machine.
+    /// Seconds of training, while other runs use the same machine.
     pub seconds: f64,
     /// The version of Sordino.
     pub version: String,
 }
 
-/// What is stored of an experiment.
+/// The stored results of an experiment.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct StoredExperiment {
@@ -44,7 +44,7 @@ struct StoredExperiment {
 }
 
 impl Store {
-    /// The runs in this folder. It is made when the first run is stored.
+    /// The runs in this folder. It is created when the first run is stored.
     pub fn open(folder: &Path) -> Self {
         Self { folder: folder.to_owned(), writing: Mutex::new(()) }
     }
@@ -66,7 +66,7 @@ impl Store {
         let stored: StoredExperiment =
             serde_json::from_str(&text).map_err(|error| refused(error.to_string()))?;
         if stored.data != experiment.data.name || stored.settings != experiment.settings {
-            return Err(refused("has the results of another experiment".to_owned()));
+            return Err(refused("the file has the results of another experiment".to_owned()));
         }
         Ok(stored.runs)
     }
@@ -88,7 +88,7 @@ impl Store {
         runs.sort_by_key(|run| run.seed);
         fs::create_dir_all(&self.folder).map_err(|error| {
             TrainError::refused(
-                format!("cannot make the folder {}: {error}", self.folder.display()),
+                format!("cannot create the folder {}: {error}", self.folder.display()),
                 "choose another folder for the results",
             )
         })?;

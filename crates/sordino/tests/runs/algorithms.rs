@@ -67,7 +67,7 @@ fn every_algorithm_of_the_registry_trains_within_its_budget() {
         ),
         ("--algorithm dp-c4-published --accountant pld", "no accountant prices it"),
         ("--algorithm dice-published --accountant pld", "no accountant prices it"),
-        ("--algorithm dice-published,gradient_clip=1", "is for thresholds=theorem"),
+        ("--algorithm dice-published,gradient_clip=1", "needs thresholds=theorem"),
         ("--algorithm dice-published,thresholds=theorem,feedback_clip=1", "C_1 <= C_2 <= C / B"),
         ("--algorithm dice-published,feedback_clip=0", "feedback_clip must be between 1e-9 and 1e9, got 0"),
         ("--algorithm dp-sgd,noise=dp-c4-paper --noise-multiplier 3", "noise=dp-c4-paper sets the noise"),
@@ -75,8 +75,8 @@ fn every_algorithm_of_the_registry_trains_within_its_budget() {
         ("--algorithm dynamic,mu_growth=2,mu_schedule=0:1/1:2", "both set the change of the noise"),
         ("--algorithm dynamic,mu_growth=@steps.txt", "mu_growth is not read from a file"),
         ("--algorithm dynamic,mu_schedule=@nosuch.txt", "cannot read nosuch.txt"),
-        ("--algorithm dynamic,allocation=curvature", "belong together"),
-        ("--algorithm noise-decay-zcdp --sampling fixed-size", "has disjoint batches, not fixed-size"),
+        ("--algorithm dynamic,allocation=curvature", "must be given together"),
+        ("--algorithm noise-decay-zcdp --sampling fixed-size", "uses disjoint batches, not fixed-size"),
     ] {
         let message = place.refusal(&format!("train {flags}"));
         assert!(message.contains(part), "{flags}: {message}");
@@ -317,7 +317,7 @@ fn all_settings_of_a_grid_are_shown_as_a_table_and_a_picture() {
         "{markdown}"
     );
     assert!(markdown.contains("| algorithm | mean |"), "{markdown}");
-    // A file that is there, and a grid without a choice, are refused before any run.
+    // An existing file, and a grid without several values, are refused before any run.
     assert!(place.refusal(&format!("{command} --figure map.svg")).contains("exists already"));
     place.write("one.toml", "learning_rate = [4]\n");
     let refused = place.refusal("compare --algorithms dp-sgd --tune one.toml --steps 20 --figure other.svg");

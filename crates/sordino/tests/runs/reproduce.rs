@@ -14,7 +14,7 @@ fn tables_are_listed_with_the_data_that_they_need() {
     assert!(line("dynamic-1").contains("give --data"), "{list}");
     fs::create_dir_all(place.0.join("data/mnist")).unwrap();
     let list = place.text("reproduce --data data");
-    assert!(list.contains("without fashion-mnist"), "{list}");
+    assert!(list.contains("missing: fashion-mnist"), "{list}");
 }
 
 /// The true epsilon of a plan needs the number of records and no record.
@@ -23,7 +23,10 @@ fn a_table_without_its_data_still_has_true_epsilons() {
     let place = Place::new("reproduce-prices");
     let output = place.run("reproduce dynamic-4 --only vanilla --json");
     let notes = String::from_utf8(output.stderr).unwrap();
-    assert!(notes.contains("cannot run: needs --data with four IDX files: 250,000 images"), "{notes}");
+    assert!(
+        notes.contains("cannot run: give --data with a folder that contains four IDX files: 250,000 images"),
+        "{notes}"
+    );
     let table: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let cells = table["cells"].as_array().unwrap();
     let epsilon = |place: usize| cells[place]["true_epsilon"]["proved"].as_f64().unwrap();
@@ -72,7 +75,7 @@ fn wrong_arguments_are_refused() {
     );
 }
 
-/// Data sets that are not at hand are read from small files of the same form.
+/// Small files of the same format replace the data sets.
 #[test]
 fn every_data_set_is_read_from_its_folder() {
     let place = Place::new("reproduce-data");

@@ -12,16 +12,16 @@
 //! multiplier divided by the batch size. Its experiments call the multiplier itself `sigma`.
 //!
 //! # Departures
-//! The constants `C` of (5), (6), (9) and (10) are not stated, so that no number follows from these. The proofs have explicit constants, from
-//! which [`Convergence::bound`] is computed, with these corrections:
-//! - (30) and (42) state the larger of two terms. The sets of steps that they distinguish are random, so that their sum is what follows. The
-//!   second term of (30) also lacks a factor 2: the sum over half of the steps is twice the mean over all.
+//! The paper does not state the constants `C` of (5), (6), (9) and (10), so these bounds give no numbers. The proofs have explicit constants.
+//! [`Convergence::bound`] is computed from them, with these corrections:
+//! - (30) and (42) state the larger of two terms. The sets of steps that they distinguish are random, so only the sum of the terms is
+//!   proved. The second term of (30) also lacks a factor 2: the sum over half of the steps is twice the mean over all.
 //! - Lemma B.5 bounds `h |grad f|^2` by `|grad f| / (1 - tau1)`, without the factor `2 c` that its own (11) gives. The printed coefficient `c - 1`
-//!   compares a norm with a number, and is not positive for `c <= 1`. With a quarter of its `alpha_0` the proof goes through with
+//!   subtracts a number from a norm, and is not positive for `c <= 1`. With a quarter of its `alpha_0`, the proof holds with the coefficient
 //!   `tau0 c / (2 (c (1 - tau1) + 2 tau0))`.
 //! - (35) lacks a factor up to 2: `tau0 + 2 tau0 tau1 / (1 - tau1)` is up to `2 tau0 / (1 - tau1)`.
 //!
-//! Misprints without consequence: Lemma C.2 drops `L0` from the step size and has `tau1` for `1 - tau1`, as has (31); (28) and (39) have
+//! Misprints without consequence: Lemma C.2 drops `L0` from the step size and has `tau1` for `1 - tau1`, as does (31); (28) and (39) have
 //! `eta^2` twice; (31) and (43) have `min` for `max`; Lemma D.3 has `c^2` for `c` in the first condition of (33); the proof of Corollary 3.3 has
 //! `tau0^3` for `tau0^2` in the floor; (29) and (40) do not minimise the bound unless `D_f = 1`.
 //!
@@ -36,7 +36,7 @@ use sordino_accounting::{NoiseMultiplier, Steps};
 
 use crate::AlgorithmError;
 
-/// What is assumed of the objective.
+/// The assumptions about the objective.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Objective {
     /// Smoothness at a gradient of 0, `L0`.
@@ -47,7 +47,7 @@ pub struct Objective {
     pub tau0: f64,
     /// Growth of the deviation with the gradient, `tau1`.
     pub tau1: f64,
-    /// The loss at the start minus the least loss, `D_f`.
+    /// The loss at the start minus the lowest loss, `D_f`.
     pub gap: f64,
     /// Number of parameters, `d`.
     pub dimension: f64,
@@ -133,9 +133,9 @@ pub struct Convergence {
     pub decaying: [f64; 2],
     /// The last term of (5), which does not vanish; 0 for DP-SGD.
     pub floor: f64,
-    /// An upper bound on the expected least gradient norm, with the constants of the corrected proof, if the conditions hold.
+    /// An upper bound on the expected smallest gradient norm, with the constants of the corrected proof, if the conditions hold.
     pub bound: Option<f64>,
-    /// The limit of `bound` for many steps at the same noise: at least the floor, because the proof loses more than (5) says.
+    /// The limit of `bound` for many steps at the same noise. It is at least the floor, because the proof is looser than (5).
     pub bound_floor: f64,
 }
 
@@ -265,11 +265,11 @@ pub struct LinearDeviation {
     pub tau1: f64,
 }
 
-/// Example 2.3: responses `|v| <= C_v`, predictors `|w| <= C_w`, the solution's norm `|x*|`, and the least eigenvalue of `E[w w']`.
+/// Example 2.3: responses `|v| <= C_v`, predictors `|w| <= C_w`, the solution's norm `|x*|`, and the smallest eigenvalue of `E[w w']`.
 ///
 /// # Edge cases
-/// `tau1` is never below 1: the trace of `E[w w']` is at most `C_w^2`, so that the least eigenvalue of `d` is at most `C_w^2 / d`, and `tau1 >=
-/// d`. Assumption 2.2 and the theorems need `tau1 < 1`. They do not apply to the paper's own example.
+/// `tau1` is never below 1: the trace of `E[w w']` is at most `C_w^2`, so the smallest of its `d` eigenvalues is at most `C_w^2 / d`, and
+/// `tau1 >= d`. Assumption 2.2 and the theorems need `tau1 < 1`. So they do not apply to the paper's own example.
 ///
 /// # Errors
 /// A number that is not positive, or an eigenvalue above `C_w^2`.
@@ -310,7 +310,7 @@ pub fn linear_deviation(
 /// (s^3 + (3 r + tau0/2) s^2 - tau0^2 s / 2) / (3 (r + tau0 + s) (r + tau0/2 - s))
 /// ```
 ///
-/// It is negative below a norm of about `tau0^2 / (6 r)`: there, normalised steps lead uphill.
+/// It is negative below a norm of about `tau0^2 / (6 r)`: there, normalised steps increase the loss.
 pub fn example_descent(s: f64, regulariser: f64, tau0: f64) -> f64 {
     let r = regulariser;
     let above = s.powi(3) + (3.0 * r + tau0 / 2.0) * s * s - tau0 * tau0 * s / 2.0;

@@ -33,9 +33,9 @@ pub const LEMMA_C2: f64 = 7.483_314_773_547_883;
 /// gamma^2 T` and `gamma < 0.1`.
 ///
 /// # Guarantees
-/// None by itself. The lemma omits two conditions of the theorem that it uses (Bun et al. 2018, Theorem 11), which are listed here. And it has
-/// sensitivity 1 where the paper's relation, replacing a record, has 2; so it holds for added or removed records at most. Accountants price
-/// the noise exactly.
+/// None by itself. The lemma omits two conditions of the theorem that it uses (Bun et al. 2018, Theorem 11). They are listed here. It also
+/// uses sensitivity 1, although that of the paper's relation, replacing a record, is 2. So it holds at most for added or removed records. The
+/// accountants give the exact price of the noise.
 ///
 /// # Errors
 /// Numbers out of range.
@@ -79,21 +79,21 @@ pub fn lemma_noise(
     Ok(LemmaNoise { noise_multiplier: z, conditions })
 }
 
-/// What Corollary 3.3 or 3.5 says of a run with the noise of [`lemma_noise`].
+/// What Corollary 3.3 or 3.5 states about a run with the noise of [`lemma_noise`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Corollary {
     /// `(d r^3 ln(1/delta) / (N epsilon)^2)^(1/4)`, the decaying term of (6) or (10) without its constant `C'`, which the paper does not state.
     pub decaying: f64,
-    /// `N^2 epsilon^2 / (r^3 d ln(1/delta))`, of which order the number of steps must be at least; the paper does not state the constant.
+    /// `N^2 epsilon^2 / (r^3 d ln(1/delta))`, the order of the smallest number of steps; the paper does not state the constant.
     pub order_of_steps: f64,
-    /// The number of records from which the noise permits the step size.
+    /// The smallest number of records with which the step size meets the limits that depend on the noise.
     pub least_records: f64,
-    /// The number of steps from which the other limits of the step size hold: (31) or (43), with `max` for `min`. Infinite for a regulariser up to
-    /// `tau0`.
+    /// The smallest number of steps with which the step size meets the other limits: (31) or (43), with `max` in place of `min`. Infinite for a
+    /// regulariser up to `tau0`.
     pub least_steps: f64,
 }
 
-/// Corollary 3.3 (DP-NSGD) or 3.5 (DP-SGD), with the explicit constant of [`lemma_noise`]; `c` is in place of `r` for DP-SGD.
+/// Corollary 3.3 (DP-NSGD) or 3.5 (DP-SGD), with the explicit constant of [`lemma_noise`]. For DP-SGD, `c` takes the place of `r`.
 ///
 /// With `sigma = c2 sqrt(T ln(1/delta)) / (N epsilon)`, the step size is `N epsilon / (c2 T) sqrt(2 / (L d ln(1/delta)))`, divided by `c` for DP-SGD.
 /// The limits (22) and (33) that depend on the noise become
@@ -102,7 +102,7 @@ pub struct Corollary {
 /// N >= 6 c2 L1 / (epsilon alpha_0) sqrt(2 d ln(1/delta) / L)
 /// ```
 ///
-/// for both (Lemma D.3 has a factor `c` too many), and the others a number of steps.
+/// for both algorithms (Lemma D.3 has a superfluous factor `c`). The other limits become a smallest number of steps.
 ///
 /// # Errors
 /// Numbers out of range.

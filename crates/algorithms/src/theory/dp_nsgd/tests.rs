@@ -140,8 +140,8 @@ fn the_lemma_has_the_noise_of_its_proof() {
     assert!((LEMMA_C2 * LEMMA_C2 - 56.0).abs() < 1e-12);
 }
 
-/// "With Renyi differential privacy accountant, this corresponds to setting the noise multiplier 0.635" for epsilon 8 (section 4.2): SST-2
-/// has 67,349 records, the batch size is 1000, and there are 10 epochs.
+/// Section 4.2 states a noise multiplier of 0.635 for epsilon 8, by Renyi accounting. SST-2 has 67,349 records, the batch size is 1000, and
+/// there are 10 epochs.
 #[test]
 fn the_noise_for_sst2_costs_less_exactly_and_more_by_renyi() {
     let rate = SamplingRate::new(1000.0 / 67_349.0).unwrap();
@@ -163,7 +163,7 @@ fn the_linear_model_never_satisfies_the_assumption() {
 }
 
 #[test]
-fn small_gradients_of_the_example_lead_uphill() {
+fn steps_at_small_gradients_of_the_example_increase_the_loss() {
     let (r, tau0) = (2.0, 0.5);
     for s in [0.001, 0.01, 0.1, 0.2] {
         let term = |p: f64, g: f64| p * s * g / (r + g.abs());
@@ -196,7 +196,7 @@ fn numbers_out_of_range_are_refused() {
     assert!(convergence(&plain, Method::Normalised(1.0), z, 10.0, steps).unwrap().least_steps.is_finite());
 }
 
-/// The conditions of the corollaries are those of the theorems with the noise of the lemma put in.
+/// The conditions of the corollaries are those of the theorems with the noise of the lemma.
 #[test]
 fn corollaries_agree_with_the_theorems() {
     let budget = Budget { epsilon: Epsilon::new(1.0).unwrap(), delta: Delta::new(1e-5).unwrap() };

@@ -36,16 +36,16 @@ pub(crate) struct Arguments {
     /// Number of runs of each
     #[arg(long, value_name = "R", default_value_t = 10, help_heading = "Comparison")]
     repeats: usize,
-    /// TOML file with lists of settings to try for each algorithm; shows the best by test accuracy, and tables of all
+    /// TOML file with lists of settings to try for each algorithm; shows the best by test accuracy and tables of all results
     #[arg(long, value_name = "FILE", help_heading = "Comparison")]
     tune: Option<PathBuf>,
     /// Write all results to a JSON file
     #[arg(long, value_name = "FILE", help_heading = "Comparison")]
     out: Option<PathBuf>,
-    /// Draw heat maps of all settings of --tune to an SVG file
+    /// Write heat maps of all settings of --tune to an SVG file
     #[arg(long, value_name = "FILE", requires = "tune", help_heading = "Comparison")]
     figure: Option<PathBuf>,
-    /// Print Markdown
+    /// Print the tables as Markdown
     #[arg(long, conflicts_with = "json", help_heading = "Comparison")]
     markdown: bool,
     /// Print one JSON object
@@ -89,7 +89,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
         // Without a list, algorithms that cannot run on this data are skipped.
         let _ = writeln!(io::stderr(), "note: {} is skipped: {}", rejected.algorithm, problem.message());
     }
-    // The settings of a grid often give the same note.
+    // Several settings of a grid often give the same note.
     let notes = candidates.iter().flat_map(|candidate| {
         let notes = candidate.priced.algorithm_notes().into_iter();
         notes.map(|note| format!("{}: {}", candidate.algorithm, note.render(flag)))
@@ -97,7 +97,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     for note in notes.collect::<BTreeSet<_>>() {
         let _ = writeln!(io::stderr(), "note: {note}");
     }
-    // Find out that a file cannot be written before hours of work.
+    // A file that cannot be written is an error before hours of work.
     if let Some(path) = &arguments.figure {
         check_picture(&candidates)?;
         write_whole(path, Picture::stacked("", []).to_svg().as_bytes())?;

@@ -1,4 +1,4 @@
-//! `sordino noise --published`: the noise that a paper claims to be enough, and what is proved about it.
+//! `sordino noise --published`: the noise by the formula of a paper, with the claimed and the proved epsilon.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::problem::{Problem, flag};
 /// A published formula and what it needs besides the claim and the number of steps.
 #[derive(Args)]
 pub(crate) struct PublishedArguments {
-    /// The noise that a paper claims to be enough for this epsilon, and what is proved about it
+    /// Compute the noise by the formula of a paper, and compare the claimed with the proved epsilon
     #[arg(long, value_name = "PAPER", value_enum, conflicts_with_all = ["sample_rate", "accountant"])]
     #[arg(requires_all = ["batch_size", "records"], help_heading = "Published noise")]
     published: Option<Formula>,
@@ -34,7 +34,7 @@ pub(crate) struct PublishedArguments {
     #[arg(long, alias = "clip", value_name = "C", requires = "published", allow_hyphen_values = true)]
     #[arg(help_heading = "Published noise")]
     max_grad_norm: Option<ClipNorm>,
-    /// dice: clipping norms of the experiments or of the theorem
+    /// dice: clipping norms of the paper, experiments or theorem [default: experiments]
     #[arg(long, value_name = "NAME", requires = "published", help_heading = "Published noise")]
     thresholds: Option<String>,
     /// dice: C_1 with the thresholds of the theorem [default: C / B]
@@ -49,7 +49,7 @@ pub(crate) struct PublishedArguments {
     /// dp-c4, dp-svrg: probability with which the anchor moves [default: 2 B / D]
     #[arg(long, value_name = "P", requires = "published", help_heading = "Published noise")]
     update_probability: Option<f64>,
-    /// dp-c4, dp-svrg: where the anchor moves, 1 to 4 [default: 1]
+    /// dp-c4, dp-svrg: routine that moves the anchor, 1 to 4 [default: 1]
     #[arg(long, value_name = "R", requires = "published", help_heading = "Published noise")]
     routine: Option<u8>,
     /// dynamic-clt: how many times larger mu is at the end [default: 2]
@@ -79,7 +79,7 @@ enum Formula {
     DynamicClt,
 }
 
-/// What the formula gives, as it appears in JSON.
+/// The result of the formula, as it appears in JSON.
 #[derive(Serialize)]
 struct Record {
     formula: String,
@@ -124,7 +124,7 @@ impl PublishedArguments {
             expected_batch_size: batch_size as f64,
             max_grad_norm: self.max_grad_norm.map_or_else(|| ClipNorm::new(1.0), Ok)?,
             layers: None,
-            // No formula depends on it.
+            // No formula depends on the dimension.
             dimension: 1,
             records,
             claim: Some(claim),

@@ -1,4 +1,4 @@
-//! `sordino reproduce`: the papers' tables beside what they truly cost and what Sordino achieves.
+//! `sordino reproduce`: the papers' tables, with their true epsilon and Sordino's results.
 
 use std::{
     collections::BTreeMap,
@@ -27,19 +27,19 @@ use crate::{
 pub(crate) struct Arguments {
     /// Name of a table or figure; without it, all of them are listed
     table: Option<String>,
-    /// Folder with the data sets, a folder for each; without it, only finished runs are shown
+    /// Folder that contains the data sets; without it, only the included data set is used for training
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Number of runs of each experiment, with the seeds 1, 2, ...
     #[arg(long, value_name = "R", default_value_t = 3)]
     runs: u64,
-    /// One run with a tenth of the steps, to see that everything works
+    /// Train once with a tenth of the steps, to check that everything works
     #[arg(long)]
     quick: bool,
-    /// Only cells whose data or algorithm contain this text; can be repeated, and then all of them must match
+    /// Only cells whose data set or algorithm contains this text; if repeated, all texts must match
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
-    /// Folder in which finished runs are kept
+    /// Folder in which finished runs are stored
     #[arg(long, value_name = "DIR", default_value = "reproduction")]
     results: PathBuf,
     /// Write the table to a Markdown file
@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     if let Some(folder) = arguments.data.as_ref().filter(|folder| !folder.is_dir()) {
         return Err(Problem::refused(
             format!("{} is not a folder", folder.display()),
-            "give the folder that has a folder for each data set, such as mnist",
+            "give the folder that contains the data sets, such as mnist",
         ));
     }
     let table = find(name)?;
@@ -83,7 +83,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
         return Ok(text);
     }
     let _ = write!(io::stdout(), "{text}");
-    let _ = writeln!(io::stderr(), "\nstopped: finished runs are kept; the same command continues");
+    let _ = writeln!(io::stderr(), "\nstopped: finished runs are stored; repeat the command to continue");
     process::exit(STOPPED)
 }
 
@@ -103,8 +103,8 @@ fn selected(table: &Table, arguments: &Arguments) -> Result<Vec<Cell>, Problem> 
     Ok(cells)
 }
 
-/// Trains what is missing, with a line for each run and for each reason why experiments cannot run. Without data, only the included data
-/// can be trained on.
+/// Trains the missing runs. Prints a line for each run and for each reason why experiments cannot run. Without `--data`, only the included
+/// data set is used.
 fn train_missing(
     experiments: &[Experiment],
     runs: u64,
@@ -136,7 +136,7 @@ fn train_missing(
 
 /// All tables and figures.
 fn list(arguments: &Arguments) -> Result<String, Problem> {
-    let mut rows = vec![["table", "shows", "data", "here"].map(str::to_owned).to_vec()];
+    let mut rows = vec![["table", "shows", "data", "available"].map(str::to_owned).to_vec()];
     for table in catalogue()? {
         let sets = table.data_sets()?;
         let missing: Vec<&str> = sets
@@ -147,14 +147,14 @@ fn list(arguments: &Arguments) -> Result<String, Problem> {
         let here = match (arguments.data.is_some(), missing.as_slice()) {
             (_, []) => "yes".to_owned(),
             (false, _) => "give --data".to_owned(),
-            (true, missing) => format!("without {}", missing.join(", ")),
+            (true, missing) => format!("missing: {}", missing.join(", ")),
         };
         let names: Vec<&str> = sets.iter().map(|set| set.name).collect();
         rows.push(vec![table.name.to_owned(), table.title, names.join(", "), here]);
     }
     let columns = [Column::Left(0), Column::Left(0), Column::Left(0), Column::Left(0)];
     Ok(format!(
-        "{}\n`sordino reproduce TABLE --data DIR` trains what a table needs.\n",
+        "{}\n`sordino reproduce TABLE --data DIR` trains the runs of a table and prints it.\n",
         self::table(&columns, &rows)
     ))
 }

@@ -36,7 +36,7 @@ enum Topic {
 
 #[derive(Args)]
 struct Normalised {
-    /// Regularizer r of the weights 1 / (r + |g|)
+    /// Regulariser r of the weights 1 / (r + |g|)
     #[arg(long, value_name = "R", allow_hyphen_values = true)]
     regulariser: f64,
     #[command(flatten)]
@@ -52,7 +52,7 @@ struct Clipped {
     run: Run,
 }
 
-/// What is assumed of the objective, and the run.
+/// The assumptions about the objective, and the run.
 #[derive(Args)]
 struct Run {
     /// Smoothness at a gradient of 0
@@ -67,7 +67,7 @@ struct Run {
     /// Growth of the deviation with the norm of the gradient
     #[arg(long, value_name = "T", allow_hyphen_values = true)]
     tau1: f64,
-    /// Loss at the start minus the least loss
+    /// Loss at the start minus the lowest loss
     #[arg(long, value_name = "F", default_value_t = 1.0, allow_hyphen_values = true)]
     gap: f64,
     /// Number of parameters
@@ -107,7 +107,7 @@ struct LinearModel {
     /// Norm of the solution
     #[arg(long, value_name = "X", allow_hyphen_values = true)]
     solution: f64,
-    /// Least eigenvalue of the predictors' second moment
+    /// Smallest eigenvalue of the predictors' second-moment matrix
     #[arg(long, value_name = "L", allow_hyphen_values = true)]
     least_eigenvalue: f64,
     /// Print one JSON object
@@ -181,7 +181,7 @@ fn answer(run: &Run, method: Method, theorem: &'static str) -> Result<String, Pr
             calibrate::noise_multiplier(budget, rate, run.steps, Accountant::Pld)?.value.shortened()
         }
         (None, None) => {
-            return Err(Problem::refused("there is no noise", "give --noise-multiplier or --epsilon"));
+            return Err(Problem::refused("no noise is given", "give --noise-multiplier or --epsilon"));
         }
     };
     let found = convergence(&objective, method, z, batch, run.steps).map_err(out_of_range)?;
@@ -237,7 +237,7 @@ fn record(
 fn out_of_range(error: AlgorithmError) -> Problem {
     Problem::refused(
         error.to_string(),
-        "`sordino theory --help` and the help of its topics explain the numbers",
+        "`sordino theory --help` and the help of its subcommands explain these numbers",
     )
 }
 
@@ -255,10 +255,10 @@ fn text(record: &Record) -> String {
     let bound = match record.bound {
         Some(bound) => {
             format!(
-                "{bound:.4} on the expected least gradient norm, with the constants of the corrected proof"
+                "{bound:.4} on the expected smallest gradient norm, with the constants of the corrected proof"
             )
         }
-        None => "none on the expected least gradient norm, because a condition fails".to_owned(),
+        None => "none on the expected smallest gradient norm, because a condition fails".to_owned(),
     };
     let [first, second] = record.decaying_terms_without_their_constant;
     let mut rows = vec![
@@ -275,17 +275,12 @@ fn text(record: &Record) -> String {
         ("bound", bound),
         (
             "terms",
-            format!(
-                "C ({first:.4} + {second:.4}): the paper does not state C, so that no number follows from its bound"
-            ),
+            format!("C ({first:.4} + {second:.4}): the paper does not state C, so its bound gives no number"),
         ),
     ];
     if record.floor > 0.0 {
-        rows.push((
-            "floor",
-            format!("{:.4}: what remains of the paper's bound after many steps", record.floor),
-        ));
-        rows.push(("", format!("{:.4}: what remains of the proof's bound", record.bound_floor)));
+        rows.push(("floor", format!("{:.4}: the limit of the paper's bound for many steps", record.floor)));
+        rows.push(("", format!("{:.4}: the limit of the proof's bound", record.bound_floor)));
     }
     rows.extend(record.conditions.iter().map(yes));
     let mut text = format!("{}\n\n{}", record.theorem, labelled(&rows));
@@ -300,16 +295,16 @@ fn text(record: &Record) -> String {
         )];
         rows.extend(lemma.conditions.iter().map(yes));
         rows.push((
-            "with it",
+            "step size",
             format!(
-                "the step size is small enough from {:.4e} records and {:.4e} steps on",
+                "small enough with this noise from {:.4e} records and {:.4e} steps on",
                 lemma.least_records, lemma.least_steps
             ),
         ));
         rows.push((
             "term",
             format!(
-                "C' {:.4}, for a number of steps of order {:.4e} or more: the paper states neither constant",
+                "C' {:.4}, for a number of steps of order {:.4e} or more: the paper does not state the constants",
                 lemma.decaying_term_without_its_constant, lemma.order_of_steps
             ),
         ));
@@ -338,7 +333,7 @@ fn linear_model(model: &LinearModel) -> Result<String, Problem> {
     let rows = [
         ("tau0", record.tau0.to_string()),
         ("tau1", record.tau1.to_string()),
-        ("FAILS", "tau1 < 1: it is at least the number of predictors, so that the paper's theorems do not apply to its example".to_owned()),
+        ("FAILS", "tau1 < 1: tau1 is at least the number of predictors, so the paper's theorems do not apply to its own example".to_owned()),
     ];
     Ok(format!("Example 2.3 (linear model, squared loss)\n\n{}", labelled(&rows)))
 }

@@ -18,9 +18,9 @@ use crate::problem::Problem;
 pub(super) enum NoiseFrom {
     /// The exact price of all steps
     Pld,
-    /// The central limit theorem, equation 10 of the paper: not a bound
+    /// The central limit theorem (equation 10 of the paper): an approximation, not a bound
     GdpClt,
-    /// The closed form of the paper's Corollary 2, which bounds the theorem: not a bound
+    /// The closed form of the paper's Corollary 2: an approximation with more noise, not a bound
     #[value(name = "corollary-2")]
     #[serde(rename = "corollary-2")]
     Corollary2,
@@ -39,12 +39,12 @@ impl NoiseFrom {
     }
 }
 
-/// The noise of a schedule, and what it costs.
+/// The noise of a schedule, and its price.
 #[derive(Serialize)]
 pub(super) struct Calibration {
     pub(super) noise_from: NoiseFrom,
     pub(super) mu_0: f64,
-    /// Corollary 2 requires that it is at most 1.
+    /// The largest `mu_t`, which Corollary 2 requires to be at most 1.
     pub(super) largest_mu: f64,
     /// `mu` of all steps by the central limit theorem, equation 7 of the paper.
     pub(super) mu_spent: f64,

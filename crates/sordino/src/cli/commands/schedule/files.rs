@@ -11,7 +11,7 @@ use crate::problem::Problem;
 /// The points of a curve in a picture.
 const CURVE: usize = 250;
 
-/// Writes the files that the arguments ask for.
+/// Writes the files that the arguments name.
 pub(super) fn write(arguments: &Arguments, answer: &Answer) -> Result<(), Problem> {
     if let Some(path) = &arguments.csv {
         write_whole(path, csv(answer).as_bytes())?;

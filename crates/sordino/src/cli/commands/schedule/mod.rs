@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
     /// Write the plan to this JSON file, for `sordino epsilon --plan`
     #[arg(long, value_name = "FILE")]
     plan_out: Option<PathBuf>,
-    /// Draw mu and epsilon against steps as this SVG file (Figures 2 and 4 of the paper)
+    /// Draw mu and epsilon against steps in this SVG file (Figures 2 and 4 of the paper)
     #[arg(long, value_name = "FILE")]
     figure: Option<PathBuf>,
     /// Print one JSON object with all steps
@@ -69,7 +69,7 @@ struct Answer {
 struct Schedule {
     algorithm: String,
     noise_from: NoiseFrom,
-    /// By the chosen way first.
+    /// The chosen calibration comes first.
     calibrations: Vec<Calibration>,
     /// Equation 13 of the paper, if all steps have the same mu.
     mu_0_of_equation_13: Option<f64>,

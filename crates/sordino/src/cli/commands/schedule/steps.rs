@@ -30,7 +30,7 @@ pub(super) struct Step {
     pub(super) epsilon_clt: f64,
 }
 
-/// All steps of a schedule. The exact epsilon is computed at this many steps, at equal distances, the last among them.
+/// All steps of a schedule. The exact epsilon is computed at this many steps at equal distances, including the last step.
 pub(super) fn steps(
     dynamic: &Dynamic,
     facts: &RunFacts,
@@ -72,7 +72,7 @@ pub(super) fn steps(
         .collect();
     let exact: Vec<(u64, f64)> = priced_steps(count, points)
         .into_par_iter()
-        // A prefix that cannot be priced stays without a value.
+        // A prefix that cannot be priced has no value.
         .filter_map(|step| match step == count {
             true => Some((step, whole.epsilon)),
             false => Some((step, Accountant::Pld.price(&plan.first(step), delta).ok()?.epsilon.get())),
@@ -86,7 +86,7 @@ pub(super) fn steps(
     Ok(steps)
 }
 
-/// At most this many steps at equal distances, the last among them.
+/// At most this many steps at equal distances, including the last step.
 fn priced_steps(count: u64, points: u64) -> Vec<u64> {
     let points = points.min(count);
     (1..=points).map(|point| (u128::from(count) * u128::from(point) / u128::from(points)) as u64).collect()

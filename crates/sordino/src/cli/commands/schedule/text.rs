@@ -36,7 +36,7 @@ pub(super) fn text(arguments: &Arguments, answer: &Answer) -> Hint {
         ),
         (
             "noise",
-            "C_t / mu_t on the sum at step t = 1..T, which is sigma_t; divide by the batch size for the mean"
+            "sigma_t = C_t / mu_t on the sum at step t = 1..T; divide by the batch size for the mean"
                 .to_owned(),
         ),
     ];
@@ -49,12 +49,13 @@ pub(super) fn text(arguments: &Arguments, answer: &Answer) -> Hint {
     }
     rows.push((
         "CLT",
-        "APPROXIMATE, NOT A BOUND, and so is Corollary 2, which bounds it; their mu_0 cost the true epsilon in their column".to_owned(),
+        "APPROXIMATE, NOT A BOUND, and so is Corollary 2; each column states the true epsilon of its mu_0"
+            .to_owned(),
     ));
     rows.push((
         "epsilon",
         format!(
-            "so far, by pld at {} of the steps; {{json}} and {{csv}} list all steps",
+            "spent so far, by pld at {} of the steps; {{json}} and {{csv}} list all steps",
             arguments.points.min(steps.get())
         ),
     ));
