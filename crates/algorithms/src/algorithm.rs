@@ -250,10 +250,18 @@ pub struct RunFacts {
 impl RunFacts {
     /// The claim from which the noise of an algorithm as published follows.
     pub(crate) fn claimed(&self) -> Result<Budget, AlgorithmError> {
-        self.claim.ok_or(AlgorithmError::Plan {
-            problem: "the noise of an algorithm as published follows from its claimed epsilon".to_owned(),
-            hint: "set {epsilon} to the paper's claim",
-        })
+        const LEAST: f64 = 1e-6;
+        let refused =
+            |problem: String| AlgorithmError::Plan { problem, hint: "set {epsilon} to the paper's claim" };
+        match self.claim {
+            None => Err(refused(
+                "the noise of an algorithm as published follows from its claimed epsilon".to_owned(),
+            )),
+            Some(claim) if claim.epsilon.get() < LEAST => {
+                Err(refused(format!("a claimed epsilon must be at least {LEAST:e}, got {}", claim.epsilon)))
+            }
+            Some(claim) => Ok(claim),
+        }
     }
 }
 

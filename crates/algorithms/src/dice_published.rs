@@ -192,8 +192,16 @@ impl Algorithm for DicePublished {
     }
 
     fn notes(&self, facts: &RunFacts, plan: &Plan) -> Vec<String> {
+        let own = |norms: Norms| norms.gradient != norms.feedback;
+        let general = self.norms(facts).is_ok_and(own).then(|| {
+            "the paper's formula for the noise of the experiments has C_1 = C_2; for C_1 != C_2 it is Sordino's generalisation".to_owned()
+        });
+        let general = general.filter(|_| self.thresholds == Thresholds::Experiments);
+        let unstable = self.norms(facts).is_ok_and(|norms| norms.feedback < norms.gradient).then(|| {
+            "with C_2 below C_1 the error can grow without limit, and the paper's fixed point may not exist".to_owned()
+        });
         if self.noise == DiceNoise::DpC4Paper {
-            return Vec::new();
+            return general.into_iter().chain(unstable).collect();
         }
         let rate = facts.expected_batch_size / facts.records as f64;
         let multiplier = plan.entries().first().map_or(f64::INFINITY, Entry::effective_noise_multiplier);
@@ -203,7 +211,7 @@ impl Algorithm for DicePublished {
         let quiet = (multiplier <= LEAST_MULTIPLIER).then(|| {
             format!("the proof of Theorem 3.8 of DiceSGD needs a noise multiplier above 8, and its formula gives {multiplier:.3}")
         });
-        large.into_iter().chain(quiet).collect()
+        [large, quiet, general, unstable].into_iter().flatten().collect()
     }
 
     fn start<G: Gradients>(&self, facts: &RunFacts, plan: &Plan) -> Result<Box<dyn Steps<G>>, AlgorithmError>

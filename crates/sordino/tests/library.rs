@@ -397,7 +397,7 @@ fn bad_input_gets_the_value_the_range_and_a_hint() {
         (logistic().epochs(f64::NAN).fit(&data), "got NaN"),
         (logistic().algorithm("dp-sdg").fit(&data), "got dp-sdg"),
         (logistic().optimizer("adam,beta2=2").fit(&data), "got 2"),
-        (logistic().schedule("step").fit(&data), "every"),
+        (logistic().schedule("step").fit(&data), "factor"),
         (logistic().learning_rate(-1.0).fit(&data), "got -1"),
         (logistic().average(2.0).fit(&data), "got 2"),
         (logistic().max_batch_size(101).fit(&data), ""),

@@ -132,12 +132,12 @@ fn varied<'a>(choices: impl Iterator<Item = &'a Choice>) -> Vec<Axis> {
 pub(super) fn check_picture(maps: &[Map]) -> Result<(), TrainError> {
     match maps.len() {
         0 => Err(TrainError::refused(
-            "--figure has nothing to show: no setting of the grid has several values",
+            "the figure has nothing to show: no setting of the grid has several values",
             "a heat map shows two settings, such as learning_rate = [10, 20] and max_grad_norm = [0.5, 1]",
         )),
         count if count > MOST => Err(TrainError::refused(
-            format!("--figure would have {count} heat maps; at most {MOST} are permitted"),
-            "there is a map for each algorithm and for each combination of the settings beyond two; compare fewer, or use --out",
+            format!("the figure would have {count} heat maps; at most {MOST} are permitted"),
+            "there is a map for each algorithm and for each combination of the settings beyond two; compare fewer, or use {out}",
         )),
         _ => Ok(()),
     }

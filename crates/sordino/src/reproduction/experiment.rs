@@ -57,7 +57,7 @@ impl Experiment {
     fn located(&self, folder: Option<&Path>) -> Result<Settings, String> {
         let missing = |needs: &str| match folder {
             Some(folder) => format!("{} does not contain {needs}", folder.display()),
-            None => format!("give --data with a folder that contains {needs}"),
+            None => format!("no folder of data is given; it must contain {needs}"),
         };
         let data = self.data.settings(folder).ok_or_else(|| missing(self.data.needs))?;
         let mut settings = self.settings.clone().or(data);
@@ -138,7 +138,14 @@ pub fn run(
         if stop.load(Ordering::Relaxed) {
             break;
         }
-        let data = RunData::read(&settings)?;
+        let data = match RunData::read(&settings) {
+            Ok(data) => data,
+            Err(error) => {
+                let skip = |(experiment, _)| report(Finished::Skipped(experiment, error.to_string()));
+                group.into_iter().for_each(skip);
+                continue;
+            }
+        };
         let records = data.train.len();
         let mut jobs = Vec::new();
         for (experiment, settings) in group {

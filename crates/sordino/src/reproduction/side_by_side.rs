@@ -232,7 +232,7 @@ impl SideBySide {
         }
         text += &format!("\n{}\n\n", self.provenance());
         text += &format!(
-            "`sordino reproduce {} --data DIR` trains what is missing and prints this table.\n",
+            "`sordino reproduce {}`, with the folder of data, trains what is missing and prints this table.\n",
             self.table
         );
         text

@@ -24,7 +24,9 @@ fn a_table_without_its_data_still_has_true_epsilons() {
     let output = place.run("reproduce dynamic-4 --only vanilla --json");
     let notes = String::from_utf8(output.stderr).unwrap();
     assert!(
-        notes.contains("cannot run: give --data with a folder that contains four IDX files: 250,000 images"),
+        notes.contains(
+            "cannot run: no folder of data is given; it must contain four IDX files: 250,000 images"
+        ),
         "{notes}"
     );
     let table: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -67,7 +69,7 @@ fn wrong_arguments_are_refused() {
     let place = Place::new("reproduce-wrong");
     assert!(place.refusal("reproduce table-7").contains("there is no table table-7"));
     assert!(place.refusal("reproduce dynamic-1 --data nowhere").contains("nowhere is not a folder"));
-    assert!(place.refusal("reproduce dynamic-1 --runs 0").contains("at least 1, got 0"));
+    assert!(place.refusal("reproduce dynamic-1 --runs 0").contains("between 1 and 1000, got 0"));
     assert!(
         place
             .refusal("reproduce dynamic-1 --only imagenet")

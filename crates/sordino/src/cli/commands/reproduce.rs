@@ -12,6 +12,7 @@ use std::{
 };
 
 use clap::Args;
+use serde::Serialize;
 use sordino::{
     report::{Column, json, table},
     reproduction::{Cell, Experiment, Finished, SideBySide, Store, Table, catalogue, find, run as train},
@@ -22,6 +23,9 @@ use crate::{
     interruption::{STOPPED, listen},
     problem::Problem,
 };
+
+/// The most runs of an experiment.
+const MOST_RUNS: u64 = 1000;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -51,14 +55,25 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
-    let Some(name) = &arguments.table else { return list(arguments) };
-    if arguments.runs == 0 {
-        return Err(Problem::refused("runs must be at least 1, got 0", "3 is the default"));
+    if !(1..=MOST_RUNS).contains(&arguments.runs) {
+        return Err(Problem::refused(
+            format!("runs must be between 1 and {MOST_RUNS}, got {}", arguments.runs),
+            "3 is the default",
+        ));
     }
     if let Some(folder) = arguments.data.as_ref().filter(|folder| !folder.is_dir()) {
         return Err(Problem::refused(
             format!("{} is not a folder", folder.display()),
             "give the folder that contains the data sets, such as mnist",
+        ));
+    }
+    let Some(name) = &arguments.table else { return list(arguments) };
+    // Found before hours of work.
+    let folder = arguments.markdown.as_ref().and_then(|path| path.parent());
+    if let Some(folder) = folder.filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
+        return Err(Problem::refused(
+            format!("the Markdown file cannot be written: {} is not a folder", folder.display()),
+            "make the folder, or choose another place",
         ));
     }
     let table = find(name)?;
@@ -134,27 +149,41 @@ fn train_missing(
     Ok(())
 }
 
+/// A table or figure of the list.
+#[derive(Serialize)]
+struct Listed {
+    table: &'static str,
+    title: String,
+    source: String,
+    data: Vec<&'static str>,
+    missing: Vec<&'static str>,
+}
+
 /// All tables and figures.
 fn list(arguments: &Arguments) -> Result<String, Problem> {
-    let mut rows = vec![["table", "shows", "data", "available"].map(str::to_owned).to_vec()];
+    let mut listed = Vec::new();
     for table in catalogue()? {
         let sets = table.data_sets()?;
-        let missing: Vec<&str> = sets
-            .iter()
-            .filter(|set| set.place(arguments.data.as_deref()).is_none())
-            .map(|set| set.name)
-            .collect();
-        let here = match (arguments.data.is_some(), missing.as_slice()) {
+        let absent = sets.iter().filter(|set| set.place(arguments.data.as_deref()).is_none());
+        let missing = absent.map(|set| set.name).collect();
+        let data = sets.iter().map(|set| set.name).collect();
+        listed.push(Listed { table: table.name, title: table.title, source: table.source, data, missing });
+    }
+    if arguments.json {
+        return Ok(json(&listed));
+    }
+    let mut rows = vec![["table", "title", "data", "available"].map(str::to_owned).to_vec()];
+    rows.extend(listed.into_iter().map(|table| {
+        let available = match (arguments.data.is_some(), table.missing.as_slice()) {
             (_, []) => "yes".to_owned(),
             (false, _) => "give --data".to_owned(),
             (true, missing) => format!("missing: {}", missing.join(", ")),
         };
-        let names: Vec<&str> = sets.iter().map(|set| set.name).collect();
-        rows.push(vec![table.name.to_owned(), table.title, names.join(", "), here]);
-    }
+        vec![table.table.to_owned(), table.title, table.data.join(", "), available]
+    }));
     let columns = [Column::Left(0), Column::Left(0), Column::Left(0), Column::Left(0)];
     Ok(format!(
-        "{}\n`sordino reproduce TABLE --data DIR` trains the runs of a table and prints it.\n",
-        self::table(&columns, &rows)
+        "{}\n`sordino reproduce TABLE --data DIR` trains the runs of a table.\n",
+        table(&columns, &rows)
     ))
 }

@@ -135,7 +135,15 @@ fn schedule(
     let mut ways = NoiseFrom::ALL.to_vec();
     ways.sort_by_key(|way| *way != arguments.noise);
     let calibrate = |way: &NoiseFrom| Calibration::new(*way, dynamic, &facts, budget, total);
-    let mut calibrated = ways.par_iter().map(calibrate).collect::<Result<Vec<_>, _>>()?;
+    let calibrated: Vec<_> = ways.par_iter().map(calibrate).collect();
+    // The chosen way must succeed. Another way that is out of reach of the exact accountant is left out.
+    let chosen = |(place, way): &(usize, Result<_, _>)| *place == 0 || way.is_ok();
+    let mut calibrated = calibrated
+        .into_iter()
+        .enumerate()
+        .filter(chosen)
+        .map(|(_, way)| way)
+        .collect::<Result<Vec<_>, _>>()?;
     let plan = calibrated[0].1.clone();
     let steps = steps(dynamic, &facts, &plan, &calibrated[0].0, budget.delta, arguments.points)?;
     let equal = dynamic.mu_is_constant().then(|| gdp::equal_mu(total, rate, count)).transpose()?;
