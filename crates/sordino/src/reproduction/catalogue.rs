@@ -308,7 +308,13 @@ mod tests {
             for cell in table.cells().unwrap() {
                 let kinds: Vec<Kind> = cell.experiments.iter().map(|(kind, _)| *kind).collect();
                 assert_eq!(kinds[0], Kind::Published);
-                assert_eq!(kinds.contains(&Kind::Proved), cell.claimed.is_some(), "{}: {}", table.name, cell.row);
+                assert_eq!(
+                    kinds.contains(&Kind::Proved),
+                    cell.claimed.is_some(),
+                    "{}: {}",
+                    table.name,
+                    cell.row
+                );
                 for (kind, experiment) in &cell.experiments {
                     sordino_train::check(&experiment.settings).unwrap_or_else(|error| {
                         panic!("{}: {} {}, {kind:?}: {error}", table.name, cell.row, cell.column)

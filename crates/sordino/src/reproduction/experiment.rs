@@ -120,7 +120,7 @@ pub fn run(
     report: &(dyn Fn(Finished<'_>) + Sync),
 ) -> Result<(), TrainError> {
     // Experiments on the same data are grouped, so that it is read once.
-    let mut groups: BTreeMap<String, (Settings, Vec<(&Experiment, Settings)>)> = BTreeMap::new();
+    let mut groups: BTreeMap<String, Vec<(&Experiment, Settings)>> = BTreeMap::new();
     for experiment in experiments {
         if store.seeds(experiment)?.len() as u64 >= runs {
             continue;
@@ -129,16 +129,15 @@ pub fn run(
             Err(reason) => report(Finished::Skipped(experiment, reason)),
             Ok(settings) => {
                 let data = settings.clone().retain(|info| info.heading == "Data");
-                let group = groups.entry(data.to_toml()).or_insert_with(|| (settings.clone(), Vec::new()));
-                group.1.push((experiment, settings));
+                groups.entry(data.to_toml()).or_default().push((experiment, settings));
             }
         }
     }
-    for (settings, group) in groups.into_values() {
+    for group in groups.into_values() {
         if stop.load(Ordering::Relaxed) {
             break;
         }
-        let data = match RunData::read(&settings) {
+        let data = match RunData::read(&group[0].1) {
             Ok(data) => data,
             Err(error) => {
                 let skip = |(experiment, _)| report(Finished::Skipped(experiment, error.to_string()));

@@ -71,7 +71,7 @@ fn every_algorithm_of_the_registry_trains_within_its_budget() {
         ("--algorithm dice-published,thresholds=theorem,feedback_clip=1", "C_1 <= C_2 <= C / B"),
         ("--algorithm dice-published,feedback_clip=0", "feedback_clip must be between 1e-9 and 1e9, got 0"),
         ("--algorithm dp-sgd,noise=dp-c4-paper --noise-multiplier 3", "noise=dp-c4-paper sets the noise"),
-        ("--algorithm dynamic,mu_schedule=0:1/0:2", "rising parts from 0 to 1"),
+        ("--algorithm dynamic,mu_schedule=0:1/0:2", "increasing fractions of the run"),
         ("--algorithm dynamic,mu_growth=2,mu_schedule=0:1/1:2", "both set the change of the noise"),
         ("--algorithm dynamic,mu_growth=@steps.txt", "mu_growth is not read from a file"),
         ("--algorithm dynamic,mu_schedule=@nosuch.txt", "cannot read nosuch.txt"),

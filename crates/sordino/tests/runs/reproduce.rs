@@ -142,6 +142,6 @@ fn every_data_set_is_read_from_its_folder() {
             _ => 10,
         };
         assert_eq!(data.description.facts.classes.len(), classes, "{}", set.name);
-        assert!(data.test.is_some_and(|test| test.len() > 0), "{}", set.name);
+        assert!(data.test.is_some_and(|test| !test.is_empty()), "{}", set.name);
     }
 }

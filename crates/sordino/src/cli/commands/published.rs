@@ -9,11 +9,7 @@ use sordino_accounting::{
     Accountant, ClipNorm, Entry, Guarantee, Plan, Sampling, SamplingRate, Steps, calibrate::Budget,
 };
 use sordino_algorithms::{NoiseSource, PublishedNoise, RunFacts};
-use sordino_train::{
-    Hint, NetworkAlgorithm, TrainError,
-    format::rounded_up,
-    parse_algorithm,
-};
+use sordino_train::{Hint, NetworkAlgorithm, TrainError, format::rounded_up, parse_algorithm};
 
 use crate::problem::{Problem, flag};
 
