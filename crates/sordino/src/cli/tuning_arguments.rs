@@ -20,7 +20,7 @@ pub(crate) struct TuningArguments {
     #[arg(long, value_name = "NAME", requires = "candidates", conflicts_with = "published")]
     tuning: Option<Tuning>,
     /// Number of combinations of settings that are tried
-    #[arg(long, value_name = "G", requires = "tuning")]
+    #[arg(long, value_name = "G", requires = "tuning", allow_hyphen_values = true)]
     candidates: Option<u64>,
 }
 

@@ -15,7 +15,8 @@ use sordino_accounting::Steps;
 use sordino_data::Encoding;
 use sordino_nn::Shape;
 use sordino_train::{
-    DataDescription, DataFacts, Ending, PricedRun, RunData, Settings, TrainError, price, resolve,
+    DataDescription, DataFacts, Ending, PricedRun, RunData, Settings, TrainError, format::rounded_to_nearest,
+    price, resolve,
 };
 
 use super::{DataSet, RunRecord, Store};
@@ -42,6 +43,14 @@ impl Experiment {
         let hash: String =
             Sha256::digest(text.as_bytes()).iter().take(6).map(|byte| format!("{byte:02x}")).collect();
         format!("{}-{algorithm}-{hash}", self.data.name)
+    }
+
+    /// What it trains, in a few words.
+    pub fn title(&self) -> String {
+        let Settings { algorithm, epsilon, .. } = &self.settings;
+        let budget = epsilon.map(|epsilon| format!(" at epsilon {}", rounded_to_nearest(epsilon.get())));
+        let algorithm = algorithm.as_deref().unwrap_or("dp-sgd");
+        format!("{}, {algorithm}{}", self.data.name, budget.unwrap_or_default())
     }
 
     /// The same experiment with a tenth of the steps, for a quick check.

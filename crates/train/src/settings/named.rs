@@ -21,9 +21,11 @@ pub(crate) fn named<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     serde_json::from_value(map.into()).map_err(|error| error.to_string())
 }
 
-/// A list of numbers with slashes between them.
+/// A list of numbers with slashes between them. One number, or text that is not a finite number, is not a list.
 fn numbers(text: &str) -> Option<Value> {
-    text.split('/').map(|part| part.trim().parse::<f64>().ok().map(Value::from)).collect()
+    let number =
+        |part: &str| part.trim().parse::<f64>().ok().filter(|number| number.is_finite()).map(Value::from);
+    text.contains('/').then(|| text.split('/').map(number).collect::<Option<Value>>()).flatten()
 }
 
 #[cfg(test)]
@@ -49,6 +51,7 @@ mod tests {
             ("adam,beta3=1", "beta3"),
             ("adam,beta2", "KEY=VALUE"),
             ("adam,beta2=x", "x"),
+            ("adam,beta2=nan", "string \"nan\""),
             ("sgdd", "sgdd"),
             ("adam,beta2=0.9,beta2=0.8", "twice"),
         ] {

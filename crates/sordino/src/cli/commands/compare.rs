@@ -34,7 +34,13 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME[,K=V],..", help_heading = "Comparison")]
     algorithms: Option<String>,
     /// Number of runs of each
-    #[arg(long, value_name = "R", default_value_t = 10, help_heading = "Comparison")]
+    #[arg(
+        long,
+        value_name = "R",
+        default_value_t = 10,
+        help_heading = "Comparison",
+        allow_hyphen_values = true
+    )]
     repeats: usize,
     /// TOML file with lists of settings to try for each algorithm; shows the best by test accuracy and tables of all results
     #[arg(long, value_name = "FILE", help_heading = "Comparison")]

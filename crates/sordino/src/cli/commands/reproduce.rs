@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Number of runs of each experiment, with the seeds 1, 2, ...
-    #[arg(long, value_name = "R", default_value_t = 3)]
+    #[arg(long, value_name = "R", default_value_t = 3, allow_hyphen_values = true)]
     runs: u64,
     /// Train once with a tenth of the steps, to check that everything works
     #[arg(long)]
@@ -127,14 +127,20 @@ fn train_missing(
     store: &Store,
     stop: &AtomicBool,
 ) -> Result<(), Problem> {
+    let mut missing = 0;
+    for experiment in experiments {
+        missing += runs.saturating_sub(store.runs(experiment)?.len() as u64);
+    }
     let (done, skipped) = (AtomicU64::new(0), Mutex::new(BTreeMap::<String, usize>::new()));
     let report = |finished: Finished<'_>| match finished {
         Finished::Run(experiment, record) => {
             let number = done.fetch_add(1, Ordering::Relaxed) + 1;
             let (accuracy, seconds) = (100.0 * record.accuracy, record.seconds);
-            let key = experiment.key();
-            let line =
-                format!("run {number}: {key}, seed {}: {accuracy:.2} % in {seconds:.0} s", record.seed);
+            let line = format!(
+                "run {number} of at most {missing}: {}, seed {}: {accuracy:.2} % in {seconds:.0} s",
+                experiment.title(),
+                record.seed
+            );
             let _ = writeln!(io::stderr(), "{line}");
         }
         Finished::Skipped(_, reason) => {

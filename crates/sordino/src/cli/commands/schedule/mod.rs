@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME", default_value = "pld")]
     noise: NoiseFrom,
     /// Number of steps at which the exact epsilon is computed
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=10_000), allow_hyphen_values = true)]
     points: u64,
     /// Write all steps to this CSV file
     #[arg(long, value_name = "FILE")]
