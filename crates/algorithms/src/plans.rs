@@ -1,8 +1,8 @@
 //! Parts of plans that several algorithms share.
 
 use sordino_accounting::{
-    Accountant, AccountingError, Delta, Entry, Epsilon, NoiseMultiplier, Plan, Relation, Sampling,
-    SamplingRate, Steps, calibrate,
+    Accountant, AccountingError, Delta, Entry, NoiseMultiplier, Plan, Relation, Sampling, SamplingRate,
+    Steps, calibrate,
 };
 
 use crate::{AlgorithmError, NoiseSource, RunFacts, clipping::rule};
@@ -115,9 +115,4 @@ pub(crate) fn check_steps(steps: u64) -> Result<(), AlgorithmError> {
 /// `ln(1 / delta)`.
 pub(crate) fn log_inverse(delta: Delta) -> f64 {
     -delta.get().ln()
-}
-
-/// An epsilon that can be divided by.
-pub(crate) fn positive(epsilon: Epsilon) -> f64 {
-    epsilon.get().max(1e-9)
 }

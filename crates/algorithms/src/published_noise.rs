@@ -9,11 +9,7 @@
 use serde::{Deserialize, Serialize};
 use sordino_accounting::calibrate::Budget;
 
-use crate::{
-    RunFacts,
-    anchors::Anchoring,
-    plans::{log_inverse, positive},
-};
+use crate::{RunFacts, anchors::Anchoring, plans::log_inverse};
 
 /// The noise on a part of a step, by the formula of a paper.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -51,7 +47,7 @@ pub enum NoiseChoice {
 pub(crate) fn dice(facts: &RunFacts, claim: Budget, first: f64, second: f64) -> f64 {
     let (steps, records) = (facts.steps.get() as f64, facts.records as f64);
     let squares = first * first + 2.0 * second * second;
-    (32.0 * steps * squares * log_inverse(claim.delta)).sqrt() / (records * positive(claim.epsilon))
+    (32.0 * steps * squares * log_inverse(claim.delta)).sqrt() / (records * claim.epsilon.get())
 }
 
 /// `sigma^2 = 4 T (2 ln(1/delta) + epsilon) / (|S| epsilon)^2`, in units of the clipping norm: Theorem 3 and equation 68 of the DP-C4 paper,
@@ -59,7 +55,7 @@ pub(crate) fn dice(facts: &RunFacts, claim: Budget, first: f64, second: f64) -> 
 ///
 /// It has no amplification by sampling and uses the sensitivity of replacing a record.
 pub(crate) fn dp_c4_unit(facts: &RunFacts, claim: Budget) -> f64 {
-    let (epsilon, steps) = (positive(claim.epsilon), facts.steps.get() as f64);
+    let (epsilon, steps) = (claim.epsilon.get(), facts.steps.get() as f64);
     (4.0 * steps * (2.0 * log_inverse(claim.delta) + epsilon)).sqrt() / (facts.expected_batch_size * epsilon)
 }
 

@@ -21,22 +21,12 @@ pub(crate) struct PublishedArguments {
     #[arg(requires_all = ["batch_size", "records"], help_heading = "Published noise")]
     published: Option<Formula>,
     /// Size of a batch
-    #[arg(
-        long,
-        value_name = "B",
-        requires = "published",
-        help_heading = "Published noise",
-        allow_hyphen_values = true
-    )]
+    #[arg(long, value_name = "B", requires = "published", allow_hyphen_values = true)]
+    #[arg(help_heading = "Published noise")]
     batch_size: Option<u64>,
     /// Number of records
-    #[arg(
-        long,
-        value_name = "N",
-        requires = "published",
-        help_heading = "Published noise",
-        allow_hyphen_values = true
-    )]
+    #[arg(long, value_name = "N", requires = "published", allow_hyphen_values = true)]
+    #[arg(help_heading = "Published noise")]
     records: Option<u64>,
     /// Clipping norm C [default: 1]
     #[arg(long, alias = "clip", value_name = "C", requires = "published", allow_hyphen_values = true)]
@@ -46,55 +36,32 @@ pub(crate) struct PublishedArguments {
     #[arg(long, value_name = "NAME", requires = "published", help_heading = "Published noise")]
     thresholds: Option<String>,
     /// dice: C_1 with the thresholds of the theorem [default: C / B]
-    #[arg(long, value_name = "C1", requires = "published", help_heading = "Published noise")]
+    #[arg(long, value_name = "C1", requires = "published", allow_hyphen_values = true)]
+    #[arg(help_heading = "Published noise")]
     gradient_clip: Option<f64>,
     /// dice: C_2 [default: C_1]
-    #[arg(long, value_name = "C2", requires = "published", help_heading = "Published noise")]
+    #[arg(long, value_name = "C2", requires = "published", allow_hyphen_values = true)]
+    #[arg(help_heading = "Published noise")]
     feedback_clip: Option<f64>,
     /// dp-c4, dp-svrg: records of an anchor's batch [default: 16 batches, at most all records]
-    #[arg(
-        long,
-        value_name = "D",
-        requires = "published",
-        help_heading = "Published noise",
-        allow_hyphen_values = true
-    )]
+    #[arg(long, value_name = "D", requires = "published", allow_hyphen_values = true)]
+    #[arg(help_heading = "Published noise")]
     anchor_batch: Option<u64>,
     /// dp-c4, dp-svrg: probability with which the anchor moves [default: 2 B / D]
-    #[arg(
-        long,
-        value_name = "P",
-        requires = "published",
-        help_heading = "Published noise",
-        allow_hyphen_values = true
-    )]
+    #[arg(long, value_name = "P", requires = "published", allow_hyphen_values = true)]
+    #[arg(help_heading = "Published noise")]
     update_probability: Option<f64>,
     /// dp-c4, dp-svrg: routine that moves the anchor, 1 to 4 [default: 1]
-    #[arg(
-        long,
-        value_name = "R",
-        requires = "published",
-        help_heading = "Published noise",
-        allow_hyphen_values = true
-    )]
+    #[arg(long, value_name = "R", requires = "published", allow_hyphen_values = true)]
+    #[arg(help_heading = "Published noise")]
     routine: Option<u8>,
     /// dynamic-clt: how many times larger mu is at the end [default: 2]
-    #[arg(
-        long,
-        value_name = "R",
-        requires = "published",
-        help_heading = "Published noise",
-        allow_hyphen_values = true
-    )]
+    #[arg(long, value_name = "R", requires = "published", allow_hyphen_values = true)]
+    #[arg(help_heading = "Published noise")]
     rho_mu: Option<f64>,
     /// dynamic-clt: how many times smaller the clipping norm is at the end [default: 2]
-    #[arg(
-        long,
-        value_name = "R",
-        requires = "published",
-        help_heading = "Published noise",
-        allow_hyphen_values = true
-    )]
+    #[arg(long, value_name = "R", requires = "published", allow_hyphen_values = true)]
+    #[arg(help_heading = "Published noise")]
     rho_c: Option<f64>,
 }
 
