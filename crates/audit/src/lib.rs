@@ -5,6 +5,16 @@
 //! of a real record is computed.
 #![forbid(unsafe_code)]
 
+mod canaries;
+mod error;
+mod mechanism;
+mod normal;
+mod regression;
 mod result;
+mod steps;
 
+pub use canaries::{Canaried, Canaries, NoRecords};
+pub use error::AuditError;
+pub use mechanism::{Content, Mechanism, ObservedRelease, ObservedStep, Projections, Subject, VaultMechanism};
+pub use steps::{Kind, Observations, StepEvidence, copies, counted_kinds, kinds};
 pub use result::{Attack, AuditResult, Check, Claim, Observation, TradeOffPoint};

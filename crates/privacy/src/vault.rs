@@ -17,6 +17,9 @@ use crate::{
     terms::{Cursor, Step},
 };
 
+/// Is given the values of a release and the standard deviation of their noise.
+type ReleaseObserver = Box<dyn FnMut(&[f32], f64) + Send>;
+
 /// Private records that can be used once for each step of a plan.
 ///
 /// **Guarantees.** Everything that leaves through [`round`](Self::round), together, satisfies the guarantee of the [`Terms`], as
@@ -32,6 +35,8 @@ pub struct Vault<G> {
     batch: Vec<usize>,
     /// Residuals to be fed back.
     memory: Option<ResidualMemory>,
+    /// Is given every release.
+    observer: Option<ReleaseObserver>,
     /// Buffers of an earlier release and of earlier sums: allocating new ones takes longer than the noise.
     spare: Vec<f32>,
     spare_sums: Vec<Vec<f64>>,
@@ -93,6 +98,7 @@ impl<G: Gradients> Vault<G> {
             steps_per_charge: 1,
             batch: Vec::new(),
             memory: None,
+            observer: None,
             spare: Vec::new(),
             spare_sums: Vec::new(),
         }
@@ -102,6 +108,12 @@ impl<G: Gradients> Vault<G> {
     /// were charged and not taken are lost.
     pub fn charge_by(&mut self, steps: u64) {
         self.steps_per_charge = steps.max(1);
+    }
+
+    /// Calls `observer` with the values of every noisy release, and with the standard deviation of their noise. An algorithm may make
+    /// several releases in a step and return only what it computed from them; an audit sees them all. Disclosed values are not observed.
+    pub fn observe_releases(&mut self, observer: impl FnMut(&[f32], f64) + Send + 'static) {
+        self.observer = Some(Box::new(observer));
     }
 
     /// Takes a buffer that is no longer needed, for the next release.
@@ -214,7 +226,7 @@ impl<'r, G: Gradients> Round<'r, G> {
             SumKind::Gradients | SumKind::Counts => 1,
         };
         self.released += 1;
-        let Vault { gradients, randomness, spare, spare_sums, .. } = &mut *self.vault;
+        let Vault { gradients, randomness, observer, spare, spare_sums, .. } = &mut *self.vault;
         let value = sum.value.value;
         let everything = 0..value.len();
         let trainable = if sum.kind == SumKind::Counts { vec![everything] } else { gradients.trainable() };
@@ -225,6 +237,9 @@ impl<'r, G: Gradients> Round<'r, G> {
         noise.add(&value, &trainable, &randomness.streams(), &mut released);
         if sum.kind != SumKind::Counts {
             spare_sums.push(value);
+        }
+        if let Some(observer) = observer {
+            observer(&released, noise.std);
         }
         Ok(Release::new(released, noise.std))
     }
