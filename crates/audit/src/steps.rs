@@ -35,7 +35,7 @@ pub struct Kind {
 const DRAWN: f64 = 10.0;
 
 /// The norm of the strongest canaries, in units of the clipping norm. It exceeds every threshold that an algorithm may choose.
-const STRONGEST: f64 = 1e6;
+pub(crate) const STRONGEST: f64 = 1e12;
 
 /// The kinds of canaries for this number of coordinates. The last kind has most of them; the bound is computed from it.
 pub fn kinds(coordinates: usize) -> Vec<Kind> {
@@ -45,14 +45,14 @@ pub fn kinds(coordinates: usize) -> Vec<Kind> {
         kind("0.1 C", 0.1, few),
         kind("C", 1.0, few),
         kind("10 C", 10.0, few),
-        kind("1,000,000 C", STRONGEST, coordinates.saturating_sub(3 * few).max(1)),
+        kind("1e12 C", STRONGEST, coordinates.saturating_sub(3 * few).max(1)),
     ]
 }
 
 /// The kinds of canaries for releases of counts: half of them are below every threshold, and half are above.
 pub fn counted_kinds(coordinates: usize) -> Vec<Kind> {
     let kind = |name, norm| Kind { name, norm, coordinates: (coordinates / 2).max(1) };
-    vec![kind("0.000001 C", 1.0 / STRONGEST), kind("1,000,000 C", STRONGEST)]
+    vec![kind("0", 0.0), kind("1e12 C", STRONGEST)]
 }
 
 /// How many canaries share a coordinate, so that every batch has about ten of them.
