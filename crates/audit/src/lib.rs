@@ -5,6 +5,8 @@
 //! of a real record is computed.
 #![forbid(unsafe_code)]
 
+pub mod estimators;
 mod result;
 
+pub use estimators::{Confidence, Guesses, LowerBound, Scored};
 pub use result::{Attack, AuditResult, Check, Claim, Observation, TradeOffPoint};
