@@ -11,7 +11,7 @@ use std::{
 
 use sordino_accounting::{Entry, Plan, Sampling};
 use sordino_algorithms::{Algorithm, AlgorithmConfig, RunFacts, Steps};
-use sordino_optim::Optimizer;
+use sordino_optim::{Average, Optimizer};
 use sordino_privacy::{Account, Gradients, Randomness, Terms, Vault};
 use sordino_train::Learning;
 
@@ -84,6 +84,7 @@ pub struct VaultMechanism<G: Gradients> {
     /// The parameters of the network and of the canaries.
     params: Vec<f32>,
     optimizer: Optimizer,
+    average: Option<Average>,
     learning: Learning,
     batch_size: f64,
     planned_steps: u64,
@@ -150,6 +151,7 @@ where
             point,
             params,
             optimizer,
+            average: subject.learning.average.map(Average::new).transpose()?,
             learning: subject.learning.clone(),
             batch_size: subject.facts.expected_batch_size,
             planned_steps,
@@ -173,9 +175,15 @@ where
         }
     }
 
-    /// The parameters of the network.
-    pub fn point(&self) -> &G::Point {
-        &self.point
+    /// The parameters of the model: their average, if there is one.
+    pub fn model(&self) -> G::Point {
+        let mut model = self.point.clone();
+        if let Some(average) = &self.average
+            && !average.values().is_empty()
+        {
+            model.as_mut().copy_from_slice(average.values());
+        }
+        model
     }
 }
 
@@ -195,6 +203,9 @@ where
             let buffer = self.optimizer.step(mean, rate, &mut self.params);
             self.vault.reuse(buffer);
             self.point.as_mut().copy_from_slice(&self.params[..self.dimension]);
+            if let Some(average) = &mut self.average {
+                average.update(self.point.as_ref());
+            }
         }
         let released = std::mem::take(&mut *self.released.lock().unwrap_or_else(PoisonError::into_inner));
         let releases = released

@@ -272,6 +272,14 @@ impl<'a> Observations<'a> {
         StepEvidence { checks, response, measured, rate }
     }
 
+    /// Tests the releases and their noise alone.
+    pub fn noise_evidence(&self, level: f64) -> StepEvidence {
+        let tests = Normal { rate: level / 20.0 };
+        let mut checks = self.checks_of_releases();
+        checks.extend(self.noise(&tests, 0.0).0);
+        StepEvidence { checks, response: Vec::new(), measured: Vec::new(), rate: 1.0 }
+    }
+
     /// Every planned release was made, and was charged before.
     fn checks_of_releases(&self) -> Vec<Check> {
         let missing: usize = self
@@ -602,6 +610,13 @@ impl StepEvidence {
         for (here, there) in self.measured.iter_mut().zip(other.measured) {
             *here = here.or(there);
         }
+        self
+    }
+
+    /// The same evidence, with a remark after the name of each test.
+    #[must_use]
+    pub fn renamed(mut self, remark: &str) -> Self {
+        self.checks.iter_mut().for_each(|check| check.name = format!("{} ({remark})", check.name));
         self
     }
 

@@ -1,0 +1,470 @@
+//! An audit of a run: all attacks that suit its algorithm.
+
+use std::{sync::Mutex, time::Instant};
+
+use rayon::prelude::*;
+use sordino_accounting::{Delta, Epsilon};
+use sordino_algorithms::{Algorithm, AlgorithmConfig, Verdict};
+use sordino_data::Dataset;
+use sordino_nn::{Engine, Params, Records};
+use sordino_privacy::Randomness;
+use sordino_train::{NetworkGradients, PricedRun, TrainError};
+
+use crate::{
+    Attack, AuditError, AuditResult, Canaries, Check, Claim, Confidence, Guesses, Kind, LowerBound,
+    NoRecords, Observation, Observations, Scored, StepEvidence, Subject, VaultMechanism, copies,
+    counted_kinds,
+    distinguish::{distinguish, runs_against},
+    estimators::{
+        Family, Spread, best_threshold, many_runs, one_run, one_run_ceiling, one_run_fdp,
+        one_run_fdp_ceiling, one_run_gaussian,
+    },
+    final_model::FinalModel,
+    kinds, largest_contribution,
+    synthetic::{Synthetic, Uniform},
+    whole_run_scores,
+};
+
+/// The size of an audit.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AuditOptions {
+    /// The number of coordinates with canaries of the step audit.
+    pub step_canaries: usize,
+    /// The largest number of steps of the step audit.
+    pub steps: u64,
+    /// The number of canaries of attacks on one whole run.
+    pub canaries: usize,
+    /// The number of runs of the attack on final models; 0 for none.
+    pub runs: u64,
+    /// The confidence of lower bounds. The step audit has a confidence of at least 99.9 %.
+    pub confidence: Confidence,
+    /// Fixes all coins and noise, so that the audit can be repeated. The coins of a real audit are fresh.
+    pub seed: Option<u64>,
+}
+
+/// Receives the progress of an audit.
+pub trait Progress {
+    /// A part of the audit begins, with this number of steps or runs.
+    fn begin(&mut self, _part: &str, _count: u64) {}
+    /// One of them is done. Returns false to stop the audit.
+    fn advance(&mut self) -> bool {
+        true
+    }
+}
+
+/// Ignores progress.
+impl Progress for () {}
+
+/// Randomness of the auditor.
+pub(crate) struct Coins {
+    seed: Option<u64>,
+    members: Vec<u8>,
+}
+
+impl Coins {
+    /// Coins that are drawn now: from the operating system, or from a seed.
+    fn new(seed: Option<u64>, part: u64, count: usize) -> Result<Self, AuditError> {
+        let mut members = vec![0; count];
+        let seed = seed.map(|seed| seed.wrapping_mul(1_000_003).wrapping_add(part << 40));
+        match seed {
+            None => getrandom::fill(&mut members).map_err(|error| AuditError::Refused {
+                problem: format!("the operating system provides no randomness: {error}"),
+                hint: "an audit needs getrandom(2) or its equivalent".to_owned(),
+            })?,
+            Some(seed) => {
+                let mut random = Uniform::new(seed);
+                members.iter_mut().for_each(|coin| *coin = u8::from(random.number() < 0.5));
+            }
+        }
+        Ok(Self { seed, members })
+    }
+
+    /// Whether a canary is a member, or whether the canary is a member of a run.
+    pub(crate) fn member(&self, number: u64) -> bool {
+        self.members.get(number as usize).is_some_and(|coin| coin & 1 == 1)
+    }
+
+    fn all(&self) -> Vec<bool> {
+        (0..self.members.len() as u64).map(|number| self.member(number)).collect()
+    }
+
+    /// The randomness of a run.
+    pub(crate) fn randomness(&self, number: u64) -> Result<Randomness, AuditError> {
+        Ok(match self.seed {
+            None => Randomness::from_os()?,
+            Some(seed) => Randomness::seeded(seed.wrapping_add(number)),
+        })
+    }
+
+    /// A seed for what is public, such as initial parameters.
+    fn public_seed(&self, number: u64) -> Result<u64, AuditError> {
+        match self.seed {
+            Some(seed) => Ok(seed.wrapping_add(number)),
+            None => getrandom::u64().map_err(|error| AuditError::Refused {
+                problem: format!("the operating system provides no randomness: {error}"),
+                hint: "an audit needs getrandom(2) or its equivalent".to_owned(),
+            }),
+        }
+    }
+}
+
+/// Attacks a run and tests its parts.
+///
+/// The real records are used only as the run itself uses them, inside the vault. Everything in the result is about canaries.
+///
+/// # Errors
+/// An algorithm without a claim; errors of training; [`AuditError::Stopped`].
+pub fn audit(
+    run: &PricedRun,
+    algorithm: &AlgorithmConfig,
+    records: &Dataset,
+    options: &AuditOptions,
+    progress: &mut (dyn Progress + Send),
+) -> Result<AuditResult, AuditError> {
+    let begun = Instant::now();
+    let encoded = run.resolved.model.encode(records)?;
+    let auditor = Auditor {
+        run,
+        subject: Subject {
+            algorithm,
+            facts: &run.resolved.facts,
+            plan: &run.plan,
+            learning: &run.resolved.learning,
+        },
+        records: encoded.as_ref().unwrap_or(records),
+        options,
+        claim: claim(run, algorithm)?,
+    };
+    let (mut attacks, mut checks) = (Vec::new(), Vec::new());
+    if algorithm.about().verdict.is_sound() {
+        checks.push(auditor.network_check()?);
+        let evidence = auditor.step_evidence(progress)?;
+        attacks.push(auditor.step_attack(&evidence)?);
+        attacks.extend(auditor.whole_run(&evidence, progress)?);
+        checks.extend(evidence.checks);
+    } else {
+        attacks.push(auditor.distinguishing(progress)?);
+    }
+    attacks.extend(auditor.final_model_one_run(progress)?);
+    if options.runs > 0 {
+        attacks.extend(auditor.final_model_many_runs(progress)?);
+    }
+    let settings = run.settings();
+    Ok(AuditResult {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        algorithm: settings.algorithm.unwrap_or_default(),
+        data: settings.data.map(|data| data.display().to_string()).unwrap_or_default(),
+        claim: Claim {
+            epsilon: auditor.claim.0.get(),
+            delta: auditor.claim.1.get(),
+            proved: algorithm.about().verdict.is_sound(),
+        },
+        attacks,
+        checks,
+        seconds: (1e3 * begun.elapsed().as_secs_f64()).round() / 1e3,
+    })
+}
+
+/// The epsilon that a run prints, and its delta.
+fn claim(run: &PricedRun, algorithm: &AlgorithmConfig) -> Result<(Epsilon, Delta), AuditError> {
+    let verdict = algorithm.about().verdict;
+    let claimed = match verdict {
+        Verdict::Sound(_) => run.terms.guarantee().map(|guarantee| (guarantee.epsilon, guarantee.delta)),
+        Verdict::AsPublished { .. } => run.resolved.facts.claim.map(|claim| (claim.epsilon, claim.delta)),
+        Verdict::NotPrivate(_) => None,
+    };
+    claimed.ok_or_else(|| AuditError::Refused {
+        problem: format!("{} makes no claim that could be tested", algorithm.about().name),
+        hint: "audit a private algorithm, such as {algorithm=dp-sgd}".to_owned(),
+    })
+}
+
+/// The records of a data set, as an engine reads them.
+pub(crate) fn records_of<'d>(engine: &Engine, data: &'d Dataset) -> Result<Records<'d>, AuditError> {
+    let targets = data.targets().ok_or_else(|| {
+        TrainError::refused("the records have no targets to learn", "give labelled records, or name the {target}")
+    })?;
+    Ok(engine.records(data.inputs(), targets)?)
+}
+
+struct Auditor<'a> {
+    run: &'a PricedRun,
+    subject: Subject<'a>,
+    records: &'a Dataset,
+    options: &'a AuditOptions,
+    claim: (Epsilon, Delta),
+}
+
+impl<'a> Auditor<'a> {
+    fn engine(&self) -> Result<Engine, AuditError> {
+        let model = &self.run.resolved.model;
+        Ok(Engine::new(model.network()?, model.loss)?)
+    }
+
+    fn initial(&self, coins: &Coins) -> Result<Params, AuditError> {
+        let model = &self.run.resolved.model;
+        Ok(model.initial(&model.network()?, coins.public_seed(0)?)?)
+    }
+
+    /// Canaries for these norms, as the clip rule of the run treats them.
+    fn canaries(&self, norms: Vec<f64>, copies: usize, free: usize, layers: usize) -> Canaries {
+        let parts = if self.subject.facts.layers.is_some() { layers } else { 1 };
+        Canaries { parts, ..Canaries::with_norms(norms, copies, free) }
+    }
+
+    fn layers(&self) -> Result<usize, AuditError> {
+        Ok(self.run.resolved.model.network()?.layers().len())
+    }
+
+    /// Synthetic records of all sizes through the network.
+    fn network_check(&self) -> Result<Check, AuditError> {
+        let coins = Coins::new(self.options.seed, 1, 0)?;
+        let clip = self.subject.facts.max_grad_norm.get();
+        let sizes: Vec<f32> = [0.0, 0.1, 1.0, 10.0, 1e3, 1e9, 1e30, f32::INFINITY, f32::NAN].repeat(4);
+        let mut random = Uniform::new(coins.public_seed(1)?);
+        let mut largest = 0.0_f64;
+        if let Some(synthetic) = Synthetic::new(self.records, &sizes, &mut random) {
+            let engine = self.engine()?;
+            let records = engine.records(synthetic.inputs(), synthetic.targets())?;
+            let initial = self.initial(&coins)?;
+            let mut gradients = NetworkGradients::new(engine, records);
+            largest = largest_contribution(&mut gradients, &initial, 0..synthetic.len(), clip)?;
+        }
+        Ok(Check {
+            name: "contribution through the network".to_owned(),
+            meaning: "The largest norm of what one synthetic record adds to a clipped sum, in units of the clipping norm. Records \
+                      have inputs of size 0 to 1e30, infinite, and not a number."
+                .to_owned(),
+            measured: largest,
+            low: 0.0,
+            high: 1.0 + 1e-4,
+            false_alarm_rate: 0.0,
+        })
+    }
+
+    fn step_evidence(&self, progress: &mut (dyn Progress + Send)) -> Result<StepEvidence, AuditError> {
+        let layers = self.layers()?;
+        let count = self.options.steps.min(self.subject.plan.steps());
+        let all = kinds(self.options.step_canaries);
+        let coins = Coins::new(self.options.seed, 2, 0)?;
+        progress.begin("step audit", count);
+        let engine = self.engine()?;
+        let records = records_of(&engine, self.records)?;
+        let mut evidence = self.observed(
+            &all,
+            NetworkGradients::new(engine, records),
+            self.initial(&coins)?,
+            coins.randomness(1)?,
+            (count, layers, true),
+            progress,
+        )?;
+        if self.subject.plan.entries().iter().any(|entry| entry.releases().len() > 1) {
+            progress.begin("step audit of counts", count);
+            let counted = counted_kinds(self.options.step_canaries);
+            let other = self.observed(
+                &counted,
+                NoRecords::new(layers),
+                vec![0.0],
+                coins.randomness(2)?,
+                (count, layers, false),
+                progress,
+            )?;
+            evidence = evidence.and(other.renamed("without records"));
+        }
+        progress.begin("step audit of empty batches", count.min(100));
+        let empty = vec![Kind { name: "C", norm: 1.0, coordinates: 1 }];
+        let other = self.empty_batches(&empty, layers, count.min(100), coins.randomness(3)?, progress)?;
+        evidence.checks.extend(other.renamed("empty batches").checks);
+        Ok(evidence)
+    }
+
+    fn observed<G: sordino_privacy::Gradients>(
+        &self,
+        kinds: &[Kind],
+        gradients: G,
+        point: G::Point,
+        randomness: Randomness,
+        (count, layers, with_ledger): (u64, usize, bool),
+        progress: &mut (dyn Progress + Send),
+    ) -> Result<StepEvidence, AuditError>
+    where
+        G::Point: 'static,
+    {
+        let clip = self.subject.facts.max_grad_norm.get();
+        let norms = kinds.iter().flat_map(|kind| vec![kind.norm * clip; kind.coordinates]).collect();
+        let copies = copies(self.subject.plan);
+        let canaries = self.canaries(norms, copies, self.options.step_canaries, layers);
+        let records = gradients.records();
+        let mut mechanism =
+            VaultMechanism::new(self.subject, gradients, true, canaries, point, randomness, with_ledger)?;
+        let plan = self.subject.plan;
+        let mut advance = || progress.advance();
+        let observed =
+            Observations::gather(&mut mechanism, plan, kinds, copies, records, count, &mut advance)?;
+        Ok(observed.evidence(step_level(self.options.confidence)))
+    }
+
+    /// The mechanism with one empty slot, so that most batches are empty.
+    fn empty_batches(
+        &self,
+        kinds: &[Kind],
+        layers: usize,
+        count: u64,
+        randomness: Randomness,
+        progress: &mut (dyn Progress + Send),
+    ) -> Result<StepEvidence, AuditError> {
+        let mut canaries = self.canaries(vec![1.0], 1, self.options.step_canaries, layers);
+        canaries.members = vec![false];
+        let gradients = NoRecords::new(layers);
+        let mut mechanism =
+            VaultMechanism::new(self.subject, gradients, true, canaries, vec![0.0], randomness, false)?;
+        let mut advance = || progress.advance();
+        let plan = self.subject.plan;
+        let observed = Observations::gather(&mut mechanism, plan, kinds, 1, 0, count, &mut advance)?;
+        Ok(observed.noise_evidence(step_level(self.options.confidence)))
+    }
+
+    fn step_attack(&self, evidence: &StepEvidence) -> Result<Attack, AuditError> {
+        let bound = evidence.lower_bound(self.subject.plan, self.claim.1)?;
+        let all = self.options.steps >= self.subject.plan.steps();
+        let assumption = "all steps are like those that were observed".to_owned();
+        Ok(Attack {
+            observation: Observation::Step,
+            estimator: "noise, jump and sampling rate as measured, through the exact accountant".to_owned(),
+            assumption: (!all).then_some(assumption),
+            confidence: 1.0 - step_level(self.options.confidence),
+            canaries: self.options.step_canaries as u64,
+            runs: 1,
+            lower_bound: bound,
+            points: Vec::new(),
+        })
+    }
+
+    fn whole_run(
+        &self,
+        evidence: &StepEvidence,
+        progress: &mut (dyn Progress + Send),
+    ) -> Result<Vec<Attack>, AuditError> {
+        let (layers, plan) = (self.layers()?, self.subject.plan);
+        progress.begin("attack on the whole run", plan.steps());
+        let coins = Coins::new(self.options.seed, 3, self.options.canaries)?;
+        let members = coins.all();
+        let norm = crate::steps::STRONGEST * self.subject.facts.max_grad_norm.get();
+        let mut canaries = self.canaries(vec![norm; members.len()], 1, 0, layers);
+        canaries.members.clone_from(&members);
+        let engine = self.engine()?;
+        let records = records_of(&engine, self.records)?;
+        let mut mechanism = VaultMechanism::new(
+            self.subject,
+            NetworkGradients::new(engine, records),
+            true,
+            canaries,
+            self.initial(&coins)?,
+            coins.randomness(1)?,
+            false,
+        )?;
+        let mut advance = || progress.advance();
+        let response = &evidence.response;
+        let records = self.records.len();
+        let scores = whole_run_scores(&mut mechanism, plan, records, &members, response, &mut advance)?;
+        Ok(self.one_run_bounds(&scores, Observation::WholeRun))
+    }
+
+    /// The bounds from one run, with guesses that were fixed by public numbers.
+    fn one_run_bounds(&self, scores: &[Scored], observation: Observation) -> Vec<Attack> {
+        let (epsilon, delta) = self.claim;
+        let confidence = self.options.confidence;
+        let count = scores.len() as u64;
+        let guesses: Vec<Guesses> = match observation {
+            Observation::FinalModel => Guesses::list(count),
+            _ => vec![one_run_ceiling(count, epsilon, delta, confidence).guesses],
+        };
+        let fdp: Vec<Guesses> = match observation {
+            Observation::FinalModel => Guesses::list(count),
+            _ => vec![one_run_fdp_ceiling(count, epsilon, delta, confidence).guesses],
+        };
+        let attack = |bound: LowerBound| bound.attack(observation, count, 1);
+        vec![
+            attack(one_run(scores, &guesses, delta, confidence)),
+            attack(one_run_fdp(scores, &fdp, &Family::gaussian(delta), confidence)),
+            attack(one_run_gaussian(scores, Spread::Estimated, delta, confidence)),
+        ]
+    }
+
+    fn distinguishing(&self, progress: &mut (dyn Progress + Send)) -> Result<Attack, AuditError> {
+        let runs = runs_against(self.claim.0);
+        progress.begin("attack on a data set of the attacker's choice", runs);
+        let coins = Coins::new(self.options.seed, 4, runs as usize)?;
+        let progress = Mutex::new(progress);
+        let advance = |_| progress.lock().is_ok_and(|mut progress| progress.advance());
+        distinguish(
+            self.subject,
+            self.layers()?,
+            runs,
+            self.claim.1,
+            self.options.confidence,
+            &coins,
+            &advance,
+        )
+    }
+
+    fn final_model_one_run(&self, progress: &mut (dyn Progress + Send)) -> Result<Vec<Attack>, AuditError> {
+        // Not more than a tenth of the records, so that the model is still about them.
+        let count = self.options.canaries.min((self.records.len() / 10).max(2));
+        let coins = Coins::new(self.options.seed, 5, count)?;
+        let mut random = Uniform::new(coins.public_seed(2)?);
+        let Some(synthetic) = Synthetic::new(self.records, &vec![1.0; count], &mut random) else {
+            return Ok(Vec::new());
+        };
+        progress.begin("attack on the final model", self.subject.plan.steps());
+        let attack = self.final_model(&synthetic, rayon::current_num_threads());
+        let mut advance = || progress.advance();
+        let scores =
+            attack.scores(&coins.all(), coins.public_seed(3)?, coins.randomness(1)?, &mut advance)?;
+        let mut bounds = self.one_run_bounds(&scores, Observation::FinalModel);
+        // Losses are not normal.
+        bounds.truncate(2);
+        Ok(bounds)
+    }
+
+    fn final_model_many_runs(&self, progress: &mut (dyn Progress + Send)) -> Result<Vec<Attack>, AuditError> {
+        let (runs, delta) = (self.options.runs, self.claim.1);
+        let coins = Coins::new(self.options.seed, 6, runs as usize)?;
+        let mut random = Uniform::new(coins.public_seed(4)?);
+        // One blank record.
+        let Some(synthetic) = Synthetic::new(self.records, &[0.0], &mut random) else { return Ok(Vec::new()) };
+        progress.begin("attack on many final models", runs);
+        let attack = self.final_model(&synthetic, 1);
+        let seed = coins.public_seed(5)?;
+        let progress = Mutex::new(progress);
+        let scores: Vec<Scored> = (0..runs)
+            .into_par_iter()
+            .map(|number| {
+                let members = [coins.member(number)];
+                // The initial parameters are the attacker's choice: the same in all runs.
+                let scores = attack.scores(&members, seed, coins.randomness(number)?, &mut || true)?;
+                match progress.lock().is_ok_and(|mut progress| progress.advance()) {
+                    true => scores.first().copied().ok_or(AuditError::Stopped),
+                    false => Err(AuditError::Stopped),
+                }
+            })
+            .collect::<Result<_, _>>()?;
+        let (pilot, rest) = scores.split_at(scores.len() / 2);
+        let bounds = [Family::approximate(delta), Family::gaussian(delta)].into_iter().map(|family| {
+            let threshold = best_threshold(pilot, &family, self.options.confidence).unwrap_or(0.0);
+            many_runs(rest, &[threshold], &family, self.options.confidence).attack(Observation::FinalModel, 1, runs)
+        });
+        Ok(bounds.collect())
+    }
+
+    fn final_model<'s>(&'s self, synthetic: &'s Synthetic, workers: usize) -> FinalModel<'s> {
+        let model = &self.run.resolved.model;
+        FinalModel { subject: self.subject, model, records: self.records, synthetic, workers }
+    }
+}
+
+/// The probability that a test of the step audit fails by chance, and that its bound does not hold.
+fn step_level(confidence: Confidence) -> f64 {
+    (1.0 - confidence.get()).min(0.001)
+}
+
