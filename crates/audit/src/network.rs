@@ -23,7 +23,7 @@ pub fn largest_contribution<G: Gradients>(
         engine.pass(at, None, &[record], Some(&rule), [0; 32], &mut sums)?;
         let squares: f64 = sums[0].values.iter().map(|value| value * value).sum();
         // A sum that is not finite is as wrong as one that is too large.
-        largest = if squares.is_nan() { f64::INFINITY } else { largest.max(squares.sqrt() / clip) };
+        largest = if squares.is_finite() { largest.max(squares.sqrt() / clip) } else { f64::MAX };
     }
     Ok(largest)
 }

@@ -108,4 +108,9 @@ impl AuditResult {
     pub fn refutes_the_claim(&self) -> bool {
         self.lower_bound() > self.claim.epsilon
     }
+
+    /// The tests that failed.
+    pub fn failed(&self) -> Vec<&Check> {
+        self.checks.iter().filter(|check| !check.passed()).collect()
+    }
 }

@@ -153,7 +153,7 @@ impl Normal {
 
     fn at_most(&self, name: &str, meaning: &str, measured: f64, most: f64, deviation: f64) -> Check {
         let check = self.two_sided(name, meaning, measured, most, deviation);
-        Check { low: f64::NEG_INFINITY, high: most + upper_quantile(self.rate) * deviation, ..check }
+        Check { low: 0.0, high: most + upper_quantile(self.rate) * deviation, ..check }
     }
 
     /// A test that a sound mechanism always passes.
@@ -299,7 +299,7 @@ impl<'a> Observations<'a> {
                 "The ledger has charged every step before it is taken: steps charged minus steps taken.",
                 ahead as f64,
                 0.0,
-                f64::INFINITY,
+                self.plan.steps() as f64,
             )
         }));
         checks

@@ -18,7 +18,7 @@ use std::{
 
 use clap::{Parser, Subcommand};
 use commands::{
-    algorithms, compare, data, epsilon, export, noise, predict, profile, reproduce, schedule, show, theory,
+    algorithms, audit, compare, data, epsilon, export, noise, predict, profile, reproduce, schedule, show, theory,
     train,
 };
 use problem::Problem;
@@ -43,6 +43,8 @@ enum Command {
     Export(export::Arguments),
     /// Compare algorithms at equal privacy budgets: without arguments, all sound ones on the Mushroom data at epsilon 1.
     Compare(Box<compare::Arguments>),
+    /// Attack a run with synthetic records, and compare the success of the attacks with its epsilon.
+    Audit(Box<audit::Arguments>),
     /// Reproduce the tables of the papers, with their true epsilon and Sordino's results.
     Reproduce(reproduce::Arguments),
     /// Draft schemas, check files of records, convert them, and show what they contain.
@@ -68,6 +70,7 @@ fn main() -> ExitCode {
         Command::Show(arguments) => show::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Compare(arguments) => compare::run(&arguments),
+        Command::Audit(arguments) => audit::run(&arguments),
         Command::Reproduce(arguments) => reproduce::run(&arguments),
         Command::Data(arguments) => data::run(&arguments),
         Command::Algorithms(arguments) => algorithms::run(&arguments),

@@ -1,6 +1,7 @@
 //! One file for each command: its arguments, and its output as text.
 
 pub(crate) mod algorithms;
+pub(crate) mod audit;
 pub(crate) mod compare;
 pub(crate) mod data;
 pub(crate) mod epsilon;

@@ -1,0 +1,256 @@
+//! `sordino audit`: attacks on a run, and lower bounds on its epsilon.
+
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+    process,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Instant,
+};
+
+use clap::Args;
+use indicatif::ProgressBar;
+use sordino::report::{Column, json, table};
+use sordino_audit::{
+    Attack, AuditError, AuditOptions, AuditResult, Check, Confidence, Observation, Progress, audit,
+};
+use sordino_privacy::Account;
+use sordino_train::{
+    Hint, RunData, RunFolder, Settings, TrainError, check, parse_algorithm_config, price, resolve,
+    verified_settings, write_whole,
+};
+
+use crate::{
+    interruption::{STOPPED, listen},
+    problem::{Problem, flag},
+    progress::{Log, bar},
+    settings_arguments::SettingsArguments,
+};
+
+/// The exit code of an audit that finds a claim false or a test failed.
+const REFUTED: i32 = 1;
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    settings: SettingsArguments,
+    /// TOML file with settings of the same names; flags override it
+    #[arg(long, value_name = "FILE", help_heading = "Audit")]
+    config: Option<PathBuf>,
+    /// Folder of a run whose settings are audited
+    #[arg(long, value_name = "DIR", help_heading = "Audit", conflicts_with = "config")]
+    run: Option<PathBuf>,
+    /// Number of canaries of the attacks on one whole run
+    #[arg(long, value_name = "M", default_value_t = 1000, help_heading = "Audit")]
+    canaries: usize,
+    /// Number of steps that the step audit observes
+    #[arg(long, value_name = "N", default_value_t = 1000, help_heading = "Audit")]
+    audit_steps: u64,
+    /// Number of models to train for the attack on many final models; 0 for none
+    #[arg(long, value_name = "R", default_value_t = 0, help_heading = "Audit")]
+    runs: u64,
+    /// Probability with which each lower bound holds; that of the step audit is at least 0.999
+    #[arg(long, value_name = "P", default_value_t = 0.95, help_heading = "Audit")]
+    confidence: f64,
+    /// Write the result to a JSON file, for `sordino report`
+    #[arg(long, value_name = "FILE", help_heading = "Audit")]
+    out: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long, help_heading = "Audit")]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
+    let options = options(arguments)?;
+    let settings = settings(arguments)?;
+    let options = AuditOptions { seed: settings.seed, ..options };
+    check(&settings)?;
+    let data = RunData::read(&settings)?;
+    let priced = price(resolve(&settings, &data.description)?, None)?;
+    let text = settings.algorithm.clone().unwrap_or_else(|| "dp-sgd".to_owned());
+    let algorithm = parse_algorithm_config(&text)?;
+    let stop = listen("after this step", "without a result");
+    let mut progress = AuditProgress::new(stop);
+    let result = audit(&priced, &algorithm, &data.train, &options, &mut progress);
+    progress.finish();
+    let result = match result {
+        Ok(result) => result,
+        Err(AuditError::Stopped) => {
+            let _ = writeln!(io::stderr(), "stopped; an audit has no result before its end");
+            process::exit(STOPPED)
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if let Some(path) = &arguments.out {
+        write_whole(path, json(&result).as_bytes())?;
+    }
+    let text = if arguments.json { json(&result) } else { text_of(&result) };
+    if !result.refutes_the_claim() && result.failed().is_empty() {
+        return Ok(text);
+    }
+    let _ = write!(io::stdout(), "{text}");
+    process::exit(REFUTED)
+}
+
+fn options(arguments: &Arguments) -> Result<AuditOptions, Problem> {
+    let within = |name: &str, value: u64, low: u64, high: u64| match (low..=high).contains(&value) {
+        true => Ok(()),
+        false => Err(Problem::refused(
+            format!("{name} must be between {low} and {high}, got {value}"),
+            format!("leave out --{name} for the default"),
+        )),
+    };
+    within("canaries", arguments.canaries as u64, 10, 100_000)?;
+    within("audit-steps", arguments.audit_steps, 10, 1_000_000)?;
+    within("runs", arguments.runs, 0, 1_000_000)?;
+    let confidence = Confidence::new(arguments.confidence)
+        .map_err(|error| Problem::refused(error.to_string(), "a confidence of 95 % is written as 0.95"))?;
+    Ok(AuditOptions {
+        step_canaries: 100,
+        steps: arguments.audit_steps,
+        canaries: arguments.canaries,
+        runs: arguments.runs,
+        confidence,
+        seed: None,
+    })
+}
+
+fn settings(arguments: &Arguments) -> Result<Settings, Problem> {
+    let given = arguments.settings.settings()?;
+    if let Some(path) = &arguments.run {
+        let folder = RunFolder::open(path)?;
+        let written = verified_settings(&folder, &Account::read(&folder.ledger())?)?;
+        if written.data.is_none() {
+            return Err(Problem::refused(
+                format!("the records of the run in {} were given in memory", path.display()),
+                "give the settings of the run and a file of records",
+            ));
+        }
+        return Ok(given.or(Settings::read(&folder.config())?));
+    }
+    Ok(match &arguments.config {
+        Some(path) => given.or(Settings::read(path)?),
+        None => given,
+    })
+}
+
+impl From<AuditError> for Problem {
+    fn from(error: AuditError) -> Self {
+        match error {
+            AuditError::Train(error) => error.into(),
+            AuditError::Privacy(error) => error.into(),
+            AuditError::Algorithm(error) => TrainError::from(error).into(),
+            AuditError::Accounting(error) => error.into(),
+            AuditError::Network(error) => TrainError::from(error).into(),
+            AuditError::Optimizer(error) => TrainError::from(error).into(),
+            AuditError::Refused { problem, hint } => Self::refused(problem, Hint::new(hint).render(flag)),
+            AuditError::Stopped => Self::refused("the audit was stopped", "start it again"),
+        }
+    }
+}
+
+/// A bar for each part of the audit, or a line from time to time if standard error is not a terminal.
+struct AuditProgress {
+    stop: &'static AtomicBool,
+    bar: ProgressBar,
+    log: Log,
+    part: String,
+    done: u64,
+    count: u64,
+}
+
+impl AuditProgress {
+    fn new(stop: &'static AtomicBool) -> Self {
+        let log = Log::new(Instant::now());
+        Self { stop, bar: ProgressBar::hidden(), log, part: String::new(), done: 0, count: 0 }
+    }
+
+    fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+impl Progress for AuditProgress {
+    fn begin(&mut self, part: &str, count: u64) {
+        self.bar.finish_and_clear();
+        self.bar = bar(count, part);
+        self.log = Log::new(Instant::now());
+        (self.part, self.done, self.count) = (part.to_owned(), 0, count);
+    }
+
+    fn advance(&mut self) -> bool {
+        self.done += 1;
+        self.bar.set_position(self.done);
+        if self.bar.is_hidden()
+            && self.done < self.count
+            && let Some(line) = self.log.line(&self.part, self.done, self.count, Instant::now())
+        {
+            let _ = writeln!(io::stderr(), "{line}");
+        }
+        !self.stop.load(Ordering::Relaxed)
+    }
+}
+
+fn text_of(result: &AuditResult) -> String {
+    let AuditResult { algorithm, data, claim, attacks, checks, seconds, .. } = result;
+    let kind = if claim.proved { "proved" } else { "claimed by its paper, not proved" };
+    let mut text = format!(
+        "audit of {algorithm} on {data}: epsilon {:.4} at delta {:e} ({kind})\n\n",
+        claim.epsilon, claim.delta
+    );
+    let mut rows = vec![["the attacker sees", "estimator", "confidence", "lower bound"].map(str::to_owned).to_vec()];
+    rows.extend(attacks.iter().map(attack_row));
+    text += &table(&[Column::Left(0), Column::Left(0), Column::Right(0), Column::Right(0)], &rows);
+    for attack in attacks {
+        if let Some(assumption) = &attack.assumption {
+            text += &format!("  {}: assumes that {assumption}\n", attack.estimator);
+        }
+    }
+    if !checks.is_empty() {
+        text += "\n";
+        let mut rows = vec![["test", "measured", "permitted", ""].map(str::to_owned).to_vec()];
+        rows.extend(checks.iter().map(check_row));
+        text += &table(&[Column::Left(0), Column::Right(0), Column::Left(0), Column::Left(0)], &rows);
+        let rate: f64 = checks.iter().map(|check| check.false_alarm_rate).sum();
+        text += &format!("  A sound mechanism fails one of these tests with probability {rate:.2e} at most.\n");
+    }
+    text += &format!("\n{}\n", verdict(result));
+    text += "Canaries are synthetic. No score of a real record was computed, and real records are as well protected as without the audit";
+    text += &format!(".\n{seconds:.1} s\n");
+    text
+}
+
+fn attack_row(attack: &Attack) -> Vec<String> {
+    let sees = match attack.observation {
+        Observation::Step => "every release, and coins",
+        Observation::WholeRun => "every release",
+        Observation::FinalModel => "the final model",
+    };
+    let starred = if attack.assumption.is_some() { " *" } else { "" };
+    let runs = if attack.runs > 1 { format!(", {} runs", attack.runs) } else { String::new() };
+    vec![
+        sees.to_owned(),
+        format!("{}{starred} ({} canaries{runs})", attack.estimator, attack.canaries),
+        format!("{} %", 100.0 * attack.confidence),
+        format!("{:.4}", attack.lower_bound),
+    ]
+}
+
+fn check_row(check: &Check) -> Vec<String> {
+    vec![
+        check.name.clone(),
+        format!("{:.4}", check.measured),
+        format!("{:.4} to {:.4}", check.low, check.high),
+        if check.passed() { "passed".to_owned() } else { "FAILED".to_owned() },
+    ]
+}
+
+fn verdict(result: &AuditResult) -> String {
+    let (bound, claim) = (result.lower_bound(), result.claim.epsilon);
+    let failed = result.failed().len();
+    match (result.refutes_the_claim(), failed) {
+        (true, _) => format!("REFUTED: epsilon is at least {bound:.4}, and {claim:.4} is claimed."),
+        (false, 0) => format!("No evidence against epsilon {claim:.4}: the largest lower bound is {bound:.4}."),
+        (false, _) => format!("FAILED: {failed} tests of the mechanism failed, so its epsilon should not be relied on."),
+    }
+}
