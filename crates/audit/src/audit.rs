@@ -6,9 +6,9 @@ use rayon::prelude::*;
 use sordino_accounting::{Delta, Epsilon};
 use sordino_algorithms::{Algorithm, AlgorithmConfig, Verdict};
 use sordino_data::Dataset;
-use sordino_nn::{Engine, Params, Records};
+use sordino_nn::{Engine, Params};
 use sordino_privacy::Randomness;
-use sordino_train::{NetworkGradients, PricedRun, TrainError};
+use sordino_train::{NetworkGradients, PricedRun};
 
 use crate::{
     Attack, AuditError, AuditResult, Canaries, Check, Claim, Confidence, Guesses, Kind, LowerBound,
@@ -21,9 +21,12 @@ use crate::{
     },
     final_model::FinalModel,
     kinds, largest_contribution,
-    synthetic::{Synthetic, Uniform},
+    synthetic::{Background, Form, Synthetic, Uniform},
     whole_run_scores,
 };
+
+/// The number of synthetic records that stand in for real ones where there are no public records.
+const STAND_INS: usize = 1000;
 
 /// The size of an audit.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -110,19 +113,31 @@ impl Coins {
 
 /// Attacks a run and tests its parts.
 ///
-/// The real records are used only as the run itself uses them, inside the vault. Everything in the result is about canaries.
+/// Private records are not used: even an attack on them inside the vault would be a further release. The canaries stand beside public
+/// records, the test records of the run, or beside synthetic records if there are none. The plan, the algorithm, the
+/// network and the vault are those of the run.
 ///
 /// # Errors
 /// An algorithm without a claim; errors of training; [`AuditError::Stopped`].
 pub fn audit(
     run: &PricedRun,
     algorithm: &AlgorithmConfig,
-    records: &Dataset,
+    public: Option<&Dataset>,
     options: &AuditOptions,
     progress: &mut (dyn Progress + Send),
 ) -> Result<AuditResult, AuditError> {
     let begun = Instant::now();
-    let encoded = run.resolved.model.encode(records)?;
+    let form = Form::of(run)?;
+    let encoded = public.map(|public| run.resolved.model.encode(public)).transpose()?.flatten();
+    let stand_ins = Synthetic::new(
+        &form,
+        &vec![1.0; STAND_INS.min(run.resolved.facts.records as usize)],
+        &mut Uniform::new(0),
+    );
+    let records = match encoded.as_ref().or(public) {
+        Some(public) => Background::of(public).unwrap_or_else(|| stand_ins.background()),
+        None => stand_ins.background(),
+    };
     let auditor = Auditor {
         run,
         subject: Subject {
@@ -131,7 +146,8 @@ pub fn audit(
             plan: &run.plan,
             learning: &run.resolved.learning,
         },
-        records: encoded.as_ref().unwrap_or(records),
+        records,
+        form,
         options,
         claim: claim(run, algorithm)?,
     };
@@ -159,6 +175,10 @@ pub fn audit(
             delta: auditor.claim.1.get(),
             proved: algorithm.about().verdict.is_sound(),
         },
+        records: match public {
+            Some(public) => format!("{} public test records", public.len()),
+            None => format!("{} synthetic records", records.count),
+        },
         attacks,
         checks,
         seconds: (1e3 * begun.elapsed().as_secs_f64()).round() / 1e3,
@@ -179,18 +199,11 @@ fn claim(run: &PricedRun, algorithm: &AlgorithmConfig) -> Result<(Epsilon, Delta
     })
 }
 
-/// The records of a data set, as an engine reads them.
-pub(crate) fn records_of<'d>(engine: &Engine, data: &'d Dataset) -> Result<Records<'d>, AuditError> {
-    let targets = data.targets().ok_or_else(|| {
-        TrainError::refused("the records have no targets to learn", "give labelled records, or name the {target}")
-    })?;
-    Ok(engine.records(data.inputs(), targets)?)
-}
-
 struct Auditor<'a> {
     run: &'a PricedRun,
     subject: Subject<'a>,
-    records: &'a Dataset,
+    records: Background<'a>,
+    form: Form,
     options: &'a AuditOptions,
     claim: (Epsilon, Delta),
 }
@@ -222,14 +235,11 @@ impl<'a> Auditor<'a> {
         let clip = self.subject.facts.max_grad_norm.get();
         let sizes: Vec<f32> = [0.0, 0.1, 1.0, 10.0, 1e3, 1e9, 1e30, f32::INFINITY, f32::NAN].repeat(4);
         let mut random = Uniform::new(coins.public_seed(1)?);
-        let mut largest = 0.0_f64;
-        if let Some(synthetic) = Synthetic::new(self.records, &sizes, &mut random) {
-            let engine = self.engine()?;
-            let records = engine.records(synthetic.inputs(), synthetic.targets())?;
-            let initial = self.initial(&coins)?;
-            let mut gradients = NetworkGradients::new(engine, records);
-            largest = largest_contribution(&mut gradients, &initial, 0..synthetic.len(), clip)?;
-        }
+        let synthetic = Synthetic::new(&self.form, &sizes, &mut random);
+        let engine = self.engine()?;
+        let records = synthetic.background().checked(&engine)?;
+        let mut gradients = NetworkGradients::new(engine, records);
+        let largest = largest_contribution(&mut gradients, &self.initial(&coins)?, 0..sizes.len(), clip)?;
         Ok(Check {
             name: "contribution through the network".to_owned(),
             meaning: "The largest norm of what one synthetic record adds to a clipped sum, in units of the clipping norm. Records \
@@ -249,7 +259,7 @@ impl<'a> Auditor<'a> {
         let coins = Coins::new(self.options.seed, 2, 0)?;
         progress.begin("step audit", count);
         let engine = self.engine()?;
-        let records = records_of(&engine, self.records)?;
+        let records = self.records.checked(&engine)?;
         let mut evidence = self.observed(
             &all,
             NetworkGradients::new(engine, records),
@@ -353,7 +363,7 @@ impl<'a> Auditor<'a> {
         let mut canaries = self.canaries(vec![norm; members.len()], 1, 0, layers);
         canaries.members.clone_from(&members);
         let engine = self.engine()?;
-        let records = records_of(&engine, self.records)?;
+        let records = self.records.checked(&engine)?;
         let mut mechanism = VaultMechanism::new(
             self.subject,
             NetworkGradients::new(engine, records),
@@ -365,7 +375,7 @@ impl<'a> Auditor<'a> {
         )?;
         let mut advance = || progress.advance();
         let response = &evidence.response;
-        let records = self.records.len();
+        let records = self.records.count;
         let scores = whole_run_scores(&mut mechanism, plan, records, &members, response, &mut advance)?;
         Ok(self.one_run_bounds(&scores, Observation::WholeRun))
     }
@@ -410,12 +420,10 @@ impl<'a> Auditor<'a> {
 
     fn final_model_one_run(&self, progress: &mut (dyn Progress + Send)) -> Result<Vec<Attack>, AuditError> {
         // Not more than a tenth of the records, so that the model is still about them.
-        let count = self.options.canaries.min((self.records.len() / 10).max(2));
+        let count = self.options.canaries.min((self.records.count / 10).max(2));
         let coins = Coins::new(self.options.seed, 5, count)?;
         let mut random = Uniform::new(coins.public_seed(2)?);
-        let Some(synthetic) = Synthetic::new(self.records, &vec![1.0; count], &mut random) else {
-            return Ok(Vec::new());
-        };
+        let synthetic = Synthetic::new(&self.form, &vec![1.0; count], &mut random);
         progress.begin("attack on the final model", self.subject.plan.steps());
         let attack = self.final_model(&synthetic, rayon::current_num_threads());
         let mut advance = || progress.advance();
@@ -432,7 +440,7 @@ impl<'a> Auditor<'a> {
         let coins = Coins::new(self.options.seed, 6, runs as usize)?;
         let mut random = Uniform::new(coins.public_seed(4)?);
         // One blank record.
-        let Some(synthetic) = Synthetic::new(self.records, &[0.0], &mut random) else { return Ok(Vec::new()) };
+        let synthetic = Synthetic::new(&self.form, &[0.0], &mut random);
         progress.begin("attack on many final models", runs);
         let attack = self.final_model(&synthetic, 1);
         let seed = coins.public_seed(5)?;

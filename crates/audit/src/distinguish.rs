@@ -1,8 +1,8 @@
 //! Many short runs on a data set of the attacker's choice: was its one record a member?
 //!
 //! A guarantee holds for every data set. Here all slots are empty, except that of one record with a huge gradient, which is a member in half of
-//! the runs. The attacker sees the updates of every run. The score is the logarithm of their energy, which grows if the record moves
-//! updates by more than the noise, and also if the noise itself depends on the record.
+//! the runs. The attacker sees the updates of every run. The score is the mean of the logarithms of their squared lengths, which grows if the
+//! record moves updates by more than the noise, and also if the noise itself depends on the record.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -19,6 +19,12 @@ use crate::{
 
 /// The number of free coordinates, which show the noise.
 const FREE: usize = 100;
+
+/// The least number of updates of a run, where the plan permits.
+const LEAST_UPDATES: f64 = 300.0;
+
+/// Keeps the logarithm of an update without noise finite.
+const LEAST_ENERGY: f64 = 1e-200;
 
 /// The number of runs, of which half choose the threshold. It is large enough to refute a claim of this size.
 pub(crate) fn runs_against(claim: Epsilon) -> u64 {
@@ -43,7 +49,7 @@ pub(crate) fn distinguish(
                 return Err(AuditError::Stopped);
             }
             let member = coins.member(number);
-            let score = energy(subject, layers, member, coins, number)?;
+            let score = mean_log_energy(subject, layers, member, coins, number)?;
             if !progress(done.fetch_add(1, Ordering::Relaxed) + 1) {
                 stopped.store(true, Ordering::Relaxed);
             }
@@ -57,8 +63,8 @@ pub(crate) fn distinguish(
     Ok(bound.attack(Observation::WholeRun, 1, runs))
 }
 
-/// The logarithm of the mean square of all updates of a run.
-fn energy(
+/// The mean, over the updates of a run, of the logarithm of the squared length.
+fn mean_log_energy(
     subject: Subject<'_>,
     layers: usize,
     member: bool,
@@ -79,17 +85,19 @@ fn energy(
     )?;
     // The record is almost surely drawn in this many steps.
     let mut expected = 0.0;
-    let mut energy = 0.0;
+    let (mut sum, mut count) = (0.0, 0.0);
     for planned in planned(subject.plan, 1_000) {
         let Some(step) = mechanism.step()? else { break };
         if let Some(update) = step.update {
             let all = update.canaries.iter().chain(&update.free);
-            energy += all.map(|value| f64::from(*value).powi(2)).sum::<f64>();
+            let energy = all.map(|value| f64::from(*value).powi(2)).sum::<f64>();
+            sum += (energy + LEAST_ENERGY).ln();
+            count += 1.0;
         }
         expected += rate(planned.entry.sampling());
-        if expected > 5.0 {
+        if expected > 5.0 && count >= LEAST_UPDATES {
             break;
         }
     }
-    Ok((energy + 1e-200).ln())
+    Ok(sum / f64::max(count, 1.0))
 }

@@ -1,23 +1,22 @@
 //! Attacks on the final model: does the loss of a synthetic record tell whether it was a member?
 //!
-//! Synthetic records with random labels stand beside the real ones, each a member with probability 1/2. The score of a record is how much
+//! Synthetic records with random labels stand beside public ones, each a member with probability 1/2. The score of a record is how much
 //! its loss fell, from the initial model to the final one.
 
 use std::ops::Range;
 
-use sordino_data::Dataset;
 use sordino_nn::{Engine, NetworkError, Params, Pass};
 use sordino_privacy::{Gradients, Randomness, Sum, WeightRule};
-use sordino_train::{NetworkGradients, ResolvedModel, TrainError};
+use sordino_train::{NetworkGradients, ResolvedModel};
 
 use crate::{
-    AuditError, Canaries, Mechanism, Scored, Subject, VaultMechanism, audit::records_of,
-    synthetic::Synthetic,
+    AuditError, Canaries, Mechanism, Scored, Subject, VaultMechanism,
+    synthetic::{Background, Synthetic},
 };
 
-/// Real records, and synthetic records after them, of which some are members. The slots of the others are empty.
+/// Public records, and synthetic records after them, of which some are members. The slots of the others are empty.
 struct WithSynthetic<'d> {
-    real: NetworkGradients<'d>,
+    public: NetworkGradients<'d>,
     synthetic: NetworkGradients<'d>,
     members: Vec<bool>,
 }
@@ -27,23 +26,23 @@ impl Gradients for WithSynthetic<'_> {
     type Error = NetworkError;
 
     fn records(&self) -> usize {
-        self.real.records() + self.members.len()
+        self.public.records() + self.members.len()
     }
 
     fn dimension(&self) -> usize {
-        self.real.dimension()
+        self.public.dimension()
     }
 
     fn trainable(&self) -> Vec<Range<usize>> {
-        self.real.trainable()
+        self.public.trainable()
     }
 
     fn layers(&self) -> usize {
-        self.real.layers()
+        self.public.layers()
     }
 
     fn rounding(&self, differences: bool) -> f64 {
-        self.real.rounding(differences)
+        self.public.rounding(differences)
     }
 
     fn pass(
@@ -55,12 +54,12 @@ impl Gradients for WithSynthetic<'_> {
         key: [u8; 32],
         sums: &mut [Sum],
     ) -> Result<(), NetworkError> {
-        let records = self.real.records();
-        let (real, synthetic) = chosen.split_at(chosen.partition_point(|&slot| slot < records));
+        let records = self.public.records();
+        let (public, synthetic) = chosen.split_at(chosen.partition_point(|&slot| slot < records));
         let members: Vec<usize> =
             synthetic.iter().map(|slot| slot - records).filter(|&slot| self.members[slot]).collect();
         let mut others: Vec<Sum> = sums.to_vec();
-        self.real.pass(at, anchor, real, rule, key, sums)?;
+        self.public.pass(at, anchor, public, rule, key, sums)?;
         self.synthetic.pass(at, anchor, &members, rule, key, &mut others)?;
         for (sum, other) in sums.iter_mut().zip(others) {
             // Exact: both are multiples of the step of the sum.
@@ -70,11 +69,11 @@ impl Gradients for WithSynthetic<'_> {
     }
 }
 
-/// A run on real and synthetic records.
+/// A run on public and synthetic records.
 pub(crate) struct FinalModel<'a> {
     pub(crate) subject: Subject<'a>,
     pub(crate) model: &'a ResolvedModel,
-    pub(crate) records: &'a Dataset,
+    pub(crate) records: Background<'a>,
     pub(crate) synthetic: &'a Synthetic,
     /// The number of threads of the engine.
     pub(crate) workers: usize,
@@ -90,12 +89,12 @@ impl FinalModel<'_> {
         progress: &mut dyn FnMut() -> bool,
     ) -> Result<Vec<Scored>, AuditError> {
         let engine = || Engine::with_workers(self.model.network()?, self.model.loss, self.workers);
-        let (real_engine, synthetic_engine) = (engine()?, engine()?);
-        let real = records_of(&real_engine, self.records)?;
-        let synthetic = synthetic_engine.records(self.synthetic.inputs(), self.synthetic.targets())?;
-        let initial = self.model.initial(&self.model.network()?, seed).map_err(TrainError::from)?;
+        let (public_engine, synthetic_engine) = (engine()?, engine()?);
+        let public = self.records.checked(&public_engine)?;
+        let synthetic = self.synthetic.background().checked(&synthetic_engine)?;
+        let initial = self.model.initial(&self.model.network()?, seed)?;
         let gradients = WithSynthetic {
-            real: NetworkGradients::new(real_engine, real),
+            public: NetworkGradients::new(public_engine, public),
             synthetic: NetworkGradients::new(synthetic_engine, synthetic),
             members: members.to_vec(),
         };
@@ -121,8 +120,8 @@ impl FinalModel<'_> {
 
     fn losses(&self, at: &Params) -> Result<Vec<f64>, AuditError> {
         let mut engine = Engine::with_workers(self.model.network()?, self.model.loss, self.workers)?;
-        let records = engine.records(self.synthetic.inputs(), self.synthetic.targets())?;
-        let chosen: Vec<usize> = (0..self.synthetic.len()).collect();
+        let records = self.synthetic.background().checked(&engine)?;
+        let chosen: Vec<usize> = (0..self.synthetic.background().count).collect();
         let mut sums = [vec![0.0; engine.network().layout().len()]];
         Ok(engine.pass(&Pass::new(at, &records, &chosen), &mut sums)?.losses)
     }

@@ -11,6 +11,8 @@ pub struct AuditResult {
     pub algorithm: String,
     /// The data set, as in the settings.
     pub data: String,
+    /// The records beside the canaries, such as `1625 public test records`. Private records are not used.
+    pub records: String,
     /// The epsilon that the run prints.
     pub claim: Claim,
     /// The attacks, and the lower bound of each.

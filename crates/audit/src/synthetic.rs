@@ -5,7 +5,58 @@ use rand_chacha::{
     rand_core::{Rng, SeedableRng},
 };
 use sordino_data::Dataset;
-use sordino_nn::{Inputs, Shape, Targets};
+use sordino_nn::{Engine, Inputs, Loss, Records, Shape, Targets};
+use sordino_train::PricedRun;
+
+use crate::AuditError;
+
+/// The public form of the records of a run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Form {
+    shape: Shape,
+    targets: TargetForm,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum TargetForm {
+    Classes(usize),
+    Values(usize),
+    NextTokens,
+}
+
+impl Form {
+    /// The form of the records that the network of a run reads.
+    pub(crate) fn of(run: &PricedRun) -> Result<Self, AuditError> {
+        let (data, network) = (&run.resolved.data, run.resolved.model.network()?);
+        let targets = match run.resolved.model.loss {
+            Loss::NextToken { .. } => TargetForm::NextTokens,
+            _ if !data.classes.is_empty() => TargetForm::Classes(data.classes.len()),
+            _ => TargetForm::Values(network.outputs()),
+        };
+        Ok(Self { shape: network.input(), targets })
+    }
+}
+
+/// Records beside the canaries.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Background<'a> {
+    inputs: Inputs<'a>,
+    targets: Targets<'a>,
+    /// Their number.
+    pub(crate) count: usize,
+}
+
+impl<'a> Background<'a> {
+    /// The records of a data set; none if it has no targets.
+    pub(crate) fn of(data: &'a Dataset) -> Option<Self> {
+        Some(Self { inputs: data.inputs(), targets: data.targets()?, count: data.len() })
+    }
+
+    /// The records, as an engine reads them.
+    pub(crate) fn checked(&self, engine: &Engine) -> Result<Records<'a>, AuditError> {
+        Ok(engine.records(self.inputs, self.targets)?)
+    }
+}
 
 /// Synthetic records.
 #[derive(Debug, Clone)]
@@ -48,10 +99,10 @@ impl Uniform {
 
 impl Synthetic {
     /// One record for each size. The values of a record are random numbers between 0 and its size (blank records have size 0), tokens are
-    /// random, and so are targets: the records are mislabelled. None if the data set has no targets.
-    pub(crate) fn new(like: &Dataset, sizes: &[f32], random: &mut Uniform) -> Option<Self> {
+    /// random, and so are targets: the records are mislabelled.
+    pub(crate) fn new(form: &Form, sizes: &[f32], random: &mut Uniform) -> Self {
         let count = sizes.len();
-        let inputs = match like.shape() {
+        let inputs = match form.shape {
             Shape::Tokens { steps, vocabulary } => {
                 let (mut tokens, mut starts) = (Vec::new(), vec![0]);
                 for _ in 0..count {
@@ -69,36 +120,30 @@ impl Synthetic {
                     .collect(),
             ),
         };
-        let targets = match like.targets()? {
-            Targets::Classes(_) => {
-                let classes = like.classes().len().max(2);
+        let targets = match form.targets {
+            TargetForm::Classes(classes) => {
                 SyntheticTargets::Classes((0..count).map(|_| random.below(classes) as u32).collect())
             }
-            Targets::Values { width, .. } => SyntheticTargets::Values {
+            TargetForm::Values(width) => SyntheticTargets::Values {
                 values: (0..count * width).map(|_| 2.0 * random.number() as f32 - 1.0).collect(),
                 width,
             },
-            Targets::NextTokens { .. } => SyntheticTargets::NextTokens(vec![1; count]),
+            TargetForm::NextTokens => SyntheticTargets::NextTokens(vec![1; count]),
         };
-        Some(Self { inputs, targets, count })
+        Self { inputs, targets, count }
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.count
-    }
-
-    pub(crate) fn inputs(&self) -> Inputs<'_> {
-        match &self.inputs {
+    /// The records.
+    pub(crate) fn background(&self) -> Background<'_> {
+        let inputs = match &self.inputs {
             SyntheticInputs::Dense(values) => Inputs::Dense(values),
             SyntheticInputs::Tokens { tokens, starts } => Inputs::Tokens { tokens, starts },
-        }
-    }
-
-    pub(crate) fn targets(&self) -> Targets<'_> {
-        match &self.targets {
+        };
+        let targets = match &self.targets {
             SyntheticTargets::Classes(classes) => Targets::Classes(classes),
             SyntheticTargets::Values { values, width } => Targets::Values { values, width: *width },
             SyntheticTargets::NextTokens(from) => Targets::NextTokens { from },
-        }
+        };
+        Background { inputs, targets, count: self.count }
     }
 }

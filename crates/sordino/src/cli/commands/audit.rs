@@ -71,7 +71,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     let algorithm = parse_algorithm_config(&text)?;
     let stop = listen("after this step", "without a result");
     let mut progress = AuditProgress::new(stop);
-    let result = audit(&priced, &algorithm, &data.train, &options, &mut progress);
+    let result = audit(&priced, &algorithm, data.test.as_ref(), &options, &mut progress);
     progress.finish();
     let result = match result {
         Ok(result) => result,
@@ -192,7 +192,7 @@ impl Progress for AuditProgress {
 }
 
 fn text_of(result: &AuditResult) -> String {
-    let AuditResult { algorithm, data, claim, attacks, checks, seconds, .. } = result;
+    let AuditResult { algorithm, data, records, claim, attacks, checks, seconds, .. } = result;
     let kind = if claim.proved { "proved" } else { "claimed by its paper, not proved" };
     let mut text = format!(
         "audit of {algorithm} on {data}: epsilon {:.4} at delta {:e} ({kind})\n\n",
@@ -201,11 +201,16 @@ fn text_of(result: &AuditResult) -> String {
     let mut rows = vec![["the attacker sees", "estimator", "confidence", "lower bound"].map(str::to_owned).to_vec()];
     rows.extend(attacks.iter().map(attack_row));
     text += &table(&[Column::Left(0), Column::Left(0), Column::Right(0), Column::Right(0)], &rows);
+    let mut assumptions: Vec<String> = Vec::new();
     for attack in attacks {
         if let Some(assumption) = &attack.assumption {
-            text += &format!("  {}: assumes that {assumption}\n", attack.estimator);
+            let line = format!("  * {} assumes that {assumption}\n", attack.estimator);
+            if !assumptions.contains(&line) {
+                assumptions.push(line);
+            }
         }
     }
+    text += &assumptions.concat();
     if !checks.is_empty() {
         text += "\n";
         let mut rows = vec![["test", "measured", "permitted", ""].map(str::to_owned).to_vec()];
@@ -215,8 +220,7 @@ fn text_of(result: &AuditResult) -> String {
         text += &format!("  A sound mechanism fails one of these tests with probability {rate:.2e} at most.\n");
     }
     text += &format!("\n{}\n", verdict(result));
-    text += "Canaries are synthetic. No score of a real record was computed, and real records are as well protected as without the audit";
-    text += &format!(".\n{seconds:.1} s\n");
+    text += &format!("Synthetic canaries beside {records}, {seconds:.1} s. The audit did not use private records and costs no privacy.\n");
     text
 }
 
