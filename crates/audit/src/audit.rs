@@ -159,7 +159,7 @@ pub fn audit(
         attacks.extend(auditor.whole_run(&evidence, progress)?);
         checks.extend(evidence.checks);
     } else {
-        attacks.push(auditor.distinguishing(progress)?);
+        attacks.extend(auditor.distinguishing(progress)?);
     }
     attacks.extend(auditor.final_model_one_run(progress)?);
     if options.runs > 0 {
@@ -401,7 +401,7 @@ impl<'a> Auditor<'a> {
         ]
     }
 
-    fn distinguishing(&self, progress: &mut (dyn Progress + Send)) -> Result<Attack, AuditError> {
+    fn distinguishing(&self, progress: &mut (dyn Progress + Send)) -> Result<Vec<Attack>, AuditError> {
         let runs = runs_against(self.claim.0);
         progress.begin("attack on a data set of the attacker's choice", runs);
         let coins = Coins::new(self.options.seed, 4, runs as usize)?;

@@ -1,8 +1,9 @@
 //! Many short runs on a data set of the attacker's choice: was its one record a member?
 //!
 //! A guarantee holds for every data set. Here all slots are empty, except that of one record with a huge gradient, which is a member in half of
-//! the runs. The attacker sees the updates of every run. The score is the mean of the logarithms of their squared lengths, which grows if the
-//! record moves updates by more than the noise, and also if the noise itself depends on the record.
+//! the runs. The attacker sees the updates of every run and computes two scores. The *shift* is the mean of the updates in the direction of
+//! the record. The *energy* is the median of their squared lengths in other directions, where a sound mechanism has the same noise with and
+//! without the record.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -14,17 +15,21 @@ use crate::{
     VaultMechanism,
     audit::Coins,
     estimators::{Family, best_threshold, many_runs},
-    steps::{STRONGEST, planned, rate},
+    steps::STRONGEST,
 };
 
 /// The number of free coordinates, which show the noise.
-const FREE: usize = 100;
+const FREE: usize = 1_000;
 
-/// The least number of updates of a run, where the plan permits.
-const LEAST_UPDATES: f64 = 300.0;
+/// The largest number of steps of a run.
+const STEPS: u64 = 1_000;
 
-/// Keeps the logarithm of an update without noise finite.
-const LEAST_ENERGY: f64 = 1e-200;
+/// The scores of a run.
+#[derive(Debug, Clone, Copy)]
+struct Scores {
+    shift: f64,
+    energy: f64,
+}
 
 /// The number of runs, of which half choose the threshold. It is large enough to refute a claim of this size.
 pub(crate) fn runs_against(claim: Epsilon) -> u64 {
@@ -40,37 +45,43 @@ pub(crate) fn distinguish(
     confidence: Confidence,
     coins: &Coins,
     progress: &(dyn Fn(u64) -> bool + Sync),
-) -> Result<Attack, AuditError> {
+) -> Result<Vec<Attack>, AuditError> {
     let (done, stopped) = (AtomicU64::new(0), AtomicBool::new(false));
-    let scores: Vec<Scored> = (0..runs)
+    let scores: Vec<(Scores, bool)> = (0..runs)
         .into_par_iter()
         .map(|number| {
             if stopped.load(Ordering::Relaxed) {
                 return Err(AuditError::Stopped);
             }
             let member = coins.member(number);
-            let score = mean_log_energy(subject, layers, member, coins, number)?;
+            let scores = scores(subject, layers, member, coins, number)?;
             if !progress(done.fetch_add(1, Ordering::Relaxed) + 1) {
                 stopped.store(true, Ordering::Relaxed);
             }
-            Ok(Scored { score, member })
+            Ok((scores, member))
         })
         .collect::<Result<_, AuditError>>()?;
-    let (pilot, rest) = scores.split_at(scores.len() / 2);
     let family = Family::approximate(delta);
-    let threshold = best_threshold(pilot, &family, confidence).unwrap_or(0.0);
-    let bound = many_runs(rest, &[threshold], &family, confidence);
-    Ok(bound.attack(Observation::WholeRun, 1, runs))
+    let attack = |name: &str, score: fn(&Scores) -> f64| {
+        let scores: Vec<Scored> =
+            scores.iter().map(|(scores, member)| Scored { score: score(scores), member: *member }).collect();
+        let (pilot, rest) = scores.split_at(scores.len() / 2);
+        let threshold = best_threshold(pilot, &family, confidence).unwrap_or(0.0);
+        let mut bound = many_runs(rest, &[threshold], &family, confidence);
+        bound.estimator = format!("{name} of updates, {}", bound.estimator);
+        bound.attack(Observation::WholeRun, 1, runs)
+    };
+    Ok(vec![attack("shift", |scores| scores.shift), attack("energy", |scores| scores.energy)])
 }
 
-/// The mean, over the updates of a run, of the logarithm of the squared length.
-fn mean_log_energy(
+/// The scores of one run.
+fn scores(
     subject: Subject<'_>,
     layers: usize,
     member: bool,
     coins: &Coins,
     number: u64,
-) -> Result<f64, AuditError> {
+) -> Result<Scores, AuditError> {
     let norm = STRONGEST * subject.facts.max_grad_norm.get();
     let mut canaries = Canaries::with_norms(vec![norm], 1, FREE);
     canaries.members = vec![member];
@@ -83,21 +94,15 @@ fn mean_log_energy(
         coins.randomness(number)?,
         false,
     )?;
-    // The record is almost surely drawn in this many steps.
-    let mut expected = 0.0;
-    let (mut sum, mut count) = (0.0, 0.0);
-    for planned in planned(subject.plan, 1_000) {
+    let (mut shift, mut energies) = (0.0, Vec::new());
+    for _ in 0..STEPS {
         let Some(step) = mechanism.step()? else { break };
-        if let Some(update) = step.update {
-            let all = update.canaries.iter().chain(&update.free);
-            let energy = all.map(|value| f64::from(*value).powi(2)).sum::<f64>();
-            sum += (energy + LEAST_ENERGY).ln();
-            count += 1.0;
-        }
-        expected += rate(planned.entry.sampling());
-        if expected > 5.0 && count >= LEAST_UPDATES {
-            break;
-        }
+        let Some(update) = step.update else { continue };
+        shift += update.canaries.iter().copied().map(f64::from).sum::<f64>();
+        let squares = update.free.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>();
+        energies.push(squares);
     }
-    Ok(sum / f64::max(count, 1.0))
+    energies.sort_unstable_by(f64::total_cmp);
+    let energy = energies.get(energies.len() / 2).copied().unwrap_or(0.0);
+    Ok(Scores { shift: shift / f64::max(energies.len() as f64, 1.0), energy })
 }

@@ -101,12 +101,13 @@ impl Check {
 }
 
 impl AuditResult {
-    /// The largest lower bound; 0 without attacks.
+    /// The largest lower bound that counts as evidence; 0 without attacks. Bounds that assume a Gaussian trade-off curve do not count.
     pub fn lower_bound(&self) -> f64 {
-        self.attacks.iter().map(|attack| attack.lower_bound).fold(0.0, f64::max)
+        let counts = |attack: &&Attack| attack.observation == Observation::Step || attack.assumption.is_none();
+        self.attacks.iter().filter(counts).map(|attack| attack.lower_bound).fold(0.0, f64::max)
     }
 
-    /// Whether a lower bound exceeds the claim.
+    /// Whether [the lower bound](Self::lower_bound) exceeds the claim.
     pub fn refutes_the_claim(&self) -> bool {
         self.lower_bound() > self.claim.epsilon
     }
