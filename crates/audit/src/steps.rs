@@ -366,6 +366,7 @@ impl<'a> Observations<'a> {
                 1.0,
                 ((2.0 + 12.0 / width) / releases).sqrt() * 1.2,
             ),
+            self.noise_and_batch_size(tests, &free),
             tests.two_sided(
                 "noise of consecutive steps",
                 "The correlation of the noise of consecutive steps.",
@@ -392,6 +393,34 @@ impl<'a> Observations<'a> {
         }
         let noise = (variance / (1.0 - quantile * (2.0 / count).sqrt()).max(1e-3)).sqrt();
         (checks, noise)
+    }
+
+    /// A test of whether steps that draw more canaries have less noise, as when a sum is divided by the size of its batch: the correlation of
+    /// the noise variance of a step with the number of canaries that it draws.
+    fn noise_and_batch_size(&self, tests: &Normal, free: &[Vec<Vec<f64>>]) -> Check {
+        let sizes = self.planned().map(|(planned, step)| {
+            let expected = self.eligible(&planned) * rate(planned.entry.sampling());
+            step.drawn.len() as f64 - expected
+        });
+        let variances = free.iter().map(|releases| {
+            let (sum, count) = releases.iter().flatten().fold((0.0, 0.0), |(sum, count), v| (sum + v * v, count + 1.0));
+            if count > 0.0 { sum / count - 1.0 } else { 0.0 }
+        });
+        let (mut products, mut size_squares, mut variance_squares, mut count) = (0.0, 0.0, 0.0, 0.0_f64);
+        for (size, variance) in sizes.zip(variances) {
+            products += size * variance;
+            size_squares += size * size;
+            variance_squares += variance * variance;
+            count += 1.0;
+        }
+        let correlation = products / (size_squares * variance_squares).sqrt().max(f64::MIN_POSITIVE);
+        tests.two_sided(
+            "noise and batch size",
+            "The correlation of the noise variance of a step with the number of canaries in its batch.",
+            correlation,
+            0.0,
+            1.0 / count.max(1.0).sqrt(),
+        )
     }
 
     /// Tests of what canaries add to each gradient release, and the response of each to the strongest canaries.

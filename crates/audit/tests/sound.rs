@@ -3,10 +3,20 @@
 //! Seeds are fixed. A sound mechanism fails one of the tests of an audit with a probability of at most 0.001.
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
+use rand_chacha::{
+    ChaCha20Rng,
+    rand_core::{Rng, SeedableRng},
+};
 use sordino_accounting::{Accountant, ClipNorm, Delta, Epsilon, Plan, Sampling, SamplingRate, Steps, calibrate::Budget};
 use sordino_algorithms::{Algorithm, AlgorithmConfig, NoiseSource, RunFacts};
 use sordino_audit::{
-    Canaries, Kind, NoRecords, Observations, StepEvidence, Subject, VaultMechanism, copies, counted_kinds, kinds,
+    Canaries, Confidence, Kind, NoRecords, Observations, Scored, StepEvidence, Subject, VaultMechanism, copies,
+    counted_kinds,
+    estimators::{
+        Family, Spread, one_run, one_run_ceiling, one_run_fdp, one_run_fdp_ceiling, one_run_gaussian,
+        one_run_gaussian_ceiling,
+    },
+    kinds, whole_run_scores,
 };
 use sordino_optim::{OptimizerConfig, Schedule};
 use sordino_privacy::Randomness;
@@ -18,6 +28,12 @@ struct Case {
     plan: Plan,
     epsilon: f64,
     delta: Delta,
+}
+
+impl Case {
+    fn subject<'a>(&'a self, learning: &'a Learning) -> Subject<'a> {
+        Subject { algorithm: &self.algorithm, facts: &self.facts, plan: &self.plan, learning }
+    }
 }
 
 fn case(algorithm: AlgorithmConfig, steps: u64) -> Case {
@@ -61,15 +77,10 @@ fn audit(case: &Case, seed: u64, count: u64) -> StepEvidence {
 fn audit_with(case: &Case, seed: u64, count: u64, kinds: &[Kind]) -> StepEvidence {
     let norm = |kind: &Kind| vec![kind.norm * case.facts.max_grad_norm.get(); kind.coordinates];
     let canaries = Canaries::with_norms(kinds.iter().flat_map(norm).collect(), copies(&case.plan), 100);
-    let subject = Subject {
-        algorithm: &case.algorithm,
-        facts: &case.facts,
-        plan: &case.plan,
-        learning: &learning(),
-    };
+    let learning = learning();
     let copies = canaries.copies;
     let mut mechanism = VaultMechanism::new(
-        subject,
+        case.subject(&learning),
         NoRecords::new(1),
         true,
         canaries,
@@ -92,10 +103,68 @@ fn every_sound_algorithm_passes_and_its_bound_is_close_to_its_guarantee() {
         let name = algorithm.about().name;
         let case = case(algorithm, 1000);
         let evidence = audit(&case, 1, 1000);
+        let failed: Vec<_> = evidence.checks.iter().filter(|check| !check.passed()).collect();
+        assert!(failed.is_empty(), "{name}: {failed:?}");
         let bound = evidence.lower_bound(&case.plan, case.delta).unwrap();
-        eprintln!("{name}: {bound} of {} response {:?}", case.epsilon, evidence.response.iter().map(|r| r.iter().map(|k| (k*1000.0).round()/1000.0).collect::<Vec<_>>()).collect::<Vec<_>>());
-        for check in evidence.checks.iter().filter(|check| !check.passed()) {
-            eprintln!("    {} {} [{}, {}]", check.name, check.measured, check.low, check.high);
+        assert!(bound >= 0.9 * case.epsilon && bound <= case.epsilon, "{name}: {bound} of {}", case.epsilon);
+    }
+}
+
+/// Banded feedback moves the releases of its window, and the audit measures this response.
+#[test]
+fn the_response_of_banded_feedback_has_the_length_of_its_sensitivity() {
+    let dice = AlgorithmConfig::all().into_iter().find(|algorithm| algorithm.about().name == "dice").unwrap();
+    let evidence = audit(&case(dice, 1000), 3, 1000);
+    let response = &evidence.response[0];
+    assert!(response.len() > 4, "{response:?}");
+    let length = response.iter().map(|jump| jump * jump).sum::<f64>().sqrt();
+    assert!((length - 1.0).abs() < 0.03, "{length}");
+}
+
+/// The whole run in one attack, at epsilon 4 with 1,000 canaries: the means over five runs are at least 0.9 of what ideal scores give.
+#[test]
+fn attacks_on_whole_runs_reach_nine_tenths_of_their_ceilings() {
+    let case = case(AlgorithmConfig::all().remove(0), 1000);
+    let (claim, delta) = (Epsilon::new(4.0).unwrap(), case.delta);
+    let confidence = Confidence::new(0.95).unwrap();
+    let (guesses, fdp) =
+        (one_run_ceiling(1000, claim, delta, confidence), one_run_fdp_ceiling(1000, claim, delta, confidence));
+    let ideal = [guesses.epsilon, fdp.epsilon, one_run_gaussian_ceiling(1000, claim, delta, confidence)];
+    let mut means = [0.0; 3];
+    const RUNS: u64 = 5;
+    for seed in 0..RUNS {
+        let scores = whole_run(&case, seed);
+        let bounds = [
+            one_run(&scores, &[guesses.guesses], delta, confidence),
+            one_run_fdp(&scores, &[fdp.guesses], &Family::gaussian(delta), confidence),
+            one_run_gaussian(&scores, Spread::Estimated, delta, confidence),
+        ];
+        for (mean, bound) in means.iter_mut().zip(bounds) {
+            *mean += bound.epsilon / RUNS as f64;
         }
     }
+    for (mean, ideal) in means.into_iter().zip(ideal) {
+        assert!(mean >= 0.9 * ideal, "{means:?} of {ideal:?}");
+    }
+    assert!((ideal[0] - 1.57).abs() < 0.03 && (ideal[2] - 3.49).abs() < 0.03, "{ideal:?}");
+}
+
+/// The scores of 1,000 canaries, of which about half are members.
+fn whole_run(case: &Case, seed: u64) -> Vec<Scored> {
+    let mut random = ChaCha20Rng::seed_from_u64(1000 + seed);
+    let members: Vec<bool> = (0..1000).map(|_| random.next_u64() % 2 == 0).collect();
+    let mut canaries = Canaries::with_norms(vec![1e12; 1000], 1, 0);
+    canaries.members.clone_from(&members);
+    let learning = learning();
+    let mut mechanism = VaultMechanism::new(
+        case.subject(&learning),
+        NoRecords::new(1),
+        true,
+        canaries,
+        vec![0.0],
+        Randomness::seeded(seed),
+        false,
+    )
+    .unwrap();
+    whole_run_scores(&mut mechanism, &case.plan, 0, &members, &[vec![1.0]], &mut || true).unwrap()
 }
