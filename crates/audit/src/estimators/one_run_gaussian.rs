@@ -117,7 +117,7 @@ mod tests {
     fn scores(pairs: usize, mu: f64) -> Vec<Scored> {
         let up = ((2 * pairs - 1) as f64 / (2 * pairs) as f64).sqrt();
         let score = |i: usize, member| Scored {
-            score: if i % 2 == 0 { up } else { -up } + if member { mu } else { 0.0 },
+            score: if i.is_multiple_of(2) { up } else { -up } + if member { mu } else { 0.0 },
             member,
         };
         (0..2 * pairs).flat_map(|i| [score(i, false), score(i, true)]).collect()
