@@ -2,5 +2,6 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod ceilings;
+mod docs;
 mod false_alarms;
 mod simulation;
