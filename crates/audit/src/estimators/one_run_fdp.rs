@@ -77,8 +77,8 @@ fn refutes(tally: Tally, curve: &Curve, level: f64) -> bool {
     let (mut right, mut wrong) = (level * v / m, level * (g - v) / m);
     for i in (0..tally.correct).rev().map(real) {
         let more = wrong.max(curve(1.0 - right));
-        // Without growth now there is none later.
-        if more == wrong {
+        // Without growth now there is none later. To stop earlier is to the attacker's disadvantage.
+        if more <= wrong * (1.0 + 1e-9) {
             break;
         }
         // The cap keeps the recursion below the true values.
