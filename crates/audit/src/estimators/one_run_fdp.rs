@@ -133,6 +133,15 @@ mod tests {
     }
 
     #[test]
+    fn a_longer_list_of_guesses_costs_confidence() {
+        let confidence = Confidence::new(0.95).unwrap();
+        let scores: Vec<_> = (0..100).map(|i| Scored { score: f64::from(i), member: i >= 50 }).collect();
+        let bound = |list: &[Guesses]| one_run_fdp(&scores, list, &gaussian(), confidence).epsilon;
+        let (best, poor) = (Guesses::both(50), Guesses::both(2));
+        assert!(bound(&[poor]) < bound(&[best, poor]) && bound(&[best, poor]) < 0.99 * bound(&[best]));
+    }
+
+    #[test]
     fn there_is_no_evidence_without_canaries_or_guesses() {
         let confidence = Confidence::new(0.95).unwrap();
         let scores = [Scored { score: f64::NAN, member: false }; 40];

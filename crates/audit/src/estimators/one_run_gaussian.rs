@@ -146,6 +146,16 @@ mod tests {
     }
 
     #[test]
+    fn an_estimated_spread_matches_scipy() {
+        let members = [1.7, 3.1, 2.2, 4.0, 2.9, 3.3].map(|score| Scored { score, member: true });
+        let others = [0.3, -0.8, 1.1, 0.2, -0.4].map(|score| Scored { score, member: false });
+        // scipy 1.17.1: t = 5.91859 and 9 degrees of freedom; scipy.stats.nct.sf(t, 9, c) = 0.05 at c = 3.02716; mu = c sqrt(1/5 + 1/6).
+        // With a known spread of the same size it would be 13.80.
+        let got = bound(&[&members[..], &others].concat(), Spread::Estimated);
+        assert!((got - 8.983_959_6).abs() < 1e-3, "{got}");
+    }
+
+    #[test]
     fn the_bound_grows_with_the_difference() {
         for spread in [Spread::Known(1.0), Spread::Estimated] {
             let bounds: Vec<f64> =

@@ -82,7 +82,6 @@ impl Family {
     ///
     /// `refuted` of the search is monotone because curves become lower as epsilon grows.
     pub(super) fn largest_above(&self, false_positive_rate: f64, false_negative_rate: f64) -> f64 {
-        // An infinite mu has no epsilon: without any error the search would go to its end.
         largest_refuted(|epsilon| false_negative_rate < self.at(epsilon)(false_positive_rate))
     }
 }
