@@ -6,7 +6,7 @@ use super::{
     Confidence, Guesses, LowerBound, Scored,
     binomial::{Binomial, real},
     guesses::{Ranking, Tally},
-    search::largest_refuted,
+    search::{FINE, largest_refuted},
 };
 
 /// A lower bound on epsilon from one run with `m` canaries, each of which was a member with probability 1/2, independently of the others.
@@ -56,7 +56,7 @@ pub fn one_run(scores: &[Scored], guesses: &[Guesses], delta: Delta, confidence:
 /// (`Pr[X >= rq] > 1/4` is the theorem of Greenberg and Mohri, 2014, for `q > 1/r`. The case `r = 1` is `Pr[X = 1] = q >= 1/2`.)
 pub(super) fn epsilon(tally: Tally, delta: Delta, level: f64) -> f64 {
     let level = level.min(0.25);
-    largest_refuted(|epsilon| p_value(tally, epsilon, delta.get()) <= level)
+    largest_refuted(FINE, |epsilon| p_value(tally, epsilon, delta.get()) <= level)
 }
 
 /// The probability of at least this many correct guesses, at most, under (epsilon, delta)-privacy.

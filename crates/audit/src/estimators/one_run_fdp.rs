@@ -4,7 +4,6 @@ use super::{
     Confidence, Curve, Family, Guesses, LowerBound, Scored,
     binomial::real,
     guesses::{Ranking, Tally},
-    search::largest_refuted,
 };
 
 /// A lower bound on epsilon from one run with `m` canaries, each of which was a member with probability 1/2, independently of the others.
@@ -65,7 +64,7 @@ pub fn one_run_fdp(
 ///
 /// If a curve is refuted, so is every higher curve, because a higher curve permits less. So the refuted epsilons are a range that starts at 0.
 pub(super) fn epsilon(tally: Tally, family: &Family, level: f64) -> f64 {
-    largest_refuted(|epsilon| refutes(tally, &family.at(epsilon), level))
+    family.largest_refuted(|curve| refutes(tally, curve, level))
 }
 
 /// Whether so many correct guesses have a probability below `level` under the curve.

@@ -6,7 +6,7 @@ use super::{
     Confidence, Guesses, LowerBound, Scored,
     guesses::Ranking,
     normal::{NonCentralT, quantile},
-    search::largest_refuted,
+    search::{FINE, largest_refuted},
     trade_off::GAUSSIAN,
 };
 
@@ -80,7 +80,7 @@ fn lowest_mu(scores: &[Scored], spread: Spread, confidence: Confidence) -> Optio
                 return None;
             }
             let (tail, t) = (NonCentralT::new(freedom), difference / (s * width));
-            largest_refuted(|c| tail.upper_tail(t, c) <= level) * width
+            largest_refuted(FINE, |c| tail.upper_tail(t, c) <= level) * width
         }
     };
     mu.is_finite().then_some(mu)
