@@ -1,7 +1,7 @@
 //! What an estimator reaches at best: its bound for the ideal attack on the Gaussian mechanism.
 //!
 //! Scores are N(0, 1) for non-members and N(mu, 1) for members, which is the most that the mechanism reveals. Counts are the expected ones, rounded
-//! to whole numbers. An audit with a better bound was lucky, or the mechanism is not as private as claimed.
+//! to whole numbers. Single audits vary around the result.
 
 use sordino_accounting::{Delta, Epsilon, gaussian};
 

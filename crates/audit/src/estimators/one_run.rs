@@ -27,7 +27,7 @@ use super::{
 /// **Edge cases.** Ties and NaN count as wrong guesses. An empty list of scores or of guesses gives 0. A `2 m delta` near 1 or above gives 0.
 /// A confidence below 3/4 is raised to 3/4.
 ///
-/// **References.** Steinke, Nasr and Jagielski, "Privacy Auditing with One (1) Training Run" (2023), Theorem 5.2 and Appendix D.
+/// **References.** Steinke, Nasr and Jagielski, "Privacy Auditing with One (1) Training Run" (2023).
 pub fn one_run(scores: &[Scored], guesses: &[Guesses], delta: Delta, confidence: Confidence) -> LowerBound {
     let ranking = Ranking::new(scores);
     let level = confidence.level(guesses.len());

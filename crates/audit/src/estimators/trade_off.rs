@@ -21,7 +21,7 @@ pub type Curve = Box<dyn Fn(f64) -> f64 + Send + Sync>;
 /// mechanism if the mechanism's own curve belongs to the family, which is the *assumption* of the family. The family
 /// [`approximate`](Self::approximate) assumes nothing, because every (epsilon, delta)-private mechanism is above that curve.
 ///
-/// **References.** Dong, Roth and Su, "Gaussian Differential Privacy" (2019), Definitions 2.1 to 2.6; Wasserman and Zhou (2010).
+/// **References.** Dong, Roth and Su, "Gaussian Differential Privacy" (2019), for trade-off curves and their families.
 pub struct Family {
     pub(super) name: String,
     pub(super) assumption: Option<String>,
