@@ -5,10 +5,26 @@
 //! | estimator | observes | assumes | at best, epsilon 4, delta 1e-5, 95 % |
 //! | --- | --- | --- | --- |
 //! | [`one_run`] | one run, many canaries | nothing | 1.57 with 1,000 canaries |
-//! | [`one_run_fdp`] | one run, many canaries | the trade-off curve | FDP with 1,000 canaries |
+//! | [`one_run_fdp`] | one run, many canaries | the trade-off curve | 2.29 with 1,000 canaries |
 //! | [`one_run_gaussian`] | one run, many canaries | a Gaussian curve, normal scores | 3.49 with 1,000 canaries |
 //! | [`many_runs`], [`Family::approximate`] | many runs, one canary | nothing | 1.30 with 2,000 runs |
-//! | [`many_runs`], [`Family::gaussian`] | many runs, one canary | a Gaussian curve | 3.21 with 2,000 runs |
+//! | [`many_runs`], [`Family::gaussian`] | many runs, one canary | a Gaussian curve | 3.20 with 2,000 runs |
+//!
+//! [`Family::of_plan`] replaces the Gaussian curve by that of the run's plan, which is right for sampled batches.
+//!
+//! ```
+//! use sordino_accounting::{Delta, Epsilon};
+//! use sordino_audit::estimators::{Confidence, Scored, one_run, one_run_ceiling};
+//!
+//! let (claim, delta, confidence) = (Epsilon::new(1.0)?, Delta::new(1e-5)?, Confidence::new(0.999)?);
+//! // Fixed before the scores are known.
+//! let guesses = one_run_ceiling(100, claim, delta, confidence).guesses;
+//! // An attack without any error.
+//! let scores: Vec<_> = (0..100).map(|i| Scored { score: f64::from(i), member: i >= 50 }).collect();
+//! let bound = one_run(&scores, &[guesses], delta, confidence);
+//! assert!(bound.epsilon > claim.get());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod binomial;
 mod clopper_pearson;

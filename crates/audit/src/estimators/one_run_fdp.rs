@@ -4,7 +4,6 @@ use super::{
     Confidence, Curve, Family, Guesses, LowerBound, Scored,
     binomial::real,
     guesses::{Ranking, Tally},
-    search::largest_refuted,
 };
 
 /// A lower bound on epsilon from one run with `m` canaries, each of which was a member with probability 1/2, independently of the others.
@@ -65,7 +64,7 @@ pub fn one_run_fdp(
 ///
 /// If a curve is refuted, so is every higher curve, because a higher curve permits less. So the refuted epsilons are a range that starts at 0.
 pub(super) fn epsilon(tally: Tally, family: &Family, level: f64) -> f64 {
-    largest_refuted(|epsilon| refutes(tally, &family.at(epsilon), level))
+    family.largest_refuted(|curve| refutes(tally, curve, level))
 }
 
 /// Whether so many correct guesses have a probability below `level` under the curve.
@@ -77,8 +76,8 @@ fn refutes(tally: Tally, curve: &Curve, level: f64) -> bool {
     let (mut right, mut wrong) = (level * v / m, level * (g - v) / m);
     for i in (0..tally.correct).rev().map(real) {
         let more = wrong.max(curve(1.0 - right));
-        // Without growth now there is none later.
-        if more == wrong {
+        // Without growth now there is none later. To stop earlier is to the attacker's disadvantage.
+        if more <= wrong * (1.0 + 1e-9) {
             break;
         }
         // The cap keeps the recursion below the true values.
@@ -130,6 +129,15 @@ mod tests {
         let bounds: Vec<f64> = (0..=100).map(|v| bound(v, 0.05)).collect();
         assert!(bounds.is_sorted() && bounds[50] == 0.0 && bounds[100] > 2.0, "{bounds:?}");
         assert!(bound(90, 0.01) < bound(90, 0.05));
+    }
+
+    #[test]
+    fn a_longer_list_of_guesses_costs_confidence() {
+        let confidence = Confidence::new(0.95).unwrap();
+        let scores: Vec<_> = (0..100).map(|i| Scored { score: f64::from(i), member: i >= 50 }).collect();
+        let bound = |list: &[Guesses]| one_run_fdp(&scores, list, &gaussian(), confidence).epsilon;
+        let (best, poor) = (Guesses::both(50), Guesses::both(2));
+        assert!(bound(&[poor]) < bound(&[best, poor]) && bound(&[best, poor]) < 0.99 * bound(&[best]));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::{
     Confidence, Guesses, LowerBound, Scored,
     guesses::Ranking,
     normal::{NonCentralT, quantile},
-    search::largest_refuted,
+    search::{FINE, largest_refuted},
     trade_off::GAUSSIAN,
 };
 
@@ -80,7 +80,7 @@ fn lowest_mu(scores: &[Scored], spread: Spread, confidence: Confidence) -> Optio
                 return None;
             }
             let (tail, t) = (NonCentralT::new(freedom), difference / (s * width));
-            largest_refuted(|c| tail.upper_tail(t, c) <= level) * width
+            largest_refuted(FINE, |c| tail.upper_tail(t, c) <= level) * width
         }
     };
     mu.is_finite().then_some(mu)
@@ -117,7 +117,7 @@ mod tests {
     fn scores(pairs: usize, mu: f64) -> Vec<Scored> {
         let up = ((2 * pairs - 1) as f64 / (2 * pairs) as f64).sqrt();
         let score = |i: usize, member| Scored {
-            score: if i % 2 == 0 { up } else { -up } + if member { mu } else { 0.0 },
+            score: if i.is_multiple_of(2) { up } else { -up } + if member { mu } else { 0.0 },
             member,
         };
         (0..2 * pairs).flat_map(|i| [score(i, false), score(i, true)]).collect()
@@ -143,6 +143,16 @@ mod tests {
         assert!((bound(&moved, Spread::Estimated) - estimated).abs() < 1e-6);
         let few = bound(&scores(2, 2.0), Spread::Estimated);
         assert!(few < bound(&scores(2, 2.0), Spread::Known(1.0)));
+    }
+
+    #[test]
+    fn an_estimated_spread_matches_scipy() {
+        let members = [1.7, 3.1, 2.2, 4.0, 2.9, 3.3].map(|score| Scored { score, member: true });
+        let others = [0.3, -0.8, 1.1, 0.2, -0.4].map(|score| Scored { score, member: false });
+        // scipy 1.17.1: t = 5.91859 and 9 degrees of freedom; scipy.stats.nct.sf(t, 9, c) = 0.05 at c = 3.02716; mu = c sqrt(1/5 + 1/6).
+        // With a known spread of the same size it would be 13.80.
+        let got = bound(&[&members[..], &others].concat(), Spread::Estimated);
+        assert!((got - 8.983_959_6).abs() < 1e-3, "{got}");
     }
 
     #[test]
