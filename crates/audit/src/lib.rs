@@ -22,7 +22,6 @@ pub mod estimators;
 mod final_model;
 mod mechanism;
 mod network;
-mod normal;
 mod regression;
 mod result;
 mod steps;

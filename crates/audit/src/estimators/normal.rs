@@ -13,7 +13,7 @@ pub(super) fn cdf(x: f64) -> f64 {
 /// is below it because `Phi(-t) <= exp(-t^2/2) / 2`.
 ///
 /// Edge cases: 0 and below give minus infinity, 1 and above give infinity, NaN gives NaN.
-pub(super) fn quantile(p: f64) -> f64 {
+pub(crate) fn quantile(p: f64) -> f64 {
     if p.is_nan() {
         return f64::NAN;
     }
