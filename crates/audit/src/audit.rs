@@ -340,7 +340,7 @@ impl<'a> Auditor<'a> {
         let assumption = "all steps are like those that were observed".to_owned();
         Ok(Attack {
             observation: Observation::Step,
-            estimator: "noise, jump and sampling rate as measured, through the exact accountant".to_owned(),
+            estimator: "measured noise, jumps and rate".to_owned(),
             assumption: (!all).then_some(assumption),
             confidence: 1.0 - step_level(self.options.confidence),
             canaries: self.options.step_canaries as u64,

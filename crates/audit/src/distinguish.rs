@@ -68,7 +68,7 @@ pub(crate) fn distinguish(
         let (pilot, rest) = scores.split_at(scores.len() / 2);
         let threshold = best_threshold(pilot, &family, confidence).unwrap_or(0.0);
         let mut bound = many_runs(rest, &[threshold], &family, confidence);
-        bound.estimator = format!("{name} of updates, {}", bound.estimator);
+        bound.estimator = format!("{name}, {}", bound.estimator);
         bound.attack(Observation::WholeRun, 1, runs)
     };
     Ok(vec![attack("shift", |scores| scores.shift), attack("energy", |scores| scores.energy)])

@@ -31,6 +31,9 @@ pub struct Kind {
     pub coordinates: usize,
 }
 
+/// The rates of false alarms of this many tests add up to the level of an audit.
+const MOST_TESTS: f64 = 40.0;
+
 /// The expected number of canaries that a batch draws in each coordinate, where the sampling rate permits.
 const DRAWN: f64 = 10.0;
 
@@ -248,7 +251,7 @@ impl<'a> Observations<'a> {
     /// Tests everything at these rates of false alarms and error: `level` is the probability that any test fails by chance, and also that the
     /// bound does not hold.
     pub fn evidence(&self, level: f64) -> StepEvidence {
-        let tests = Normal { rate: level / 20.0 };
+        let tests = Normal { rate: level / MOST_TESTS };
         let quantile = -quantile(level / 3.0);
         let mut checks = self.checks_of_releases();
         let (noise_checks, noise) = self.noise(&tests, quantile);
@@ -274,7 +277,7 @@ impl<'a> Observations<'a> {
 
     /// Tests the releases and their noise alone.
     pub fn noise_evidence(&self, level: f64) -> StepEvidence {
-        let tests = Normal { rate: level / 20.0 };
+        let tests = Normal { rate: level / MOST_TESTS };
         let mut checks = self.checks_of_releases();
         checks.extend(self.noise(&tests, 0.0).0);
         StepEvidence { checks, response: Vec::new(), measured: Vec::new(), rate: 1.0 }

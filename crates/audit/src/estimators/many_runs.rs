@@ -37,7 +37,7 @@ pub fn many_runs(
     let level = confidence.level(thresholds.len());
     let errors: Vec<_> = thresholds.iter().map(|&threshold| Errors::at(scores, threshold)).collect();
     LowerBound {
-        estimator: format!("many runs, Clopper-Pearson ({})", family.name),
+        estimator: format!("many runs, {}", family.name),
         assumption: family.assumption.clone(),
         confidence,
         epsilon: errors.iter().map(|errors| errors.epsilon(family, level)).fold(0.0, f64::max),

@@ -33,7 +33,7 @@ pub fn one_run(scores: &[Scored], guesses: &[Guesses], delta: Delta, confidence:
     let level = confidence.level(guesses.len());
     let bounds = guesses.iter().map(|&guess| epsilon(ranking.tally(guess), delta, level));
     LowerBound {
-        estimator: "one run (Steinke, Nasr and Jagielski)".to_owned(),
+        estimator: "one run".to_owned(),
         assumption: None,
         confidence,
         epsilon: bounds.fold(0.0, f64::max),

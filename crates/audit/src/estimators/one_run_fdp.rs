@@ -52,7 +52,7 @@ pub fn one_run_fdp(
     let level = confidence.level(guesses.len());
     let bounds = guesses.iter().map(|&guess| epsilon(ranking.tally(guess), family, level));
     LowerBound {
-        estimator: format!("one run, f-DP (Mahloujifar, Melis and Chaudhuri; {})", family.name),
+        estimator: format!("one run, f-DP, {}", family.name),
         assumption: family.assumption.clone(),
         confidence,
         epsilon: bounds.fold(0.0, f64::max),

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue should stop")]
 
 mod algorithms;
+mod audit;
 mod bad_files;
 mod data;
 mod images;

@@ -198,13 +198,15 @@ fn text_of(result: &AuditResult) -> String {
         "audit of {algorithm} on {data}: epsilon {:.4} at delta {:e} ({kind})\n\n",
         claim.epsilon, claim.delta
     );
-    let mut rows = vec![["the attacker sees", "estimator", "confidence", "lower bound"].map(str::to_owned).to_vec()];
+    let head = ["the attacker sees", "estimator", "canaries", "runs", "confidence", "epsilon at least"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
     rows.extend(attacks.iter().map(attack_row));
-    text += &table(&[Column::Left(0), Column::Left(0), Column::Right(0), Column::Right(0)], &rows);
+    let right = Column::Right(0);
+    text += &table(&[Column::Left(0), Column::Left(0), right, right, right, right], &rows);
     let mut assumptions: Vec<String> = Vec::new();
     for attack in attacks {
         if let Some(assumption) = &attack.assumption {
-            let line = format!("  * {} assumes that {assumption}\n", attack.estimator);
+            let line = format!("  * {}: assumes that {assumption}\n", attack.estimator);
             if !assumptions.contains(&line) {
                 assumptions.push(line);
             }
@@ -217,10 +219,12 @@ fn text_of(result: &AuditResult) -> String {
         rows.extend(checks.iter().map(check_row));
         text += &table(&[Column::Left(0), Column::Right(0), Column::Left(0), Column::Left(0)], &rows);
         let rate: f64 = checks.iter().map(|check| check.false_alarm_rate).sum();
-        text += &format!("  A sound mechanism fails one of these tests with probability {rate:.2e} at most.\n");
+        text += &format!("  A sound mechanism fails one of these tests with probability {rate:.1e} at most.\n");
     }
-    text += &format!("\n{}\n", verdict(result));
-    text += &format!("Synthetic canaries beside {records}, {seconds:.1} s. The audit did not use private records and costs no privacy.\n");
+    text += &format!(
+        "\n{}\nSynthetic canaries beside {records}; {seconds:.1} s. The audit did not use private records and costs no privacy.\n",
+        verdict(result)
+    );
     text
 }
 
@@ -231,11 +235,12 @@ fn attack_row(attack: &Attack) -> Vec<String> {
         Observation::FinalModel => "the final model",
     };
     let starred = if attack.assumption.is_some() { " *" } else { "" };
-    let runs = if attack.runs > 1 { format!(", {} runs", attack.runs) } else { String::new() };
     vec![
         sees.to_owned(),
-        format!("{}{starred} ({} canaries{runs})", attack.estimator, attack.canaries),
-        format!("{} %", 100.0 * attack.confidence),
+        format!("{}{starred}", attack.estimator),
+        attack.canaries.to_string(),
+        attack.runs.to_string(),
+        format!("{} %", (1e4 * attack.confidence).round() / 100.0),
         format!("{:.4}", attack.lower_bound),
     ]
 }
@@ -244,7 +249,10 @@ fn check_row(check: &Check) -> Vec<String> {
     vec![
         check.name.clone(),
         format!("{:.4}", check.measured),
-        format!("{:.4} to {:.4}", check.low, check.high),
+        match check.low == check.high {
+            true => check.low.to_string(),
+            false => format!("{:.4} to {:.4}", check.low, check.high),
+        },
         if check.passed() { "passed".to_owned() } else { "FAILED".to_owned() },
     ]
 }
