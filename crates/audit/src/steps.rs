@@ -65,7 +65,7 @@ pub fn copies(plan: &Plan) -> usize {
         sampling => rate(sampling),
     };
     let least = plan.entries().iter().map(share).fold(1.0, f64::min);
-    if least >= 1.0 { 1 } else { (DRAWN / least).ceil().min(1e6) as usize }
+    (DRAWN / least).ceil().min(1e6) as usize
 }
 
 /// What is measured of one release of a step.
