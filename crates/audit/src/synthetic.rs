@@ -29,7 +29,7 @@ impl Form {
     pub(crate) fn of(run: &PricedRun) -> Result<Self, AuditError> {
         let (data, network) = (&run.resolved.data, run.resolved.model.network()?);
         let targets = match run.resolved.model.loss {
-            Loss::NextToken { .. } => TargetForm::NextTokens,
+            Loss::NextToken => TargetForm::NextTokens,
             _ if !data.classes.is_empty() => TargetForm::Classes(data.classes.len()),
             _ => TargetForm::Values(network.outputs()),
         };
