@@ -13,7 +13,7 @@ use sordino_accounting::{Delta, Epsilon};
 use crate::{
     Attack, AuditError, Canaries, Confidence, Mechanism, NoRecords, Observation, Scored, Subject,
     VaultMechanism,
-    audit::Coins,
+    auditor_coins::Coins,
     estimators::{Family, best_threshold, many_runs},
     steps::STRONGEST,
 };

@@ -6,7 +6,7 @@
 //!
 //! | attack | what the attacker sees | file |
 //! | --- | --- | --- |
-//! | step audit | every release, and the coins of the canaries | `steps.rs` |
+//! | step audit | every release, and the coins of the canaries | `steps/` |
 //! | whole run | every release | `whole_run.rs` |
 //! | data set of the attacker's choice | every update, in many runs | `distinguish.rs` |
 //! | final model | the model | `final_model.rs` |
@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod audit;
+mod auditor_coins;
 mod canaries;
 mod distinguish;
 mod error;

@@ -1,0 +1,97 @@
+//! Tests of what canaries add to releases of gradients.
+
+use std::ops::Range;
+
+use super::{Observations, period, rate, test_statistics::Normal};
+use crate::{
+    Check, Content,
+    regression::{Coefficients, Regression},
+};
+
+/// What the strongest canaries add to a release.
+pub(super) struct Jump {
+    /// The number of the release within its step.
+    pub(super) release: usize,
+    /// What one canary adds to the release of the step that draws it, and to those of the next steps, in units of the sensitivity.
+    pub(super) response: Vec<f64>,
+    /// The least length of this response that the observations permit.
+    pub(super) least: f64,
+}
+
+impl Observations<'_> {
+    /// Tests of what canaries add to each gradient release, and the response of each to the strongest canaries.
+    pub(super) fn jumps(&self, tests: &Normal, quantile: f64) -> (Vec<Check>, Vec<Jump>) {
+        // Batches that are not random do not tell a step from the steps before it.
+        let random = self.planned().any(|(planned, _)| rate(planned.entry.sampling()) < 1.0);
+        let (lags, extra) = if random { (period(self.plan), 2) } else { (1, 0) };
+        let counts: Vec<Vec<f64>> = self.steps.iter().map(|step| self.counts(step)).collect();
+        let releases = self.steps.iter().map(|step| step.releases.len()).max().unwrap_or(0);
+        let (mut checks, mut responses) = (Vec::new(), Vec::new());
+        let numbered = |release: usize| match releases {
+            1 => String::new(),
+            _ => format!(", release {}", release + 1),
+        };
+        for release in 0..releases {
+            let mut first = 0;
+            for (index, kind) in self.kinds.iter().enumerate() {
+                let range = first..first + kind.coordinates;
+                first = range.end;
+                let Some(solved) = self.response(release, range, lags + extra, &counts) else { continue };
+                let (squared, deviation) = solved.squared_length(lags);
+                let which = numbered(release);
+                checks.push(tests.at_most(
+                    &format!("jump of a canary of norm {}{which}", kind.name),
+                    "What one canary adds to the releases, in units of the sensitivity that the noise is scaled to.",
+                    squared.max(0.0).sqrt(),
+                    1.0,
+                    // Near a length of 1, where the test decides.
+                    0.5 * deviation,
+                ));
+                if index + 1 < self.kinds.len() {
+                    continue;
+                }
+                let later = (lags..lags + extra).map(|lag| solved.values[lag] / solved.deviation(lag));
+                if let Some(worst) = later.max_by(|a, b| a.abs().total_cmp(&b.abs())) {
+                    let single = Normal { rate: tests.rate / extra as f64 };
+                    checks.push(single.two_sided(
+                        &format!("jump after its steps{which}"),
+                        "What one canary adds to releases that must not depend on it any more, in standard deviations of the estimate.",
+                        worst,
+                        0.0,
+                        1.0,
+                    ));
+                }
+                let least = (squared - quantile * deviation).max(0.0).sqrt();
+                responses.push(Jump { release, response: solved.values[..lags].to_vec(), least });
+            }
+        }
+        (checks, responses)
+    }
+
+    /// What the canaries of these coordinates add to a release, and to the same release of later steps. None if it is not a sum of gradients.
+    fn response(
+        &self,
+        release: usize,
+        coordinates: Range<usize>,
+        lags: usize,
+        counts: &[Vec<f64>],
+    ) -> Option<Coefficients> {
+        let mut regression = Regression::new(lags);
+        let mut x = vec![0.0; lags];
+        for (number, (planned, step)) in self.planned().enumerate().skip(lags - 1) {
+            let (Some(observed), Some(multiplier)) =
+                (step.releases.get(release), planned.entry.releases().get(release))
+            else {
+                continue;
+            };
+            let Content::Gradients(projections) = &observed.content else { return None };
+            for coordinate in coordinates.clone() {
+                for (lag, x) in x.iter_mut().enumerate() {
+                    *x = counts[number - lag][coordinate] / multiplier.get();
+                }
+                regression.observe(&x, f64::from(projections.canaries[coordinate]) / observed.noise_std);
+            }
+        }
+        regression.solve()
+    }
+}
