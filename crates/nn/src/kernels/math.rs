@@ -166,6 +166,16 @@ fn upper_tail<const FMA: bool>(x: f32) -> (f32, f32) {
     (0.5 * p * t * e, 0.398_942_3 * e)
 }
 
+/// Below this, the states and gradients of recurrent layers are 0. Products of two such numbers would be subnormal, and arithmetic with
+/// subnormal numbers is ten times slower. Gates that are far in saturation give them at every step.
+const NEGLIGIBLE: f32 = 1.0 / (1_u64 << 60) as f32;
+
+#[inline(always)]
+fn without_negligible(x: f32) -> f32 {
+    // A NaN stays a NaN.
+    if x.abs() < NEGLIGIBLE { 0.0 } else { x }
+}
+
 multiversion! {
     /// One step of an LSTM: gates `i f g o` (pre-activations, which become activations), the old cell, the new cell, `tanh` of it,
     /// and the new hidden state.
@@ -190,9 +200,9 @@ fn lstm_step_body<const FMA: bool>(
     for j in 0..h {
         (i[j], f[j], g[j], o[j]) =
             (sigmoid::<FMA>(i[j]), sigmoid::<FMA>(f[j]), tanh::<FMA>(g[j]), sigmoid::<FMA>(o[j]));
-        cell[j] = fma::<FMA>(f[j], old[j], i[j] * g[j]);
+        cell[j] = without_negligible(fma::<FMA>(f[j], old[j], i[j] * g[j]));
         squashed[j] = tanh::<FMA>(cell[j]);
-        hidden[j] = o[j] * squashed[j];
+        hidden[j] = without_negligible(o[j] * squashed[j]);
     }
 }
 
@@ -219,11 +229,11 @@ fn lstm_step_gradient_body<const FMA: bool>(
     for j in 0..h {
         let (i, f, g, o, s) = (gi[j], gf[j], gg[j], go[j], squashed[j]);
         let d = fma::<FMA>(dh[j] * o, 1.0 - s * s, dc[j]);
-        gi[j] = d * g * i * (1.0 - i);
-        gf[j] = d * old[j] * f * (1.0 - f);
-        gg[j] = d * i * (1.0 - g * g);
-        go[j] = dh[j] * s * o * (1.0 - o);
-        dc[j] = d * f;
+        gi[j] = without_negligible(d * g * i * (1.0 - i));
+        gf[j] = without_negligible(d * old[j] * f * (1.0 - f));
+        gg[j] = without_negligible(d * i * (1.0 - g * g));
+        go[j] = without_negligible(dh[j] * s * o * (1.0 - o));
+        dc[j] = without_negligible(d * f);
     }
 }
 
@@ -270,12 +280,12 @@ fn gru_step_gradient_body<const FMA: bool>(
     let (gn, sn, old) = (&mut gn[..h], &mut sn[..h], &old[..h]);
     for j in 0..h {
         let (r, z, n) = (gr[j], gz[j], gn[j]);
-        let dn = dh[j] * (1.0 - z) * (1.0 - n * n);
-        let dr = dn * sn[j] * r * (1.0 - r);
-        let dz = dh[j] * (old[j] - n) * z * (1.0 - z);
+        let dn = without_negligible(dh[j] * (1.0 - z) * (1.0 - n * n));
+        let dr = without_negligible(dn * sn[j] * r * (1.0 - r));
+        let dz = without_negligible(dh[j] * (old[j] - n) * z * (1.0 - z));
         (gr[j], gz[j], gn[j]) = (dr, dz, dn);
-        (sr[j], sz[j], sn[j]) = (dr, dz, dn * r);
-        dh[j] *= z;
+        (sr[j], sz[j], sn[j]) = (dr, dz, without_negligible(dn * r));
+        dh[j] = without_negligible(dh[j] * z);
     }
 }
 
