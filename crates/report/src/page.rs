@@ -132,16 +132,14 @@ pub struct Chart {
     pub numbers: Table,
 }
 
-impl Page {
+impl Part {
     /// All charts, in their order.
     pub fn charts(&self) -> Vec<&Chart> {
-        let sections = self.parts.iter().flat_map(|part| &part.sections);
-        let blocks = sections.flat_map(|section| &section.blocks);
-        blocks
-            .flat_map(|block| match block {
-                Block::Charts(charts) => charts.as_slice(),
-                _ => &[],
-            })
-            .collect()
+        let blocks = self.sections.iter().flat_map(|section| &section.blocks);
+        let charts = blocks.flat_map(|block| match block {
+            Block::Charts(charts) => charts.as_slice(),
+            _ => &[],
+        });
+        charts.collect()
     }
 }

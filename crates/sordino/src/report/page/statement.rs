@@ -1,0 +1,241 @@
+//! The guarantee of a run in words: one sentence, the points that reviewers ask for, and the paragraph of a paper.
+//!
+//! The points follow Ponomareva et al., "How to DP-fy ML" (2023), section 5: the setting, the data accesses that are covered, what is
+//! released, the unit of privacy, the neighbouring relation, the accounting and its assumptions, and what can be verified.
+
+use sordino_accounting::{Guarantee, Plan, pld::GroupSize};
+use sordino_privacy::PrivacyStatus;
+use sordino_train::{
+    Hint,
+    format::{grouped, pair, rounded_to_nearest, rounded_up},
+    public_files,
+};
+
+use super::{RunEvidence, percent, percent_up};
+use crate::report::{noise, protects, sampling, status, unprotected_records};
+
+impl RunEvidence {
+    /// The guarantee, or that there is none, in one sentence.
+    pub(super) fn sentence(&self) -> String {
+        let subject = self.report().subject();
+        match &self.status {
+            PrivacyStatus::Private(guarantee) => {
+                format!("{subject} satisfies {}-differential privacy.", pair(guarantee.epsilon, guarantee.delta))
+            }
+            PrivacyStatus::NotPrivate(_) => format!("{subject} is NOT PRIVATE."),
+        }
+    }
+
+    /// The points that reviewers ask for.
+    pub(super) fn points(&self) -> Vec<(String, String)> {
+        let mut points = match &self.status {
+            PrivacyStatus::Private(guarantee) => self.guarantee_points(guarantee),
+            PrivacyStatus::NotPrivate(why) => vec![("Guarantee", format!("None. {}.", capital(why)))],
+        };
+        points.push(("What is public", self.public()));
+        points.push(("Choice of settings", self.tuning()));
+        points.push(("Verification", self.verification()));
+        points.into_iter().map(|(label, text)| (label.to_owned(), text)).collect()
+    }
+
+    fn guarantee_points(&self, guarantee: &Guarantee) -> Vec<(&'static str, String)> {
+        let mut points = vec![
+            (
+                "Model of privacy",
+                "Central: the program that trains sees the records, and protects everything that it releases.".to_owned(),
+            ),
+            (
+                "What is covered",
+                "All that training computes from the training records: every noisy sum of gradients, every intermediate model, and the final \
+                 weights."
+                    .to_owned(),
+            ),
+            ("Unit of privacy", "One training record, which is one row or one file of the data. A person with several records is protected less.".to_owned()),
+            ("Neighbouring data sets", capital(&protects(guarantee.relation, GroupSize::ONE)) + "."),
+            ("Epsilon", self.epsilon(guarantee)),
+            ("Delta", self.delta(guarantee)),
+            (
+                "Accountant",
+                format!(
+                    "{}: {}. {}.",
+                    guarantee.accountant,
+                    guarantee.accountant.description(),
+                    capital(&Hint::new(status(guarantee)).to_string())
+                ),
+            ),
+        ];
+        if let Some(plan) = self.account.plan() {
+            points.push(("Sampling", capital(&sampling(plan)) + ". Batches are drawn exactly as the accountant assumes."));
+            points.push(("Noise", noise(plan) + "."));
+        }
+        points
+    }
+
+    fn epsilon(&self, guarantee: &Guarantee) -> String {
+        let epsilon = guarantee.epsilon.get();
+        let weak = if epsilon > 10.0 { " WEAK: an epsilon above 10 protects little." } else { "" };
+        let when = match self.account.is_closed() {
+            true => "a proved upper bound for the whole run",
+            false => "a proved upper bound for the whole plan, whenever the run stops",
+        };
+        format!("{}, {when}.{weak}", rounded_up(epsilon))
+    }
+
+    fn delta(&self, guarantee: &Guarantee) -> String {
+        let (delta, records) = (guarantee.delta.get(), self.account.records());
+        let comparison = match delta * records as f64 >= 1.0 {
+            true => {
+                "WEAK: this is above 1 / N, so publishing one whole record would be permitted"
+            }
+            false => "it is below 1 / N, so that publishing a random record is not permitted",
+        };
+        format!("{delta:e}, set before training. N is {} records; {comparison}.", grouped(records))
+    }
+
+    fn public(&self) -> String {
+        let mut public = vec![
+            format!("the number of training records ({})", grouped(self.account.records())),
+            "all settings".to_owned(),
+        ];
+        if self.settings.schema.is_some() {
+            public.push("the schema (columns, categories and scales)".to_owned());
+        }
+        if let Some(facts) = &self.facts {
+            if !facts.classes.is_empty() {
+                public.push("the names of the classes".to_owned());
+            }
+            if facts.test_records > 0 {
+                public.push(format!("the {} test records", grouped(facts.test_records)));
+            }
+        }
+        let files = public_files(&self.account).len();
+        if files > 0 {
+            public.push(format!("the {files} files of the model that the run builds on"));
+        }
+        format!("{}. None of it may be derived from the training records.", capital(&public.join("; ")))
+    }
+
+    /// Whether trying out settings is paid for.
+    fn tuning(&self) -> String {
+        let private = matches!(self.status, PrivacyStatus::Private(_));
+        let alone = "No other run on this data is in the same folder.".to_owned();
+        let others = self.other_runs.clone().unwrap_or(alone);
+        let note = match private {
+            true => {
+                "Epsilon is that of this run alone. If its settings were chosen by looking at other runs on these records, their cost adds to \
+                 it. Runs elsewhere, and runs of comparisons, are not counted."
+            }
+            false => "",
+        };
+        format!("{note} {}", others.replace('\n', " ")).trim().to_owned()
+    }
+
+    fn verification(&self) -> String {
+        let (lines, hash) = self.seal();
+        let weights = match self.weights_covered {
+            true => "and has the hash of the weights",
+            false => "but has no hash of the weights, because an earlier version trained them",
+        };
+        format!(
+            "Every release was charged to the ledger before it was made. The ledger has {} lines, each chained to the previous one by SHA-256, \
+             {weights}. Hash of its last line: {hash}.",
+            grouped(lines)
+        )
+    }
+
+    /// What makes the guarantee false, or weaker than it seems.
+    pub(super) fn voids(&self) -> Vec<String> {
+        let unprotected = unprotected_records(
+            &self.settings,
+            self.facts.as_ref().map(|facts| facts.test_records),
+            self.account.records(),
+        );
+        let mut voids: Vec<String> = unprotected.into_iter().collect();
+        voids.extend(
+            [
+                "A public fact that was derived from the training records, such as a scale, a vocabulary or a list of classes.",
+                "Another use of the same records: other runs, statistics, or plots. Their cost adds to this one.",
+                "A person with several records: the guarantee is for one record. `sordino epsilon --group-size K` states it for K records.",
+                "Publishing a number that was measured on training records without noise, such as the training loss or a count.",
+                "An attacker who measures time, memory or power of the computer during training, or reads its random numbers.",
+            ]
+            .map(str::to_owned),
+        );
+        voids
+    }
+
+    /// The privacy paragraph of a paper.
+    pub(super) fn paragraph(&self) -> String {
+        match &self.status {
+            PrivacyStatus::Private(guarantee) => self.private_paragraph(guarantee),
+            PrivacyStatus::NotPrivate(why) => {
+                let claim = self.claim.as_ref().map_or(String::new(), |claim| {
+                    format!(
+                        " The epsilon of {} that {} claims is not a guarantee of this run and must not be reported as one.",
+                        rounded_to_nearest(claim.epsilon),
+                        claim.by
+                    )
+                });
+                format!("The model has no differential privacy guarantee: {why}.{claim}")
+            }
+        }
+    }
+
+    fn private_paragraph(&self, guarantee: &Guarantee) -> String {
+        let plan = self.account.plan();
+        let steps = plan.map_or(String::new(), |plan| self.steps_sentence(plan));
+        let attacker = self.attacker.as_ref().map_or(String::new(), |attacker| {
+            let list = |values: &mut dyn Iterator<Item = String>| joined(&values.collect::<Vec<_>>());
+            format!(
+                " An attacker who knows all other records and decides whether a record was used has a true positive rate of at most {} % at a \
+                 false positive rate of {} %, respectively.",
+                list(&mut attacker.rates.iter().map(|rates| percent_up(rates.true_positive_rate))),
+                list(&mut attacker.rates.iter().map(|rates| percent(rates.false_positive_rate)))
+            )
+        });
+        let accuracy = self.score.and_then(|score| score.accuracy).map_or(String::new(), |accuracy| {
+            format!(" The accuracy is {:.2} % on test records, which are public and not protected.", 100.0 * accuracy)
+        });
+        format!(
+            "The model was trained with {} on {} records. It satisfies {}-differential privacy in the central model, for one training record and \
+             under the relation {}.{steps} The guarantee covers all intermediate models and is computed by {} ({}); it is an upper bound, and \
+             the sampling of batches is the one that is analysed. Delta was fixed before training. The choice of settings by means of other runs \
+             is not covered.{attacker}{accuracy} Training and accounting: Sordino {}; hash of the ledger: {}.",
+            self.settings.algorithm.as_deref().unwrap_or("dp-sgd"),
+            grouped(self.account.records()),
+            pair(guarantee.epsilon, guarantee.delta),
+            guarantee.relation,
+            guarantee.accountant.description(),
+            guarantee.accountant,
+            self.version.as_deref().unwrap_or(env!("CARGO_PKG_VERSION")),
+            self.seal().1
+        )
+    }
+
+    fn steps_sentence(&self, plan: &Plan) -> String {
+        let noise = noise(plan);
+        let noise = noise.split(" (").next().unwrap_or(&noise);
+        let clip = match (self.settings.max_grad_norm, self.schedules.clipping_norm_adapts) {
+            (Some(norm), false) => format!(", gradients of single records are clipped to norm {norm}"),
+            (Some(norm), true) => {
+                format!(", gradients of single records are clipped to a norm that starts at {norm} and adapts to releases")
+            }
+            (None, _) => String::new(),
+        };
+        format!(" Batches are drawn by {}{clip}, and the noise is {noise}.", sampling(plan))
+    }
+}
+
+/// A text that begins with a capital letter.
+pub(super) fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// `a, b and c`.
+fn joined(words: &[String]) -> String {
+    match words {
+        [rest @ .., last] if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        _ => words.concat(),
+    }
+}
