@@ -3,13 +3,14 @@
 use crate::axis::{Axis, Scale};
 use crate::colour::{self, Colour};
 use crate::number::significant;
-use crate::svg::{Anchor, Font, GREY, INK, PALE, Picture};
+use crate::svg::{Anchor, Font, GREY, INK, PALE, Picture, shortened};
 
 /// The width of the area that the axis spans, and the height of a row.
 const PLOT: f64 = 330.0;
 const ROW: f64 = 42.0;
 
-/// A chart of one value per row, such as one algorithm each. Labels are above their rows, so that the chart is narrow.
+/// A chart of one value per row, such as one algorithm each. Labels are above their rows and are
+/// shortened if need be, so that the chart is narrow.
 ///
 /// **Edge cases**: a value that the axis cannot show is left out, and its row has a label alone. Without rows the picture shows "no data".
 #[derive(Clone, Debug)]
@@ -84,12 +85,12 @@ impl DotPlot {
         let scale = self.axis.scale(self.rows.iter().flat_map(DotRow::values).chain(marked));
         let (left, top) = (20.0, if self.mark.is_some() { 36.0 } else { 14.0 });
         let bottom = top + ROW * self.rows.len().max(1) as f64 + 6.0;
-        let labels = self.rows.iter().map(|row| Font::LABEL.width(&row.label)).fold(PLOT, f64::max);
-        let mut svg = Picture::new(left + labels + 30.0, bottom + 56.0, &self.title);
+        let mut svg = Picture::new(left + PLOT + 30.0, bottom + 56.0, &self.title);
         self.draw_axis(&mut svg, &scale, (left, top, bottom));
         for (number, row) in self.rows.iter().enumerate() {
             let y = top + ROW * number as f64;
-            svg.text((left, y + 14.0), Anchor::Start, Font::LABEL, &row.label);
+            let label = shortened(&row.label, Font::LABEL, PLOT + 20.0);
+            svg.text((left, y + 14.0), Anchor::Start, Font::LABEL, &label);
             draw_row(&mut svg, &scale, row, (left, y + 28.0));
         }
         if self.rows.is_empty() {
@@ -141,8 +142,12 @@ fn draw_row(svg: &mut Picture, scale: &Scale, row: &DotRow, (left, y): (f64, f64
     }
     if let Some(x) = at(row.value) {
         svg.dot((x, y), colour);
-        let spread = row.spread.map(|(low, high)| format!(", from {} to {}", significant(low), significant(high)));
-        svg.hover((x, y), &format!("{}: {}{}", row.label, significant(row.value), spread.unwrap_or_default()));
+        let spread =
+            row.spread.map(|(low, high)| format!(", from {} to {}", significant(low), significant(high)));
+        svg.hover(
+            (x, y),
+            &format!("{}: {}{}", row.label, significant(row.value), spread.unwrap_or_default()),
+        );
     }
 }
 

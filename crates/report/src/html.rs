@@ -8,8 +8,8 @@ use crate::{
     svg::escaped,
 };
 
-/// The line that marks a file as a report of Sordino, which may be replaced by a newer one.
-pub const MARK: &str = "<meta name=\"generator\" content=\"sordino report\">";
+/// The element that marks a file as a report of Sordino, which may be replaced by a newer one.
+pub const MARK: &str = "<meta name=\"generator\" content=\"sordino report\"/>";
 
 const STYLE: &str = include_str!("style.css");
 
@@ -17,15 +17,15 @@ impl Page {
     /// The page as the text of an HTML file.
     ///
     /// # Guarantees
-    /// All texts are escaped. The file refers to nothing outside itself, and its policy forbids a browser to load anything. The same page
+    /// All texts are escaped, and the page is also well-formed XML. The file refers to nothing outside itself, and its policy forbids a browser to load anything. The same page
     /// always gives the same bytes.
     pub fn to_html(&self) -> String {
         let title = escaped(&self.title);
         let mut html = format!(
-            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n{MARK}\n\
-             <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\">\n\
-             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
-             <link rel=\"icon\" href=\"data:,\">\n<title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
+            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n{MARK}\n\
+             <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\"/>\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n<meta name=\"color-scheme\" content=\"light dark\"/>\n\
+             <link rel=\"icon\" href=\"data:,\"/>\n<title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
              <a class=\"skip\" href=\"#content\">Skip to the content</a>\n<header>\n<h1>{title}</h1>\n"
         );
         html += &self.contents();
@@ -33,7 +33,11 @@ impl Page {
         for (number, part) in self.parts.iter().enumerate() {
             write_part(&mut html, number, part);
         }
-        let _ = write!(html, "</main>\n<footer>\n<p>{}</p>\n</footer>\n</body>\n</html>\n", escaped(&self.footer));
+        let _ = write!(
+            html,
+            "</main>\n<footer>\n<p>{}</p>\n</footer>\n</body>\n</html>\n",
+            escaped(&self.footer)
+        );
         html
     }
 
@@ -43,7 +47,8 @@ impl Page {
         for (number, part) in self.parts.iter().enumerate() {
             let _ = write!(html, "<li><a href=\"#p{number}\">{}</a>\n<ul>\n", escaped(&part.title));
             for (place, section) in part.sections.iter().enumerate() {
-                let _ = writeln!(html, "<li><a href=\"#p{number}-{place}\">{}</a></li>", escaped(&section.title));
+                let _ =
+                    writeln!(html, "<li><a href=\"#p{number}-{place}\">{}</a></li>", escaped(&section.title));
             }
             html += "</ul>\n</li>\n";
         }
@@ -115,7 +120,11 @@ fn write_notice(html: &mut String, notice: &Notice) {
         Tone::Bad => "bad",
         Tone::Neutral => "neutral",
     };
-    let _ = writeln!(html, "<div class=\"notice {tone}\">\n<p><strong>{}</strong></p>", escaped(&notice.headline));
+    let _ = writeln!(
+        html,
+        "<div class=\"notice {tone}\">\n<p><strong>{}</strong></p>",
+        escaped(&notice.headline)
+    );
     for text in &notice.details {
         let _ = writeln!(html, "<p>{}</p>", escaped(text));
     }
@@ -127,7 +136,7 @@ fn write_table(html: &mut String, table: &Table) {
     let caption = escaped(&table.caption);
     let _ = write!(
         html,
-        "<div class=\"scroll\" role=\"region\" aria-label=\"{caption}\" tabindex=\"0\">\n<table>\n<caption>{caption}</caption>\n<thead>\n<tr>"
+        "<div class=\"scroll\" role=\"region\" aria-label=\"{caption}\" tabindex=\"0\">\n<table>\n<caption><span>{caption}</span></caption>\n<thead>\n<tr>"
     );
     let class = |number: bool| if number { " class=\"number\"" } else { "" };
     for (title, number) in &table.columns {
@@ -150,7 +159,7 @@ fn write_table(html: &mut String, table: &Table) {
 fn write_chart(html: &mut String, chart: &Chart) {
     let _ = write!(
         html,
-        "<figure>\n<figcaption><strong>{}</strong><br>{}</figcaption>\n{}",
+        "<figure>\n<figcaption><strong>{}</strong><br/>{}</figcaption>\n{}",
         escaped(&chart.title),
         escaped(&chart.description),
         chart.picture.to_inline_svg(&chart.description)

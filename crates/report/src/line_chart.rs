@@ -3,13 +3,15 @@
 use crate::axis::{Axis, Scale};
 use crate::colour::{self, Colour};
 use crate::number::significant;
-use crate::svg::{Anchor, Font, GREY, PALE, Picture};
+use crate::svg::{Anchor, Font, GREY, PALE, Picture, shortened};
 
 /// Size of the area that the axes enclose.
 const PLOT: (f64, f64) = (560.0, 340.0);
 
 /// The same in a page, where a chart must be readable on a phone.
 const COMPACT_PLOT: (f64, f64) = (290.0, 200.0);
+/// The largest width of a name in a compact legend.
+const COMPACT_NAME: f64 = 330.0;
 
 /// A chart of one or more lines.
 ///
@@ -91,7 +93,13 @@ impl Series {
 impl LineChart {
     /// A chart without lines and with linear axes.
     pub fn new(title: impl Into<String>) -> LineChart {
-        LineChart { title: title.into(), x: Axis::linear(""), y: Axis::linear(""), series: Vec::new(), compact: false }
+        LineChart {
+            title: title.into(),
+            x: Axis::linear(""),
+            y: Axis::linear(""),
+            series: Vec::new(),
+            compact: false,
+        }
     }
 
     /// Sets the horizontal axis.
@@ -166,7 +174,11 @@ impl LineChart {
         let names = self.series.iter().map(|series| Font::LABEL.width(&series.name)).fold(0.0, f64::max);
         let bottom = frame.top + frame.plot.1 + 58.0;
         if self.compact {
-            let legend = if self.has_legend() { (names + 70.0, 22.0 * self.series.len() as f64) } else { (0.0, 0.0) };
+            let legend = if self.has_legend() {
+                (names.min(COMPACT_NAME) + 56.0, 22.0 * self.series.len() as f64)
+            } else {
+                (0.0, 0.0)
+            };
             return ((frame.left + frame.plot.0 + 24.0).max(legend.0), bottom + legend.1);
         }
         let legend = if self.has_legend() { names + 56.0 } else { 24.0 };
@@ -211,7 +223,9 @@ impl LineChart {
             if series.markers {
                 svg.dot((left + 11.0, y), colour);
             }
-            svg.text((left + 30.0, y + 4.5), Anchor::Start, Font::LABEL, &series.name);
+            let width = if self.compact { COMPACT_NAME } else { f64::INFINITY };
+            let name = shortened(&series.name, Font::LABEL, width);
+            svg.text((left + 30.0, y + 4.5), Anchor::Start, Font::LABEL, &name);
         }
     }
 }

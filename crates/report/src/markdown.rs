@@ -35,9 +35,9 @@ fn write_block(text: &mut String, block: &Block) {
             write_notice(text, notice);
             Ok(())
         }
-        Block::Points(points) => {
-            points.iter().try_for_each(|(label, words)| writeln!(text, "- **{}**: {}", plain(label), plain(words)))
-        }
+        Block::Points(points) => points
+            .iter()
+            .try_for_each(|(label, words)| writeln!(text, "- **{}**: {}", plain(label), plain(words))),
         Block::List(items) => items.iter().try_for_each(|item| writeln!(text, "- {}", plain(item))),
         Block::Table(table) => {
             write_table(text, table);
@@ -62,12 +62,14 @@ fn write_notice(text: &mut String, notice: &Notice) {
 }
 
 fn write_table(text: &mut String, table: &Table) {
-    let line = |cells: &mut dyn Iterator<Item = String>| format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "));
+    let line =
+        |cells: &mut dyn Iterator<Item = String>| format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "));
     if !table.caption.is_empty() {
         let _ = write!(text, "{}\n\n", plain(&table.caption));
     }
     *text += &line(&mut table.columns.iter().map(|(title, _)| plain(title)));
-    *text += &line(&mut table.columns.iter().map(|(_, number)| if *number { "---:" } else { "---" }.to_owned()));
+    *text +=
+        &line(&mut table.columns.iter().map(|(_, number)| if *number { "---:" } else { "---" }.to_owned()));
     for row in &table.rows {
         *text += &line(&mut row.iter().map(|cell| plain(cell)));
     }

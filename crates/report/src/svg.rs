@@ -40,6 +40,15 @@ impl Font {
     }
 }
 
+/// A text that is cut so that it is at most about this wide.
+pub(crate) fn shortened(text: &str, font: Font, width: f64) -> String {
+    if font.width(text) <= width {
+        return text.to_owned();
+    }
+    let room = (width / font.width("m")) as usize;
+    text.chars().take(room.saturating_sub(1)).chain(['…']).collect()
+}
+
 /// A picture: its size, its name for screen readers, and its elements.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Picture {

@@ -215,7 +215,9 @@ impl Map {
         Chart {
             name: format!("map-{}", self.title()).replace(|c: char| !c.is_ascii_alphanumeric(), "-"),
             title: self.title(),
-            description: "Mean test accuracy in % for each combination of settings. The best one has a frame.".to_owned(),
+            description:
+                "Mean test accuracy in % for each combination of settings. The best one has a frame."
+                    .to_owned(),
             picture: self.picture(),
             numbers: Table {
                 caption: format!("Mean test accuracy of {} in %", self.title()),

@@ -37,7 +37,9 @@ impl Comparison {
                     total.relation_of_all.as_deref().unwrap_or("the relation of their plans")
                 ),
             ),
-            _ if total.not_private.is_empty() => (Tone::Bad, format!("The total cost of all {} runs is NOT KNOWN.", grouped(total.runs))),
+            _ if total.not_private.is_empty() => {
+                (Tone::Bad, format!("The total cost of all {} runs is NOT KNOWN.", grouped(total.runs)))
+            }
             _ => (
                 Tone::Bad,
                 format!(
@@ -55,8 +57,15 @@ impl Comparison {
     }
 
     fn accuracy(&self) -> Section {
-        let columns =
-            ["algorithm", ">mean in %", ">spread in %", ">worst in %", ">runs", ">proved epsilon", ">seconds per run"];
+        let columns = [
+            "algorithm",
+            ">mean in %",
+            ">spread in %",
+            ">worst in %",
+            ">runs",
+            ">proved epsilon",
+            ">seconds per run",
+        ];
         let mut table = Table::new(
             "Test accuracy of each algorithm. The spread is the standard deviation over runs. Epsilon is that of one run.",
             &columns,
@@ -92,7 +101,9 @@ impl Comparison {
             picture: plot.picture(),
             numbers: Table::default(),
         };
-        let mut section = Section::new("Accuracy at equal privacy budgets").with(Block::Charts(vec![chart])).with(Block::Table(table));
+        let mut section = Section::new("Accuracy at equal privacy budgets")
+            .with(Block::Charts(vec![chart]))
+            .with(Block::Table(table));
         if self.rows.iter().any(|row| row.best.is_some()) {
             section = section.with(Block::Paragraph(format!(
                 "Each row has the settings with the best mean test accuracy for its algorithm; {} settings were tried in all. The epsilon of a \
@@ -104,7 +115,8 @@ impl Comparison {
     }
 
     fn claims(&self) -> Section {
-        let columns = ["algorithm", ">claimed epsilon", ">proved for the runs", ">provable as published", "verdict"];
+        let columns =
+            ["algorithm", ">claimed epsilon", ">proved for the runs", ">provable as published", "verdict"];
         let mut table = Table::new("The epsilon that a paper claims, and what is proved", &columns);
         for row in self.shown() {
             let Some(claimed) = row.claimed_epsilon else { continue };
@@ -129,8 +141,11 @@ impl Comparison {
 
     fn how_it_was_made(&self) -> Section {
         let section = Section::new("How the comparison was made");
-        let Some(Setup { version, data, model, training_records, test_records, repeats }) = self.setup() else {
-            return section.with(Block::Paragraph("An earlier version wrote this file, without data and model.".to_owned()));
+        let Some(Setup { version, data, model, training_records, test_records, repeats }) = self.setup()
+        else {
+            return section.with(Block::Paragraph(
+                "An earlier version wrote this file, without data and model.".to_owned(),
+            ));
         };
         let mut points = Vec::new();
         let mut point = |label: &str, text: String| points.push((label.to_owned(), text));

@@ -17,6 +17,7 @@ use sordino::{
 use sordino_report::Picture;
 use sordino_train::write_whole;
 
+use super::report;
 use crate::{
     interruption::{STOPPED, listen},
     problem::{Problem, flag},
@@ -137,6 +138,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     };
     let (finished, planned) = comparison.progress();
     if finished == planned {
+        if let Some(path) = arguments.out.as_ref().filter(|_| !arguments.json) {
+            report::mention(path);
+        }
         return Ok(text);
     }
     let _ = write!(io::stdout(), "{text}");

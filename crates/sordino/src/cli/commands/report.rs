@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    io::Read,
+    io::{self, IsTerminal, Read, Write},
     path::{Path, PathBuf},
 };
 
@@ -71,6 +71,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     written(text, out.as_deref())
 }
 
+/// Mentions this command on a terminal, after another command has written something that it can show.
+pub(crate) fn mention(path: &Path) {
+    if io::stderr().is_terminal() {
+        let _ =
+            writeln!(io::stderr(), "note: for a page to show to others: sordino report {}", path.display());
+    }
+}
+
 /// The text itself, or a sentence about the file that it was written to.
 fn written(text: String, out: Option<&Path>) -> Result<String, Problem> {
     let Some(path) = out else { return Ok(text) };
@@ -125,7 +133,9 @@ fn charts(page: &Page, name: Option<&str>, out: Option<&Path>) -> Result<String,
             format!("the charts are {}", names()),
         ));
     };
-    let cannot = |error| Problem::refused(format!("cannot create {}: {error}", folder.display()), "choose another folder");
+    let cannot = |error| {
+        Problem::refused(format!("cannot create {}: {error}", folder.display()), "choose another folder")
+    };
     fs::create_dir_all(folder).map_err(cannot)?;
     let mut text = String::new();
     for (name, chart) in &charts {

@@ -53,7 +53,8 @@ impl Attacker {
 
     /// The best attacker that epsilon and delta alone permit.
     pub fn permitted_by(epsilon: f64, delta: f64) -> Self {
-        let e = epsilon.exp();
+        // A larger epsilon permits everything as well, and its exponential would be infinite.
+        let e = epsilon.min(700.0).exp();
         let power = |rate: f64| (e * rate + delta).min(1.0 - (1.0 - delta - rate) / e).clamp(0.0, 1.0);
         // (e^epsilon - 1 + 2 delta) / (e^epsilon + 1), without overflow.
         let distance = 1.0 - 2.0 * (1.0 - delta) / (e + 1.0);
@@ -61,8 +62,14 @@ impl Attacker {
     }
 
     fn new(power: impl Fn(f64) -> f64, right_guesses: f64, whole_profile: bool) -> Self {
-        let at = |rate: f64| Rates { false_positive_rate: rate, true_positive_rate: power(rate).clamp(rate, 1.0) };
-        Self { rates: RATES.map(at).to_vec(), curve: curve_rates().map(at).collect(), right_guesses, whole_profile }
+        let at =
+            |rate: f64| Rates { false_positive_rate: rate, true_positive_rate: power(rate).clamp(rate, 1.0) };
+        Self {
+            rates: RATES.map(at).to_vec(),
+            curve: curve_rates().map(at).collect(),
+            right_guesses,
+            whole_profile,
+        }
     }
 }
 
@@ -113,7 +120,10 @@ mod tests {
             for Rates { false_positive_rate, true_positive_rate } in &attacker.rates {
                 let best = normal(quantile(*false_positive_rate) + mu);
                 assert!(*true_positive_rate >= best - 1e-9, "mu {mu}: {true_positive_rate} is below {best}");
-                assert!(*true_positive_rate <= 1.01 * best + 1e-4, "mu {mu}: {true_positive_rate} is far above {best}");
+                assert!(
+                    *true_positive_rate <= 1.01 * best + 1e-4,
+                    "mu {mu}: {true_positive_rate} is far above {best}"
+                );
             }
             let right = normal(mu / 2.0);
             assert!((right - 1e-9..1.001 * right).contains(&attacker.right_guesses), "{right}: {attacker:?}");
@@ -122,7 +132,8 @@ mod tests {
 
     #[test]
     fn epsilon_and_delta_alone_permit_at_least_as_much() {
-        let plan = Plan::new(vec![Entry::full_batch(NoiseMultiplier::new(2.0).unwrap(), Steps::new(3).unwrap())]);
+        let plan =
+            Plan::new(vec![Entry::full_batch(NoiseMultiplier::new(2.0).unwrap(), Steps::new(3).unwrap())]);
         let guarantee = Accountant::Pld.price(&plan, Delta::new(1e-5).unwrap()).unwrap();
         let [whole, pair] = [
             Attacker::against(&plan, &guarantee),
@@ -140,7 +151,12 @@ mod tests {
     #[test]
     fn no_budget_and_an_endless_one_are_the_two_extremes() {
         let nothing = Attacker::permitted_by(0.0, 0.0);
-        assert!(nothing.curve.iter().all(|rates| (rates.true_positive_rate - rates.false_positive_rate).abs() < 1e-12));
+        assert!(
+            nothing
+                .curve
+                .iter()
+                .all(|rates| (rates.true_positive_rate - rates.false_positive_rate).abs() < 1e-12)
+        );
         assert_eq!(nothing.right_guesses, 0.5);
         let everything = Attacker::permitted_by(1e4, 0.0);
         assert!(everything.rates.iter().all(|rates| rates.true_positive_rate == 1.0));

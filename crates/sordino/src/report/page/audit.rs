@@ -52,9 +52,15 @@ fn verdict(audit: &AuditResult) -> Notice {
     } else if !failed.is_empty() {
         (Tone::Bad, format!("These checks failed: {}. No lower bound exceeds {said}.", failed.join(", ")))
     } else if claim.proved {
-        (Tone::Good, format!("No attack contradicts {said}: the largest lower bound is {}.", rounded_down(bound)))
+        (
+            Tone::Good,
+            format!("No attack contradicts {said}: the largest lower bound is {}.", rounded_down(bound)),
+        )
     } else {
-        (Tone::Neutral, format!("This audit does not refute {said}: the largest lower bound is {}.", rounded_down(bound)))
+        (
+            Tone::Neutral,
+            format!("This audit does not refute {said}: the largest lower bound is {}.", rounded_down(bound)),
+        )
     };
     let mut details = vec![
         "An audit cannot prove a guarantee. It gives lower bounds, and a bound above the printed epsilon would show that the guarantee is false."
@@ -88,13 +94,27 @@ fn short(attack: &Attack) -> String {
 }
 
 fn bounds(audit: &AuditResult) -> Section {
-    let columns = ["estimator", "the attacker sees", ">lower bound", ">confidence in %", ">canaries", ">runs", "assumes"];
+    let columns = [
+        "estimator",
+        "the attacker sees",
+        ">lower bound",
+        ">confidence in %",
+        ">canaries",
+        ">runs",
+        "assumes",
+    ];
     let mut table = Table::new(format!("Lower bounds on epsilon at delta {:e}", audit.claim.delta), &columns);
-    let mut plot = DotPlot::new("Lower bounds on epsilon", Axis::linear("epsilon"))
-        .mark(format!("{} epsilon", if audit.claim.proved { "proved" } else { "claimed" }), audit.claim.epsilon);
+    let mut plot = DotPlot::new("Lower bounds on epsilon", Axis::linear("epsilon")).mark(
+        format!("{} epsilon", if audit.claim.proved { "proved" } else { "claimed" }),
+        audit.claim.epsilon,
+    );
     for attack in &audit.attacks {
         let above = attack.lower_bound > audit.claim.epsilon;
-        plot = plot.row(DotRow::new(short(attack), attack.lower_bound).spread(0.0, attack.lower_bound).series(usize::from(above)));
+        plot = plot.row(
+            DotRow::new(short(attack), attack.lower_bound)
+                .spread(0.0, attack.lower_bound)
+                .series(usize::from(above)),
+        );
         table = table.row([
             attack.estimator.clone(),
             sees(attack.observation).to_owned(),
@@ -140,23 +160,36 @@ fn curve(audit: &AuditResult, proved: Option<&Attacker>, measured: &[(String, Ve
     };
     let description = "Points are measured rates of attacks on canaries, with statistical error. The curve is the largest true positive rate that \
                        the epsilon under test permits. A sound mechanism has its points below the curve, up to that error.";
-    let chart =
-        trade_off("Measured attacks and the permitted curve", description.to_owned(), (name, proved.unwrap_or(&pair)), measured);
+    let chart = trade_off(
+        "Measured attacks and the permitted curve",
+        description.to_owned(),
+        (name, proved.unwrap_or(&pair)),
+        measured,
+    );
     Section::new("Attacks on the trade-off curve").with(Block::Charts(vec![chart]))
 }
 
+/// Four decimals, so that numbers close to 1 can be compared.
+fn decimals(value: f64) -> String {
+    if value == 0.0 || (1e-3..1e4).contains(&value.abs()) {
+        format!("{value:.4}")
+    } else {
+        significant(value)
+    }
+}
+
 fn checks(checks: &[Check]) -> Section {
-    let columns = ["check", "result", ">measured", ">permitted from", ">to", ">false alarm rate", "meaning"];
+    let columns = ["check", "meaning", "result", ">measured", ">permitted from", ">to", ">false alarm rate"];
     let mut table = Table::new("Tests of parts of the mechanism, each with its permitted range", &columns);
     for check in checks {
         table = table.row([
             check.name.clone(),
-            if check.passed() { "passed" } else { "FAILED" }.to_owned(),
-            significant(check.measured),
-            significant(check.low),
-            significant(check.high),
-            significant(check.false_alarm_rate),
             check.meaning.clone(),
+            if check.passed() { "passed" } else { "FAILED" }.to_owned(),
+            decimals(check.measured),
+            decimals(check.low),
+            decimals(check.high),
+            significant(check.false_alarm_rate),
         ]);
     }
     Section::new("Checks").with(Block::Table(table))

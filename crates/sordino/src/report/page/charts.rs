@@ -12,7 +12,13 @@ use super::{
 const ROWS: usize = 12;
 
 /// A chart of one value along the steps of a run.
-pub(super) fn along_steps(name: &str, title: &str, description: String, label: &str, values: &[AtStep]) -> Chart {
+pub(super) fn along_steps(
+    name: &str,
+    title: &str,
+    description: String,
+    label: &str,
+    values: &[AtStep],
+) -> Chart {
     let points = values.iter().map(|at| (at.step as f64, at.value));
     let series = Series::new("", points);
     // Few points are shown as such.
@@ -26,7 +32,8 @@ pub(super) fn along_steps(name: &str, title: &str, description: String, label: &
     let picture = LineChart::new(title).compact().x(Axis::linear("step")).y(axis).series(series).picture();
     let thinned = thinned(values);
     let table = Table::new(title, &[">step", &format!(">{label}")]);
-    let numbers = thinned.iter().fold(table, |table, at| table.row([at.step.to_string(), significant(at.value)]));
+    let numbers =
+        thinned.iter().fold(table, |table, at| table.row([at.step.to_string(), significant(at.value)]));
     Chart { name: name.to_owned(), title: title.to_owned(), description, picture, numbers }
 }
 
@@ -64,7 +71,13 @@ pub(super) fn trade_off(
             numbers = numbers.row([name.clone()].into_iter().chain(cells));
         }
     }
-    Chart { name: "trade-off".to_owned(), title: title.to_owned(), description, picture: chart.picture(), numbers }
+    Chart {
+        name: "trade-off".to_owned(),
+        title: title.to_owned(),
+        description,
+        picture: chart.picture(),
+        numbers,
+    }
 }
 
 /// At most [`ROWS`] items, with the first and the last.

@@ -21,6 +21,9 @@ pub use schedules::{AtStep, Schedules};
 
 use crate::comparison::Comparison;
 
+/// The largest file of results that is read.
+const LARGEST: u64 = 100_000_000;
+
 /// Something that a report can show.
 pub enum Evidence {
     /// The folder of a run.
@@ -43,16 +46,22 @@ impl Evidence {
         let refused = |problem: String| {
             TrainError::refused(
                 format!("{} {problem}", path.display()),
-                "give the folder of a run (`sordino train --out DIR`), or the JSON file of a comparison (`sordino compare --out FILE`) or of an \
-                 audit (`sordino audit --out FILE`)",
+                "give the folder of a run (sordino train --out DIR), or the JSON file of a comparison (sordino compare --out FILE) or of an \
+                 audit (sordino audit --out FILE)",
             )
         };
+        let size = fs::metadata(path).map_or(0, |found| found.len());
+        if size > LARGEST {
+            return Err(refused(format!("has {size} bytes; results have at most {LARGEST}")));
+        }
         let text = fs::read_to_string(path).map_err(|error| refused(format!("cannot be read: {error}")))?;
         let value: Value =
             serde_json::from_str(&text).map_err(|error| refused(format!("is not JSON: {error}")))?;
         if value.get("attacks").is_some() {
             let audit = serde_json::from_value(value);
-            return audit.map(Self::Audit).map_err(|error| refused(format!("is not the result of an audit: {error}")));
+            return audit
+                .map(Self::Audit)
+                .map_err(|error| refused(format!("is not the result of an audit: {error}")));
         }
         if value.get("rows").is_some() {
             let comparison = serde_json::from_value(value);
@@ -60,7 +69,9 @@ impl Evidence {
                 .map(Self::Comparison)
                 .map_err(|error| refused(format!("is not the result of a comparison: {error}")));
         }
-        Err(refused("is neither the result of a comparison (with `rows`) nor of an audit (with `attacks`)".to_owned()))
+        Err(refused(
+            "is neither the result of a comparison (with `rows`) nor of an audit (with `attacks`)".to_owned(),
+        ))
     }
 
     fn json(&self) -> Value {
@@ -104,7 +115,8 @@ pub fn page(evidence: &[(String, Evidence)]) -> Page {
         .collect();
     let part = |(name, evidence): &(String, Evidence)| match evidence {
         Evidence::Run(run) => {
-            let own: Vec<&AuditResult> = audits.iter().copied().filter(|audit| run.is_tested_by(audit)).collect();
+            let own: Vec<&AuditResult> =
+                audits.iter().copied().filter(|audit| run.is_tested_by(audit)).collect();
             run.part(name, &own)
         }
         Evidence::Comparison(comparison) => comparison.part(name),
@@ -117,7 +129,7 @@ pub fn page(evidence: &[(String, Evidence)]) -> Page {
         title: "Privacy report".to_owned(),
         parts: evidence.iter().map(part).collect(),
         footer: format!(
-            "Written by Sordino {} with `sordino report`. This file has no scripts and loads nothing.",
+            "Written by Sordino {} (sordino report). A page of this report has no scripts and loads nothing.",
             env!("CARGO_PKG_VERSION")
         ),
     }

@@ -157,7 +157,8 @@ impl RunEvidence {
 fn spent(account: &Account, whole: &PrivacyStatus) -> Vec<AtStep> {
     let charged = account.charged();
     let points = PRICED.min(charged);
-    let steps = (1..=points).map(|point| (u128::from(charged) * u128::from(point) / u128::from(points)) as u64);
+    let steps =
+        (1..=points).map(|point| (u128::from(charged) * u128::from(point) / u128::from(points)) as u64);
     let steps: Vec<u64> = steps.collect();
     let price = |step: u64| {
         let status = match step == account.steps() {
@@ -173,7 +174,8 @@ fn spent(account: &Account, whole: &PrivacyStatus) -> Vec<AtStep> {
     let workers = thread::available_parallelism().map_or(1, usize::from).clamp(1, 8);
     let mut spent: Vec<AtStep> = thread::scope(|scope| {
         let share = |worker: usize| steps.iter().skip(worker).step_by(workers);
-        let begin = |worker| scope.spawn(move || share(worker).filter_map(|&step| price(step)).collect::<Vec<_>>());
+        let begin =
+            |worker| scope.spawn(move || share(worker).filter_map(|&step| price(step)).collect::<Vec<_>>());
         let begun: Vec<_> = (0..workers).map(begin).collect();
         begun.into_iter().flat_map(|worker| worker.join().unwrap_or_default()).collect()
     });

@@ -61,7 +61,9 @@ impl RunEvidence {
     fn claim_section(&self) -> Option<Section> {
         let claim = self.claim.as_ref()?;
         let proved = match (&self.status, self.provable) {
-            (PrivacyStatus::Private(guarantee), _) => format!("epsilon {}", rounded_up(guarantee.epsilon.get())),
+            (PrivacyStatus::Private(guarantee), _) => {
+                format!("epsilon {}", rounded_up(guarantee.epsilon.get()))
+            }
             (PrivacyStatus::NotPrivate(_), Some(provable)) => format!(
                 "nothing for this run; for the algorithm as published, epsilon {} by {}",
                 rounded_up(provable.epsilon.get()),
@@ -81,7 +83,12 @@ impl RunEvidence {
         let mut points = vec![
             (
                 "Claimed".to_owned(),
-                format!("epsilon {} at delta {:e}, by {}", rounded_to_nearest(claim.epsilon), claim.delta, claim.by),
+                format!(
+                    "epsilon {} at delta {:e}, by {}",
+                    rounded_to_nearest(claim.epsilon),
+                    claim.delta,
+                    claim.by
+                ),
             ),
             ("Proved".to_owned(), proved),
             ("Why".to_owned(), why),
@@ -94,7 +101,11 @@ impl RunEvidence {
         }
         let tone = if holds { Tone::Neutral } else { Tone::Bad };
         let notice = Notice { tone, headline: headline.to_owned(), details: Vec::new() };
-        Some(Section::new("The published claim and what is proved").with(Block::Notice(notice)).with(Block::Points(points)))
+        Some(
+            Section::new("The published claim and what is proved")
+                .with(Block::Notice(notice))
+                .with(Block::Points(points)),
+        )
     }
 
     fn progress_charts(&self) -> Vec<Chart> {
@@ -102,7 +113,13 @@ impl RunEvidence {
         if !self.spent.is_empty() {
             let about = "The proved epsilon of the first steps, valid only if their number was fixed in advance. The guarantee of the run is \
                          that of its whole plan.";
-            charts.push(along_steps("epsilon-spent", "Epsilon spent", about.to_owned(), "epsilon", &self.spent));
+            charts.push(along_steps(
+                "epsilon-spent",
+                "Epsilon spent",
+                about.to_owned(),
+                "epsilon",
+                &self.spent,
+            ));
         }
         let accuracy: Vec<AtStep> = self
             .measurements
@@ -129,7 +146,13 @@ impl RunEvidence {
             ("loss", "Test loss", public, "loss per token", &loss),
             ("noise", "Noise", noise, "noise multiplier", &schedules.noise_multiplier),
             ("clipping-norm", "Clipping norm", clip, "clipping norm", &schedules.clipping_norm),
-            ("learning-rate", "Learning rate", "As the schedule sets it.", "learning rate", &schedules.learning_rate),
+            (
+                "learning-rate",
+                "Learning rate",
+                "As the schedule sets it.",
+                "learning rate",
+                &schedules.learning_rate,
+            ),
         ] {
             if !values.is_empty() {
                 charts.push(along_steps(name, title, about.to_owned(), label, values));
@@ -150,11 +173,14 @@ impl RunEvidence {
         point("Steps", report.steps());
         if let Some(facts) = &self.facts {
             point("Input", format!("{}; stored as {}", facts.input, facts.encoding));
-            point("Target", match facts.classes.len() {
-                0 => "numbers".to_owned(),
-                count if count > 20 => format!("{count} classes"),
-                count => format!("{count} classes: {}", facts.classes.join(", ")),
-            });
+            point(
+                "Target",
+                match facts.classes.len() {
+                    0 => "numbers".to_owned(),
+                    count if count > 20 => format!("{count} classes"),
+                    count => format!("{count} classes: {}", facts.classes.join(", ")),
+                },
+            );
             point("Test records", format!("{}, public and not protected", grouped(facts.test_records)));
         }
         if self.schedules.clipping_norm_adapts {
@@ -170,15 +196,24 @@ impl RunEvidence {
             point("Built on", format!("{}, a public file with SHA-256 {}", file.path, file.sha256));
         }
         let version = self.version.as_ref().map(|version| format!("Sordino {version}"));
-        point("Trained by", version.unwrap_or("a version of Sordino that did not store its number".to_owned()));
+        point(
+            "Trained by",
+            version.unwrap_or("a version of Sordino that did not store its number".to_owned()),
+        );
         let (lines, hash) = self.seal();
         point("Ledger", format!("{} lines, SHA-256 of the last: {hash}", grouped(lines)));
         let settings = serde_json::to_value(&self.settings).unwrap_or_default();
         let settings = settings.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
-        let written = |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let table = settings.fold(Table::new("All settings", &["setting", "value"]), |table, (name, value)| {
-            table.row([name.clone(), written(value)])
-        });
+        let written =
+            |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let table =
+            settings.fold(Table::new("All settings", &["setting", "value"]), |table, (name, value)| {
+                // The budget of a run without a guarantee must not look like one.
+                let claimed = name == "epsilon" && matches!(self.status, PrivacyStatus::NotPrivate(_));
+                let name =
+                    if claimed { "epsilon (set, but NOT guaranteed)".to_owned() } else { name.clone() };
+                table.row([name, written(value)])
+            });
         Section::new("Model card").with(Block::Points(points)).with(Block::Table(table))
     }
 
@@ -187,7 +222,8 @@ impl RunEvidence {
         let public = "on the test records";
         let score = self.score.unwrap_or_default();
         let accuracy = score.accuracy.map(|share| ("Accuracy", format!("{:.2} % {public}", 100.0 * share)));
-        let error = score.mean_squared_error.map(|error| ("Mean squared error", format!("{error:.4} {public}")));
+        let error =
+            score.mean_squared_error.map(|error| ("Mean squared error", format!("{error:.4} {public}")));
         let loss = score.token_loss.map(|loss| ("Loss per token", format!("{loss:.4} {public}")));
         accuracy.into_iter().chain(error).chain(loss).collect()
     }
@@ -203,7 +239,9 @@ fn attack_section(attacker: &Attacker, audits: &[&AuditResult]) -> Section {
     }
     let how = match attacker.whole_profile {
         true => "The curve follows from the privacy profile of the plan, which is proved at every epsilon.",
-        false => "The curve follows from epsilon and delta alone, because the privacy profile of this plan cannot be computed. The true curve is lower.",
+        false => {
+            "The curve follows from epsilon and delta alone, because the privacy profile of this plan cannot be computed. The true curve is lower."
+        }
     };
     let text = format!(
         "The attacker sees everything that the run releases, knows all other records and the settings, has unlimited computing power, and decides \

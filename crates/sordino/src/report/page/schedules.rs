@@ -84,9 +84,9 @@ impl Clip {
             Ok(AlgorithmConfig::Dynamic(dynamic)) => {
                 Self::Scheduled(Box::new(move |part| dynamic.clip_factor(part)))
             }
-            Ok(AlgorithmConfig::DpSvrg(svrg)) => {
-                Self::Scheduled(Box::new(move |part| svrg.clip_schedule.as_ref().map_or(1.0, |clip| clip.at(part))))
-            }
+            Ok(AlgorithmConfig::DpSvrg(svrg)) => Self::Scheduled(Box::new(move |part| {
+                svrg.clip_schedule.as_ref().map_or(1.0, |clip| clip.at(part))
+            })),
             Ok(
                 AlgorithmConfig::Quantile(_)
                 | AlgorithmConfig::DcSgdP(_)
@@ -153,7 +153,9 @@ mod tests {
         );
         let schedules = Schedules::new(&dynamic, None, 10);
         assert_eq!((schedules.clipping_norm[9].value, schedules.learning_rate[0].value), (0.5, 8.0));
-        assert!((schedules.learning_rate[9].value - 0.8).abs() < 1e-12 && schedules.noise_multiplier.is_empty());
+        assert!(
+            (schedules.learning_rate[9].value - 0.8).abs() < 1e-12 && schedules.noise_multiplier.is_empty()
+        );
         let adaptive = Schedules::new(&settings("algorithm = 'quantile'\nmax_grad_norm = 1.0"), None, 10);
         assert!(adaptive.clipping_norm_adapts && adaptive.clipping_norm.is_empty());
         let plain = Schedules::new(&settings("algorithm = 'none'"), None, 10);

@@ -20,7 +20,10 @@ impl RunEvidence {
         let subject = self.report().subject();
         match &self.status {
             PrivacyStatus::Private(guarantee) => {
-                format!("{subject} satisfies {}-differential privacy.", pair(guarantee.epsilon, guarantee.delta))
+                format!(
+                    "{subject} satisfies {}-differential privacy.",
+                    pair(guarantee.epsilon, guarantee.delta)
+                )
             }
             PrivacyStatus::NotPrivate(_) => format!("{subject} is NOT PRIVATE."),
         }
@@ -65,7 +68,10 @@ impl RunEvidence {
             ),
         ];
         if let Some(plan) = self.account.plan() {
-            points.push(("Sampling", capital(&sampling(plan)) + ". Batches are drawn exactly as the accountant assumes."));
+            points.push((
+                "Sampling",
+                capital(&sampling(plan)) + ". Batches are drawn exactly as the accountant assumes.",
+            ));
             points.push(("Noise", noise(plan) + "."));
         }
         points
@@ -84,9 +90,7 @@ impl RunEvidence {
     fn delta(&self, guarantee: &Guarantee) -> String {
         let (delta, records) = (guarantee.delta.get(), self.account.records());
         let comparison = match delta * records as f64 >= 1.0 {
-            true => {
-                "WEAK: this is above 1 / N, so publishing one whole record would be permitted"
-            }
+            true => "WEAK: this is above 1 / N, so publishing one whole record would be permitted",
             false => "it is below 1 / N, so that publishing a random record is not permitted",
         };
         format!("{delta:e}, set before training. N is {} records; {comparison}.", grouped(records))
@@ -155,7 +159,7 @@ impl RunEvidence {
             [
                 "A public fact that was derived from the training records, such as a scale, a vocabulary or a list of classes.",
                 "Another use of the same records: other runs, statistics, or plots. Their cost adds to this one.",
-                "A person with several records: the guarantee is for one record. `sordino epsilon --group-size K` states it for K records.",
+                "A person with several records: the guarantee is for one record. The command sordino epsilon --group-size K states it for K records.",
                 "Publishing a number that was measured on training records without noise, such as the training loss or a count.",
                 "An attacker who measures time, memory or power of the computer during training, or reads its random numbers.",
             ]
@@ -194,7 +198,10 @@ impl RunEvidence {
             )
         });
         let accuracy = self.score.and_then(|score| score.accuracy).map_or(String::new(), |accuracy| {
-            format!(" The accuracy is {:.2} % on test records, which are public and not protected.", 100.0 * accuracy)
+            format!(
+                " The accuracy is {:.2} % on test records, which are public and not protected.",
+                100.0 * accuracy
+            )
         });
         format!(
             "The model was trained with {} on {} records. It satisfies {}-differential privacy in the central model, for one training record and \
@@ -218,7 +225,9 @@ impl RunEvidence {
         let clip = match (self.settings.max_grad_norm, self.schedules.clipping_norm_adapts) {
             (Some(norm), false) => format!(", gradients of single records are clipped to norm {norm}"),
             (Some(norm), true) => {
-                format!(", gradients of single records are clipped to a norm that starts at {norm} and adapts to releases")
+                format!(
+                    ", gradients of single records are clipped to a norm that starts at {norm} and adapts to releases"
+                )
             }
             (None, _) => String::new(),
         };
