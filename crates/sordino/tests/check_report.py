@@ -93,6 +93,13 @@ CHECK = r"""
 """
 
 
+# Faults that the check must find, and a part of each message.
+PLANTED = """<p style="color:#888888">pale</p><p style="width:3000px">wide</p><a href="#nowhere">lost</a><h4>deep</h4><h1>high</h1>
+<svg class="chart" viewBox="0 0 200 100"><text x="5" y="50" class="ink">first</text><text x="9" y="50" class="ink">second</text></svg>
+<div style="width:20px;overflow:hidden;white-space:nowrap">cut off text</div><script>console.log(1)</script>"""
+EXPECTED = ["contrast", "px wide", "leads nowhere", "overlaps", "is cut off", "outside the window", "a script", "console"]
+
+
 class Browser:
     """Chromium, driven over a pipe: messages are JSON, each followed by a zero byte."""
 
@@ -152,6 +159,14 @@ class Browser:
                 if not url.startswith(("file:", "data:")):
                     yield f"the page asks for {url}"
 
+    def problems(self, path):
+        self.open(path)
+        # Tables of numbers are part of the page.
+        self.evaluate("document.querySelectorAll('details').forEach((e) => e.open = true)")
+        problems = self.evaluate(CHECK) + list(self.complaints())
+        self.evaluate("document.querySelectorAll('details').forEach((e) => e.open = false)")
+        return list(dict.fromkeys(problems))
+
     def size(self, width, height):
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
@@ -205,6 +220,16 @@ def make_reports(sordino, folder):
     return reports
 
 
+def check_the_check(browser, report, path):
+    """The check finds faults that are planted into a report."""
+    path.write_text(report.read_text().replace("</main>", PLANTED + "</main>"))
+    browser.size(360, 900)
+    problems = browser.problems(path)
+    missed = [part for part in EXPECTED if not any(part in problem for problem in problems)]
+    if missed:
+        sys.exit(f"the check misses planted faults: {missed}; it found {problems}")
+
+
 def main():
     sordino, output = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2])
     shutil.rmtree(output, ignore_errors=True)
@@ -214,19 +239,15 @@ def main():
         temporary = pathlib.Path(temporary)
         reports = make_reports(sordino, temporary)
         browser = Browser(temporary / "profile")
+        check_the_check(browser, reports["run"], temporary / "faulty.html")
         for name, path in reports.items():
             for dark in [False, True]:
                 browser.dark(dark)
                 for width in WIDTHS:
                     browser.size(width, 900)
-                    browser.open(path)
-                    # Tables of numbers are part of the page.
-                    browser.evaluate("document.querySelectorAll('details').forEach((e) => e.open = true)")
-                    problems = browser.evaluate(CHECK) + list(browser.complaints())
-                    for problem in dict.fromkeys(problems):
+                    for problem in browser.problems(path):
                         found += 1
                         print(f"{name} at {width} px, {'dark' if dark else 'light'}: {problem}")
-                    browser.evaluate("document.querySelectorAll('details').forEach((e) => e.open = false)")
                     height = browser.evaluate("Math.ceil(document.documentElement.scrollHeight)")
                     browser.size(width, min(height, 12000))
                     picture = browser.call("Page.captureScreenshot", format="png")

@@ -84,15 +84,15 @@ impl RunEvidence {
             (
                 "Claimed".to_owned(),
                 format!(
-                    "epsilon {} at delta {:e}, by {}",
+                    "Epsilon {} at delta {:e}, by {}",
                     rounded_to_nearest(claim.epsilon),
                     claim.delta,
                     claim.by
                 ),
             ),
-            ("Proved".to_owned(), proved),
-            ("Why".to_owned(), why),
-            ("Instead".to_owned(), Hint::new(claim.instead.clone()).to_string()),
+            ("Proved".to_owned(), capital(&proved)),
+            ("Why".to_owned(), capital(&why)),
+            ("Instead".to_owned(), capital(&Hint::new(claim.instead.clone()).to_string())),
         ];
         for noise in &self.published_noise {
             let [sigma, multiplier] = [noise.sigma, noise.noise_multiplier].map(rounded_down);
