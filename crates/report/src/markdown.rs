@@ -47,7 +47,8 @@ fn write_block(text: &mut String, block: &Block) {
             for (number, chart) in charts.iter().enumerate() {
                 let gap = if number > 0 { "\n" } else { "" };
                 let _ = write!(text, "{gap}**{}.** {}\n\n", plain(&chart.title), plain(&chart.description));
-                write_table(text, &chart.numbers);
+                // The title of the chart is the caption.
+                write_table(text, &Table { caption: String::new(), ..chart.numbers.clone() });
             }
             Ok(())
         }

@@ -73,9 +73,9 @@ impl Attacker {
     }
 }
 
-/// False positive rates from 0 to 1, closer to each other near 0, where curves are steep.
+/// False positive rates from 0 to 1, closer to each other near 0, where curves are steep. As percentages they have two decimals.
 fn curve_rates() -> impl Iterator<Item = f64> {
-    (0..=40).map(|i| (f64::from(i) / 40.0).powi(2))
+    (0..=50).map(|i| f64::from(i * i) / 2500.0)
 }
 
 #[cfg(test)]
@@ -87,7 +87,7 @@ mod tests {
     /// The inverse of the normal distribution function, by bisection of its complementary error function.
     fn quantile(share: f64) -> f64 {
         let (mut low, mut high) = (-40.0_f64, 40.0_f64);
-        for _ in 0..200 {
+        for _ in 0..60 {
             let middle = 0.5 * (low + high);
             if normal(middle) < share { low = middle } else { high = middle }
         }

@@ -30,7 +30,11 @@ pub(super) fn along_steps(
         _ => Axis::linear(label),
     };
     let picture = LineChart::new(title).compact().x(Axis::linear("step")).y(axis).series(series).picture();
-    let thinned = thinned(values);
+    // A constant has two rows.
+    let thinned = match values {
+        [first, .., last] if constant => vec![*first, *last],
+        values => thinned(values),
+    };
     let table = Table::new(title, &[">step", &format!(">{label}")]);
     let numbers =
         thinned.iter().fold(table, |table, at| table.row([at.step.to_string(), significant(at.value)]));
@@ -47,12 +51,13 @@ pub(super) fn trade_off(
     let points = |rates: &[Rates]| -> Vec<(f64, f64)> {
         rates.iter().map(|rates| (rates.false_positive_rate, rates.true_positive_rate)).collect()
     };
+    let bounds = points(&attacker.curve).into_iter().map(|(x, y)| (x, up(y)));
     let axis = |label| Axis::linear(label).range(0.0, 1.0);
     let mut chart = LineChart::new(title)
         .compact()
         .x(axis("false positive rate"))
         .y(axis("true positive rate"))
-        .series(Series::new(curve_name, points(&attacker.curve)));
+        .series(Series::new(curve_name, bounds));
     for (name, rates) in attacks {
         chart = chart.series(Series::new(name.as_str(), points(rates)).only_markers());
     }
@@ -80,6 +85,14 @@ pub(super) fn trade_off(
     }
 }
 
+/// The next number with four significant digits that is not below this one, so that a bound is shown as a bound.
+pub(super) fn up(value: f64) -> f64 {
+    let step = 10_f64.powf(value.abs().log10().floor() - 3.0);
+    // A step of 0 or infinity has no next number.
+    let next = (value / step).ceil() * step;
+    if next.is_finite() { next } else { value }
+}
+
 /// At most [`ROWS`] items, with the first and the last.
 pub(super) fn thinned<T: Copy>(items: &[T]) -> Vec<T> {
     let rows = ROWS.min(items.len());
@@ -92,8 +105,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn bounds_are_shown_as_bounds() {
+        let shown = [0.999_85, 1.234_11, 0.0, 12_345.0, 2.0, 0.25].map(|value| significant(up(value)));
+        assert_eq!(shown, ["0.9999", "1.235", "0", "12,350", "2", "0.25"].map(str::to_owned));
+    }
+
+    #[test]
     fn thinned_items_keep_the_first_and_the_last() {
-        assert_eq!(thinned::<u8>(&[]), []);
+        assert!(thinned::<u8>(&[]).is_empty());
         assert_eq!(thinned(&[7]), [7]);
         assert_eq!(thinned(&[1, 2, 3]), [1, 2, 3]);
         let many: Vec<u32> = thinned(&(0..1000).collect::<Vec<u32>>());

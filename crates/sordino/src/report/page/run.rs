@@ -121,6 +121,11 @@ impl RunEvidence {
         }
     }
 
+    /// Whether the cost of all runs on the same data in the folder is known.
+    pub(super) fn has_total_cost(&self) -> bool {
+        !self.record["epsilon_of_all"].is_null()
+    }
+
     /// The number of lines of the ledger, and the hash of the last one.
     pub(super) fn seal(&self) -> (u64, String) {
         self.account.seal()

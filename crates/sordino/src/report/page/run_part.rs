@@ -12,7 +12,7 @@ use sordino_train::{
 use super::{
     AtStep, Attacker, RunEvidence,
     audit::measured,
-    charts::{along_steps, trade_off},
+    charts::{along_steps, trade_off, up},
     percent, percent_up,
     statement::capital,
 };
@@ -46,7 +46,10 @@ impl RunEvidence {
             PrivacyStatus::Private(_) => {
                 let tests = self.facts.as_ref().map(|facts| facts.test_records);
                 details.extend(unprotected_records(&self.settings, tests, self.account.records()));
-                Tone::Good
+                let weak = self.weaknesses();
+                let tone = if weak.is_empty() && self.has_total_cost() { Tone::Good } else { Tone::Neutral };
+                details.extend(weak);
+                tone
             }
             PrivacyStatus::NotPrivate(why) => {
                 details.push(format!("{}.", capital(why)));
@@ -110,16 +113,11 @@ impl RunEvidence {
 
     fn progress_charts(&self) -> Vec<Chart> {
         let mut charts = Vec::new();
-        if !self.spent.is_empty() {
+        let bounds: Vec<AtStep> = self.spent.iter().map(|at| AtStep { value: up(at.value), ..*at }).collect();
+        if !bounds.is_empty() {
             let about = "The proved epsilon of the first steps, valid only if their number was fixed in advance. The guarantee of the run is \
                          that of its whole plan.";
-            charts.push(along_steps(
-                "epsilon-spent",
-                "Epsilon spent",
-                about.to_owned(),
-                "epsilon",
-                &self.spent,
-            ));
+            charts.push(along_steps("epsilon-spent", "Epsilon spent", about.to_owned(), "epsilon", &bounds));
         }
         let accuracy: Vec<AtStep> = self
             .measurements

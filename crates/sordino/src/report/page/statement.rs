@@ -78,22 +78,36 @@ impl RunEvidence {
     }
 
     fn epsilon(&self, guarantee: &Guarantee) -> String {
-        let epsilon = guarantee.epsilon.get();
-        let weak = if epsilon > 10.0 { " WEAK: an epsilon above 10 protects little." } else { "" };
         let when = match self.account.is_closed() {
             true => "a proved upper bound for the whole run",
             false => "a proved upper bound for the whole plan, whenever the run stops",
         };
-        format!("{}, {when}.{weak}", rounded_up(epsilon))
+        format!("{}, {when}.", rounded_up(guarantee.epsilon.get()))
     }
 
     fn delta(&self, guarantee: &Guarantee) -> String {
         let (delta, records) = (guarantee.delta.get(), self.account.records());
-        let comparison = match delta * records as f64 >= 1.0 {
-            true => "WEAK: this is above 1 / N, so publishing one whole record would be permitted",
-            false => "it is below 1 / N, so that publishing a random record is not permitted",
-        };
-        format!("{delta:e}, set before training. N is {} records; {comparison}.", grouped(records))
+        let mut text = format!("{delta:e}, set before training. N is {} records", grouped(records));
+        if delta * (records as f64) < 1.0 {
+            text += "; delta is below 1 / N, so that publishing a random record is not permitted";
+        }
+        text + "."
+    }
+
+    /// Why the guarantee protects little.
+    pub(super) fn weaknesses(&self) -> Vec<String> {
+        let PrivacyStatus::Private(guarantee) = &self.status else { return Vec::new() };
+        let large = guarantee.epsilon.get() > 10.0;
+        let large = large.then(|| "WEAK: an epsilon above 10 protects little.".to_owned());
+        let records = self.account.records();
+        let permits = guarantee.delta.get() * records as f64 >= 1.0;
+        let permits = permits.then(|| {
+            format!(
+                "WEAK: delta is above 1 / {} records, so publishing one whole record would be permitted.",
+                grouped(records)
+            )
+        });
+        large.into_iter().chain(permits).collect()
     }
 
     fn public(&self) -> String {
