@@ -76,15 +76,21 @@ impl RunEvidence {
         let claim = report.claim();
         let status = account.privacy_status()?;
         let private = matches!(status, PrivacyStatus::Private(_));
-        let attacker = match (&status, account.plan()) {
+        let attacker = || match (&status, account.plan()) {
             (PrivacyStatus::Private(guarantee), Some(plan)) => Some(Attacker::against(plan, guarantee)),
             _ => None,
         };
+        // Both take seconds for a plan with many different steps.
+        let (attacker, spent) = thread::scope(|scope| {
+            let attacker = scope.spawn(attacker);
+            let spent = if private { spent(&account, &status) } else { Vec::new() };
+            (attacker.join().unwrap_or_default(), spent)
+        });
         // Schedules in files are relative to the folder.
         let usable = Settings::read(&folder.config()).unwrap_or_else(|_| settings.clone());
         Ok(Self {
             schedules: Schedules::new(&usable, account.plan().filter(|_| private), account.steps()),
-            spent: if private { spent(&account, &status) } else { Vec::new() },
+            spent,
             parameters: parameter_count(&folder),
             version: model_notes(&folder).ok().and_then(|notes| notes.get("version").cloned()),
             measurements: measurements(&folder),
@@ -121,9 +127,11 @@ impl RunEvidence {
         }
     }
 
-    /// Whether the cost of all runs on the same data in the folder is known.
-    pub(super) fn has_total_cost(&self) -> bool {
-        !self.record["epsilon_of_all"].is_null()
+    /// The number of runs on the same data in the folder, and the epsilon and delta of all of them together, for any choice among them.
+    /// None if it is not known, or if one of them is not private.
+    pub(super) fn total_cost(&self) -> Option<(u64, f64, f64)> {
+        let number = |name: &str| self.record[name].as_f64();
+        Some((self.record["runs_on_data"].as_u64()?, number("epsilon_of_all")?, number("delta_of_all")?))
     }
 
     /// The number of lines of the ledger, and the hash of the last one.

@@ -14,7 +14,7 @@ use super::{
     audit::measured,
     charts::{along_steps, trade_off, up},
     percent, percent_up,
-    statement::capital,
+    statement::{capital, question},
 };
 use crate::report::unprotected_records;
 
@@ -26,7 +26,7 @@ impl RunEvidence {
             Section::new(if private { "What is guaranteed" } else { "Why nothing is guaranteed" })
                 .with(Block::Points(self.points())),
         ];
-        sections.extend(self.attacker.as_ref().map(|attacker| attack_section(attacker, audits)));
+        sections.extend(self.attack_section(audits));
         sections.extend(self.claim_section());
         let charts = self.progress_charts();
         if !charts.is_empty() {
@@ -40,6 +40,11 @@ impl RunEvidence {
         Part { title: format!("Run {name}"), verdict: self.verdict(), sections }
     }
 
+    fn attack_section(&self, audits: &[&AuditResult]) -> Option<Section> {
+        let PrivacyStatus::Private(guarantee) = &self.status else { return None };
+        Some(attack_section(self.attacker.as_ref()?, question(guarantee.relation), audits))
+    }
+
     fn verdict(&self) -> Notice {
         let mut details = Vec::new();
         let tone = match &self.status {
@@ -47,7 +52,8 @@ impl RunEvidence {
                 let tests = self.facts.as_ref().map(|facts| facts.test_records);
                 details.extend(unprotected_records(&self.settings, tests, self.account.records()));
                 let weak = self.weaknesses();
-                let tone = if weak.is_empty() && self.has_total_cost() { Tone::Good } else { Tone::Neutral };
+                let tone =
+                    if weak.is_empty() && self.total_cost().is_some() { Tone::Good } else { Tone::Neutral };
                 details.extend(weak);
                 tone
             }
@@ -227,9 +233,9 @@ impl RunEvidence {
     }
 }
 
-fn attack_section(attacker: &Attacker, audits: &[&AuditResult]) -> Section {
+fn attack_section(attacker: &Attacker, question: &str, audits: &[&AuditResult]) -> Section {
     let mut table = Table::new(
-        "The largest true positive rate of any test of whether a record was used",
+        "The largest true positive rate of any attack",
         &[">false positives in %", ">true positives in %, at most"],
     );
     for rates in &attacker.rates {
@@ -238,13 +244,12 @@ fn attack_section(attacker: &Attacker, audits: &[&AuditResult]) -> Section {
     let how = match attacker.whole_profile {
         true => "The curve follows from the privacy profile of the plan, which is proved at every epsilon.",
         false => {
-            "The curve follows from epsilon and delta alone, because the privacy profile of this plan cannot be computed. The true curve is lower."
+            "The curve follows from epsilon and delta alone, because the privacy profile of this plan cannot be computed. A lower curve may hold."
         }
     };
     let text = format!(
         "The attacker sees everything that the run releases, knows all other records and the settings, has unlimited computing power, and decides \
-         whether one record was used. If it was used with probability 1/2, the attacker is right in at most {} % of all cases; guessing is right in \
-         50 %. {how}",
+         {question}. If both answers are equally likely, the attacker is right in at most {} % of all cases; guessing is right in 50 %. {how}",
         percent_up(attacker.right_guesses)
     );
     let attacks: Vec<_> = audits.iter().flat_map(|audit| measured(audit)).collect();

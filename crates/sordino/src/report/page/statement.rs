@@ -3,11 +3,12 @@
 //! The points follow Ponomareva et al., "How to DP-fy ML" (2023), section 5: the setting, the data accesses that are covered, what is
 //! released, the unit of privacy, the neighbouring relation, the accounting and its assumptions, and what can be verified.
 
-use sordino_accounting::{Guarantee, Plan, pld::GroupSize};
+use sordino_accounting::{Entry, Guarantee, Plan, Relation, pld::GroupSize};
 use sordino_privacy::PrivacyStatus;
+use sordino_report::significant;
 use sordino_train::{
     Hint,
-    format::{grouped, pair, rounded_to_nearest, rounded_up},
+    format::{grouped, pair, rounded_down, rounded_to_nearest, rounded_up},
     public_files,
 };
 
@@ -205,8 +206,9 @@ impl RunEvidence {
         let attacker = self.attacker.as_ref().map_or(String::new(), |attacker| {
             let list = |values: &mut dyn Iterator<Item = String>| joined(&values.collect::<Vec<_>>());
             format!(
-                " An attacker who knows all other records and decides whether a record was used has a true positive rate of at most {} % at a \
-                 false positive rate of {} %, respectively.",
+                " An attacker who knows all other records and decides {} has a true positive rate of at most {} % at a false positive rate of \
+                 {} %, respectively.",
+                question(guarantee.relation),
                 list(&mut attacker.rates.iter().map(|rates| percent_up(rates.true_positive_rate))),
                 list(&mut attacker.rates.iter().map(|rates| percent(rates.false_positive_rate)))
             )
@@ -219,33 +221,74 @@ impl RunEvidence {
         });
         format!(
             "The model was trained with {} on {} records. It satisfies {}-differential privacy in the central model, for one training record and \
-             under the relation {}.{steps} The guarantee covers all intermediate models and is computed by {} ({}); it is an upper bound, and \
-             the sampling of batches is the one that is analysed. Delta was fixed before training. The choice of settings by means of other runs \
-             is not covered.{attacker}{accuracy} Training and accounting: Sordino {}; hash of the ledger: {}.",
+             under the relation {}.{steps} The guarantee covers all intermediate models. It is an upper bound, for noise in real \
+             arithmetic, by {} ({}), and batches are sampled as this analysis assumes. Delta was fixed before training.{}{attacker}{accuracy} Training and accounting: Sordino {}; hash of the ledger: {}.",
             self.settings.algorithm.as_deref().unwrap_or("dp-sgd"),
             grouped(self.account.records()),
             pair(guarantee.epsilon, guarantee.delta),
             guarantee.relation,
             guarantee.accountant.description(),
             guarantee.accountant,
+            self.tuning_sentence(),
             self.version.as_deref().unwrap_or(env!("CARGO_PKG_VERSION")),
             self.seal().1
         )
     }
 
+    /// Whether the choice among runs is paid for.
+    fn tuning_sentence(&self) -> String {
+        match self.total_cost() {
+            Some((runs, epsilon, delta)) if runs > 1 => format!(
+                " This is one of {} runs on these records; together they satisfy ({}, {delta:e})-differential privacy, which covers any choice \
+                 among them.",
+                grouped(runs),
+                rounded_up(epsilon)
+            ),
+            _ => " The choice of settings by means of other runs is not covered.".to_owned(),
+        }
+    }
+
     fn steps_sentence(&self, plan: &Plan) -> String {
-        let noise = noise(plan);
-        let noise = noise.split(" (").next().unwrap_or(&noise);
-        let clip = match (self.settings.max_grad_norm, self.schedules.clipping_norm_adapts) {
-            (Some(norm), false) => format!(", gradients of single records are clipped to norm {norm}"),
-            (Some(norm), true) => {
+        let multipliers = || plan.entries().iter().map(Entry::effective_noise_multiplier);
+        let (least, most) = (multipliers().fold(f64::INFINITY, f64::min), multipliers().fold(0.0, f64::max));
+        let noise = match least < most {
+            true => format!("between {} and {}", rounded_down(least), rounded_up(most)),
+            false => rounded_down(least),
+        };
+        format!(
+            " Batches are drawn as follows: {}.{} Gaussian noise is added to what a step releases, with a standard deviation of {noise} times \
+             its sensitivity.",
+            sampling(plan),
+            self.clipping_sentence()
+        )
+    }
+
+    fn clipping_sentence(&self) -> String {
+        let norms = &self.schedules.clipping_norm;
+        match (self.settings.max_grad_norm, norms.first(), norms.last()) {
+            (None, ..) => String::new(),
+            (Some(norm), ..) if self.schedules.clipping_norm_adapts => {
                 format!(
-                    ", gradients of single records are clipped to a norm that starts at {norm} and adapts to releases"
+                    " The gradient of each record is clipped to a norm that starts at {norm} and adapts to releases."
                 )
             }
-            (None, _) => String::new(),
-        };
-        format!(" Batches are drawn by {}{clip}, and the noise is {noise}.", sampling(plan))
+            (Some(_), Some(first), Some(last)) if first.value != last.value => format!(
+                " The gradient of each record is clipped to a norm that goes from {} to {} by a public schedule.",
+                significant(first.value),
+                significant(last.value)
+            ),
+            (Some(norm), ..) => {
+                format!(" The gradient of each record is scaled to a norm of at most {norm}.")
+            }
+        }
+    }
+}
+
+/// What the attacker of a guarantee decides.
+pub(super) fn question(relation: Relation) -> &'static str {
+    match relation {
+        Relation::ZeroOut => "whether one record was used",
+        Relation::ReplaceOne => "which of two values one record has",
     }
 }
 
