@@ -258,3 +258,26 @@ fn what_is_not_a_result_is_refused() {
     assert!(place.refusal("report run").contains("its hash does not follow"));
     assert!(!place.has("run/report.html"));
 }
+
+/// The text without the accuracy and the hash, which differ between runs.
+fn without_chance(paragraph: &str) -> String {
+    let words = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
+    let (start, rest) = words.split_once("The accuracy is ").unwrap();
+    let (_, rest) = rest.split_once(' ').unwrap();
+    let (middle, _) = rest.split_once("hash of the ledger: ").unwrap();
+    format!("{start}{middle}")
+}
+
+#[test]
+fn the_paragraph_in_the_docs_is_the_one_that_is_written() {
+    let place = Place::new("report-paragraph");
+    place.text("train --out run");
+    let written = report(&place, "run", "json");
+    let written: Value = serde_json::from_str(&written).unwrap();
+    let docs = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/report.md")).unwrap();
+    let quoted: Vec<&str> = docs.lines().filter_map(|line| line.strip_prefix("> ")).collect();
+    assert_eq!(
+        without_chance(&quoted.join(" ")),
+        without_chance(written["reports"][0]["paragraph"].as_str().unwrap())
+    );
+}
