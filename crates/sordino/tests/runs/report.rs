@@ -66,6 +66,22 @@ fn a_run_has_a_page_with_its_guarantee_its_attackers_and_its_ledger() {
 }
 
 #[test]
+fn an_unfinished_run_of_an_earlier_version_has_a_page() {
+    let place = Place::new("report-earlier");
+    let run = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/earlier-run");
+    let text = report(&place, run, "md");
+    for words in [
+        "**This unfinished logistic model satisfies (1.1405, 1e-5)-differential privacy.**",
+        "1.1405, a proved upper bound for the whole plan, whenever the run stops.",
+        "of 20,000 planned steps, and the guarantee is that of the whole plan",
+        "- **Trained by**: a version of Sordino that did not store its number",
+        "- **Clipping norm**: adapts to releases; its values are not stored",
+    ] {
+        assert!(text.contains(words), "{words}\n{text}");
+    }
+}
+
+#[test]
 fn a_report_is_replaced_and_other_files_are_not() {
     let place = Place::new("report-replaced");
     place.text("train --steps 20 --out run");

@@ -46,8 +46,7 @@ impl Evidence {
         let refused = |problem: String| {
             TrainError::refused(
                 format!("{} {problem}", path.display()),
-                "give the folder of a run (sordino train --out DIR), or the JSON file of a comparison (sordino compare --out FILE) or of an \
-                 audit (sordino audit --out FILE)",
+                "give the folder of a run, or the JSON file that a comparison or an audit has written",
             )
         };
         let size = fs::metadata(path).map_or(0, |found| found.len());

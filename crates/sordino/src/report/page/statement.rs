@@ -174,7 +174,7 @@ impl RunEvidence {
             [
                 "A public fact that was derived from the training records, such as a scale, a vocabulary or a list of classes.",
                 "Another use of the same records: other runs, statistics, or plots. Their cost adds to this one.",
-                "A person with several records: the guarantee is for one record. The command sordino epsilon --group-size K states it for K records.",
+                "A person with several records: the guarantee is for one record. The command sordino epsilon states it for groups of records.",
                 "Publishing a number that was measured on training records without noise, such as the training loss or a count.",
                 "An attacker who measures time, memory or power of the computer during training, or reads its random numbers.",
             ]
@@ -220,11 +220,12 @@ impl RunEvidence {
             )
         });
         format!(
-            "The model was trained with {} on {} records. It satisfies {}-differential privacy in the central model, for one training record and \
+            "The model was trained with {} on {} records{}. It satisfies {}-differential privacy in the central model, for one training record and \
              under the relation {}.{steps} The guarantee covers all intermediate models. It is an upper bound, for noise in real \
              arithmetic, by {} ({}), and batches are sampled as this analysis assumes. Delta was fixed before training.{}{attacker}{accuracy} Training and accounting: Sordino {}; hash of the ledger: {}.",
             self.settings.algorithm.as_deref().unwrap_or("dp-sgd"),
             grouped(self.account.records()),
+            self.unfinished(),
             pair(guarantee.epsilon, guarantee.delta),
             guarantee.relation,
             guarantee.accountant.description(),
@@ -233,6 +234,18 @@ impl RunEvidence {
             self.version.as_deref().unwrap_or(env!("CARGO_PKG_VERSION")),
             self.seal().1
         )
+    }
+
+    /// That the run stopped early, if it did.
+    fn unfinished(&self) -> String {
+        match self.account.is_closed() {
+            true => String::new(),
+            false => format!(
+                "; it stopped after at most {} of {} planned steps, and the guarantee is that of the whole plan",
+                grouped(self.account.charged()),
+                grouped(self.account.steps())
+            ),
+        }
     }
 
     /// Whether the choice among runs is paid for.
