@@ -138,10 +138,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     };
     let (finished, planned) = comparison.progress();
     if finished == planned {
-        if let Some(path) = arguments.out.as_ref().filter(|_| !arguments.json) {
-            report::mention(path);
-        }
-        return Ok(text);
+        let stored = arguments.out.as_deref().filter(|_| !arguments.json);
+        return Ok(text + &stored.map(report::mention).unwrap_or_default());
     }
     let _ = write!(io::stdout(), "{text}");
     let _ = writeln!(

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    io::{self, IsTerminal, Read, Write},
+    io::{self, IsTerminal, Read},
     path::{Path, PathBuf},
 };
 
@@ -71,11 +71,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     written(text, out.as_deref())
 }
 
-/// Mentions this command on a terminal, after another command has written something that it can show.
-pub(crate) fn mention(path: &Path) {
-    if io::stderr().is_terminal() {
-        let _ =
-            writeln!(io::stderr(), "note: for a page to show to others: sordino report {}", path.display());
+/// A line about this command, for the end of another command's output on a terminal.
+pub(crate) fn mention(path: &Path) -> String {
+    match io::stdout().is_terminal() {
+        true => format!("\nA page to show to others: sordino report {}\n", path.display()),
+        false => String::new(),
     }
 }
 

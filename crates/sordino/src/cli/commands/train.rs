@@ -83,10 +83,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<String, Problem> {
     };
     let text = if json { run_report.json()? } else { run_report.text()?.render(flag) };
     if finished {
-        if !json {
-            report::mention(folder.path());
-        }
-        return Ok(text);
+        return Ok(if json { text } else { text + &report::mention(folder.path()) });
     }
     let _ = write!(io::stdout(), "{text}");
     let _ =
