@@ -29,6 +29,17 @@ pub(crate) fn of_series(number: usize) -> (Colour, &'static str) {
     (SERIES[number % SERIES.len()], dash)
 }
 
+/// The class by which the style sheet of a page gives an element another colour, as in dark mode; empty for colours that stay.
+pub(crate) fn class(colour: Colour) -> &'static str {
+    const CLASSES: [&str; 7] = ["s0", "s1", "s2", "s3", "ink", "s5", "s6"];
+    match SERIES.iter().position(|&series| series == colour) {
+        Some(number) => CLASSES[number],
+        None if colour == crate::svg::GREY => "grey",
+        None if colour == crate::svg::PALE => "pale",
+        None => "",
+    }
+}
+
 /// The map "viridis" of van der Walt and Smith (2015) at steps of one tenth: its lightness grows evenly, with or without colour vision.
 const VIRIDIS: [Colour; 11] = [
     Colour(0x44, 0x01, 0x54),

@@ -1,8 +1,11 @@
-//! Pictures of experiments: line charts and heat maps as SVG.
+//! Reports of experiments: charts as SVG, and pages as HTML and Markdown.
 //!
-//! The crate writes its own SVG. Two kinds of chart are needed, and both consist of rectangles, lines and text. Text is placed
+//! The crate writes its own SVG. Three kinds of chart are needed, and all consist of rectangles, lines and text. Text is placed
 //! by its anchor and by an estimate of its width, so that no font is read. The same chart always gives the same bytes, without
 //! identifiers, scripts or style sheets, so that a picture can be committed, compared, and placed in a page beside others.
+//!
+//! A [`Page`] is data: parts, sections and blocks. It has few kinds of blocks, so HTML is written directly, without a template language. Every
+//! text is escaped in one place. In a page, the style sheet recolours charts by the classes of their elements, so that they follow dark mode.
 //!
 //! Drawing never fails: values that cannot be drawn are left out, by a rule that each chart states.
 //!
@@ -28,12 +31,20 @@
 
 mod axis;
 mod colour;
+mod dot_plot;
 mod heat_map;
+mod html;
 mod line_chart;
+mod markdown;
 mod number;
+mod page;
 mod svg;
 
 pub use axis::Axis;
+pub use dot_plot::{DotPlot, DotRow};
 pub use heat_map::HeatMap;
+pub use html::MARK;
 pub use line_chart::{LineChart, Series};
+pub use number::significant;
+pub use page::{Block, Chart, Notice, Page, Part, Section, Table, Tone};
 pub use svg::Picture;

@@ -2,10 +2,16 @@
 
 use crate::axis::{Axis, Scale};
 use crate::colour::{self, Colour};
-use crate::svg::{Anchor, Font, GREY, PALE, Picture};
+use crate::number::significant;
+use crate::svg::{Anchor, Font, GREY, PALE, Picture, shortened};
 
 /// Size of the area that the axes enclose.
 const PLOT: (f64, f64) = (560.0, 340.0);
+
+/// The same in a page, where a chart must be readable on a phone.
+const COMPACT_PLOT: (f64, f64) = (290.0, 200.0);
+/// The largest width of a name in a compact legend.
+const COMPACT_NAME: f64 = 330.0;
 
 /// A chart of one or more lines.
 ///
@@ -17,6 +23,7 @@ pub struct LineChart {
     x: Axis,
     y: Axis,
     series: Vec<Series>,
+    compact: bool,
 }
 
 /// One line of a [`LineChart`].
@@ -26,6 +33,7 @@ pub struct Series {
     points: Vec<(f64, f64)>,
     spread: Spread,
     markers: bool,
+    line: bool,
 }
 
 /// What surrounds a line: the lowest and highest value at each of its points.
@@ -44,12 +52,19 @@ impl Series {
             points: points.into_iter().collect(),
             spread: Spread::None,
             markers: false,
+            line: true,
         }
     }
 
     /// Draws a dot at each point.
     pub fn markers(mut self) -> Series {
         self.markers = true;
+        self
+    }
+
+    /// Draws dots alone, without a line through them.
+    pub fn only_markers(mut self) -> Series {
+        (self.markers, self.line) = (true, false);
         self
     }
 
@@ -78,7 +93,13 @@ impl Series {
 impl LineChart {
     /// A chart without lines and with linear axes.
     pub fn new(title: impl Into<String>) -> LineChart {
-        LineChart { title: title.into(), x: Axis::linear(""), y: Axis::linear(""), series: Vec::new() }
+        LineChart {
+            title: title.into(),
+            x: Axis::linear(""),
+            y: Axis::linear(""),
+            series: Vec::new(),
+            compact: false,
+        }
     }
 
     /// Sets the horizontal axis.
@@ -99,6 +120,13 @@ impl LineChart {
         self
     }
 
+    /// Makes the chart narrow enough for a phone: without a title, which the page has beside it, and with the legend below. The numbers of
+    /// a point are shown while the pointer is on it.
+    pub fn compact(mut self) -> LineChart {
+        self.compact = true;
+        self
+    }
+
     /// The chart as the text of an SVG file.
     pub fn to_svg(&self) -> String {
         self.picture().to_svg()
@@ -107,15 +135,15 @@ impl LineChart {
     /// The chart as a picture, which can be stacked with others.
     pub fn picture(&self) -> Picture {
         let frame = Frame::new(self);
-        let legend = self.series.iter().map(|series| Font::LABEL.width(&series.name)).fold(0.0, f64::max);
-        let legend = if self.has_legend() { legend + 56.0 } else { 24.0 };
-        let width = (frame.left + PLOT.0 + legend).max(Font::TITLE.width(&self.title) + 40.0);
-        let height = frame.top + PLOT.1 + 58.0;
-        let mut svg = Picture::new(width, height, &self.title);
-        svg.text((frame.left, 28.0), Anchor::Start, Font::TITLE, &self.title);
+        let plot = frame.plot;
+        let size = self.size(&frame);
+        let mut svg = Picture::new(size.0, size.1, &self.title);
+        if !self.compact {
+            svg.text((frame.left, 28.0), Anchor::Start, Font::TITLE, &self.title);
+        }
         frame.draw_axes(&mut svg, &self.x.label, &self.y.label);
         // Half of a dot may lie outside the axes.
-        let inside = (frame.left - 5.0, frame.top - 5.0, PLOT.0 + 10.0, PLOT.1 + 10.0);
+        let inside = (frame.left - 5.0, frame.top - 5.0, plot.0 + 10.0, plot.1 + 10.0);
         svg.clipped(inside, |svg| {
             for (number, series) in self.series.iter().enumerate() {
                 frame.draw_spread(svg, series, colour::of_series(number).0);
@@ -123,15 +151,38 @@ impl LineChart {
             for (number, series) in self.series.iter().enumerate() {
                 frame.draw_line(svg, series, colour::of_series(number));
             }
+            if self.compact {
+                self.series.iter().for_each(|series| self.draw_hover(svg, &frame, series));
+            }
         });
         if !self.drawable().any(|_| true) {
-            let middle = (frame.left + PLOT.0 / 2.0, frame.top + PLOT.1 / 2.0);
+            let middle = (frame.left + plot.0 / 2.0, frame.top + plot.1 / 2.0);
             svg.text(middle, Anchor::Middle, Font::LABEL, "no data");
         }
         if self.has_legend() {
-            self.draw_legend(&mut svg, frame.left + PLOT.0 + 16.0, frame.top + 8.0);
+            let corner = match self.compact {
+                false => (frame.left + plot.0 + 16.0, frame.top + 8.0),
+                true => (20.0, frame.top + plot.1 + 70.0),
+            };
+            self.draw_legend(&mut svg, corner);
         }
         svg
+    }
+
+    /// Width and height of the picture.
+    fn size(&self, frame: &Frame) -> (f64, f64) {
+        let names = self.series.iter().map(|series| Font::LABEL.width(&series.name)).fold(0.0, f64::max);
+        let bottom = frame.top + frame.plot.1 + 58.0;
+        if self.compact {
+            let legend = if self.has_legend() {
+                (names.min(COMPACT_NAME) + 56.0, 22.0 * self.series.len() as f64)
+            } else {
+                (0.0, 0.0)
+            };
+            return ((frame.left + frame.plot.0 + 24.0).max(legend.0), bottom + legend.1);
+        }
+        let legend = if self.has_legend() { names + 56.0 } else { 24.0 };
+        ((frame.left + frame.plot.0 + legend).max(Font::TITLE.width(&self.title) + 40.0), bottom)
     }
 
     /// There is no legend for a single line without a name, because the title explains it.
@@ -145,15 +196,36 @@ impl LineChart {
         points.filter(|&(x, y)| self.x.shows(x) && self.y.shows(y))
     }
 
-    fn draw_legend(&self, svg: &mut Picture, left: f64, top: f64) {
+    fn draw_hover(&self, svg: &mut Picture, frame: &Frame, series: &Series) {
+        for &(x, y) in &series.points {
+            if let Some(place) = frame.at((x, y)) {
+                let name = if series.name.is_empty() { "" } else { ": " };
+                let text = format!(
+                    "{}{name}{} {}, {} {}",
+                    series.name,
+                    self.x.label,
+                    significant(x),
+                    self.y.label,
+                    significant(y)
+                );
+                svg.hover(place, &text);
+            }
+        }
+    }
+
+    fn draw_legend(&self, svg: &mut Picture, (left, top): (f64, f64)) {
         for (number, series) in self.series.iter().enumerate() {
             let (colour, dash) = colour::of_series(number);
             let y = top + 22.0 * number as f64;
-            svg.path(&[(left, y), (left + 22.0, y)], colour, dash);
+            if series.line {
+                svg.path(&[(left, y), (left + 22.0, y)], colour, dash);
+            }
             if series.markers {
                 svg.dot((left + 11.0, y), colour);
             }
-            svg.text((left + 30.0, y + 4.5), Anchor::Start, Font::LABEL, &series.name);
+            let width = if self.compact { COMPACT_NAME } else { f64::INFINITY };
+            let name = shortened(&series.name, Font::LABEL, width);
+            svg.text((left + 30.0, y + 4.5), Anchor::Start, Font::LABEL, &name);
         }
     }
 }
@@ -162,6 +234,7 @@ impl LineChart {
 struct Frame {
     left: f64,
     top: f64,
+    plot: (f64, f64),
     x: Scale,
     y: Scale,
 }
@@ -176,35 +249,42 @@ impl Frame {
         let y = chart.y.scale(chart.drawable().map(|(_, y)| y).chain(spreads));
         let widest = y.ticks.iter().map(|tick| Font::TICK.width(&tick.label)).fold(0.0, f64::max);
         let label = if chart.y.label.is_empty() { 20.0 } else { 40.0 };
-        Frame { left: (label + widest + 8.0).ceil(), top: 48.0, x, y }
+        let (top, plot) = if chart.compact { (16.0, COMPACT_PLOT) } else { (48.0, PLOT) };
+        Frame { left: (label + widest + 8.0).ceil(), top, plot, x, y }
     }
 
     /// The place of a point in the picture.
     fn at(&self, (x, y): (f64, f64)) -> Option<(f64, f64)> {
-        Some((self.left + PLOT.0 * self.x.place(x)?, self.top + PLOT.1 * (1.0 - self.y.place(y)?)))
+        Some((self.left + self.plot.0 * self.x.place(x)?, self.top + self.plot.1 * (1.0 - self.y.place(y)?)))
     }
 
     fn draw_axes(&self, svg: &mut Picture, x_label: &str, y_label: &str) {
-        let (bottom, right) = (self.top + PLOT.1, self.left + PLOT.0);
+        let (bottom, right) = (self.top + self.plot.1, self.left + self.plot.0);
         for tick in &self.y.ticks {
-            let y = self.top + PLOT.1 * (1.0 - self.y.place(tick.value).unwrap_or(0.0));
+            let y = self.top + self.plot.1 * (1.0 - self.y.place(tick.value).unwrap_or(0.0));
             svg.line((self.left, y), (right, y), PALE, 1.0);
             svg.text((self.left - 8.0, y + 4.0), Anchor::End, Font::TICK, &tick.label);
         }
+        let mut free = f64::NEG_INFINITY;
         for tick in &self.x.ticks {
-            let x = self.left + PLOT.0 * self.x.place(tick.value).unwrap_or(0.0);
+            let x = self.left + self.plot.0 * self.x.place(tick.value).unwrap_or(0.0);
             svg.line((x, bottom), (x, bottom + 5.0), GREY, 1.0);
-            svg.text((x, bottom + 20.0), Anchor::Middle, Font::TICK, &tick.label);
+            // A label that would touch the one before it is left out.
+            let half = Font::TICK.width(&tick.label) / 2.0;
+            if x - half >= free {
+                svg.text((x, bottom + 20.0), Anchor::Middle, Font::TICK, &tick.label);
+                free = x + half + 6.0;
+            }
         }
         svg.line((self.left, bottom), (right, bottom), GREY, 1.0);
-        svg.text((self.left + PLOT.0 / 2.0, bottom + 44.0), Anchor::Middle, Font::LABEL, x_label);
-        svg.upward_text((22.0, self.top + PLOT.1 / 2.0), Font::LABEL, y_label);
+        svg.text((self.left + self.plot.0 / 2.0, bottom + 44.0), Anchor::Middle, Font::LABEL, x_label);
+        svg.upward_text((22.0, self.top + self.plot.1 / 2.0), Font::LABEL, y_label);
     }
 
     fn draw_line(&self, svg: &mut Picture, series: &Series, (colour, dash): (Colour, &str)) {
         let places: Vec<Option<(f64, f64)>> = series.points.iter().map(|&point| self.at(point)).collect();
         for run in runs(&places) {
-            if run.len() > 1 {
+            if series.line && run.len() > 1 {
                 svg.path(&run, colour, dash);
             }
             if series.markers || run.len() == 1 {

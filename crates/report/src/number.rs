@@ -16,6 +16,22 @@ pub(crate) fn fixed(value: f64, decimals: usize) -> String {
     format!("{}{grouped}{rest}", if negative { "\u{2212}" } else { "" })
 }
 
+/// A number with four significant digits, for tables and for numbers that the pointer shows.
+pub fn significant(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return if value == 0.0 { "0".to_owned() } else { value.to_string() };
+    }
+    let power = exponent(value.abs());
+    if !(-4..9).contains(&power) {
+        return scientific(value / 10f64.powi(power), 3, power);
+    }
+    let text = fixed(value, usize::try_from(3 - power).unwrap_or(0));
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
+}
+
 /// `mantissa * 10^exponent`, with superscripts when it is very large or very small.
 pub(crate) fn scientific(mantissa: f64, decimals: usize, exponent: i32) -> String {
     if mantissa == 0.0 {
@@ -60,6 +76,15 @@ mod tests {
         assert_eq!(fixed(-0.001, 2), "0.00");
         assert_eq!(scientific(1.0, 0, -5), "10⁻⁵");
         assert_eq!(scientific(2.0, 0, 12), "2×10¹²");
+    }
+
+    #[test]
+    fn significant_digits_are_four_without_trailing_zeros() {
+        let texts = [0.0, 1.0, 0.98765, -1234.56, 123_456.7, 0.001, 1e-5, 2.5e12].map(significant);
+        assert_eq!(
+            texts,
+            ["0", "1", "0.9877", "\u{2212}1235", "123,457", "0.001", "10⁻⁵", "2.500×10¹²"].map(str::to_owned)
+        );
     }
 
     #[test]

@@ -2,9 +2,11 @@
 
 use std::fmt::Write;
 
-use crate::colour::Colour;
+use crate::colour::{Colour, class};
 
 /// Text is dark grey rather than black, which reads better on white.
+///
+/// It is also the colour of a series, so that both become light in dark mode.
 pub(crate) const INK: Colour = Colour(0x22, 0x22, 0x22);
 /// Axis lines and tick labels.
 pub(crate) const GREY: Colour = Colour(0x55, 0x55, 0x55);
@@ -36,6 +38,15 @@ impl Font {
     pub(crate) fn width(self, text: &str) -> f64 {
         text.chars().count() as f64 * self.size * if self.bold { 0.62 } else { 0.57 }
     }
+}
+
+/// A text that is cut so that it is at most about this wide.
+pub(crate) fn shortened(text: &str, font: Font, width: f64) -> String {
+    if font.width(text) <= width {
+        return text.to_owned();
+    }
+    let room = (width / font.width("m")) as usize;
+    text.chars().take(room.saturating_sub(1)).chain(['…']).collect()
 }
 
 /// A picture: its size, its name for screen readers, and its elements.
@@ -79,6 +90,19 @@ impl Picture {
         )
     }
 
+    /// The picture as a part of an HTML page, whose style sheet sets its background and its colours.
+    ///
+    /// It fills the width that is available. `description` is a text alternative for screen readers.
+    pub fn to_inline_svg(&self, description: &str) -> String {
+        let (width, height) = (px(self.width), px(self.height));
+        format!(
+            "<svg class=\"chart\" viewBox=\"0 0 {width} {height}\" role=\"img\">\n<title>{}</title>\n<desc>{}</desc>\n{}</svg>\n",
+            escaped(&self.title),
+            escaped(description),
+            self.elements
+        )
+    }
+
     /// An empty white picture.
     pub(crate) fn new(width: f64, height: f64, title: &str) -> Picture {
         Picture {
@@ -98,11 +122,12 @@ impl Picture {
 
     pub(crate) fn line(&mut self, from: (f64, f64), to: (f64, f64), colour: Colour, width: f64) {
         self.element(&format!(
-            "line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\" stroke=\"{colour}\" stroke-width=\"{width}\"",
+            "line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\" stroke=\"{colour}\" stroke-width=\"{width}\"{}",
             px(from.0),
             px(from.1),
             px(to.0),
-            px(to.1)
+            px(to.1),
+            classed(colour)
         ));
     }
 
@@ -111,34 +136,49 @@ impl Picture {
         let dash = if dash.is_empty() { String::new() } else { format!(" stroke-dasharray=\"{dash}\"") };
         self.element(&format!(
             "polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" stroke-linejoin=\"round\" \
-             stroke-linecap=\"round\"{dash}",
-            list(points)
+             stroke-linecap=\"round\"{dash}{}",
+            list(points),
+            classed(colour)
         ));
     }
 
     /// A translucent area.
     pub(crate) fn area(&mut self, outline: &[(f64, f64)], colour: Colour) {
         self.element(&format!(
-            "polygon points=\"{}\" fill=\"{colour}\" fill-opacity=\"0.18\"",
-            list(outline)
+            "polygon points=\"{}\" fill=\"{colour}\" fill-opacity=\"0.18\"{}",
+            list(outline),
+            classed(colour)
         ));
     }
 
     pub(crate) fn dot(&mut self, at: (f64, f64), colour: Colour) {
         self.element(&format!(
-            "circle cx=\"{}\" cy=\"{}\" r=\"3.5\" fill=\"{colour}\" stroke=\"#ffffff\" stroke-width=\"1\"",
+            "circle cx=\"{}\" cy=\"{}\" r=\"3.5\" fill=\"{colour}\" stroke=\"#ffffff\" stroke-width=\"1\"{}",
             px(at.0),
-            px(at.1)
+            px(at.1),
+            classed(colour)
         ));
+    }
+
+    /// An invisible disc that shows a text while the pointer is on it.
+    pub(crate) fn hover(&mut self, at: (f64, f64), text: &str) {
+        let _ = writeln!(
+            self.elements,
+            "<circle cx=\"{}\" cy=\"{}\" r=\"9\" fill=\"#ffffff\" fill-opacity=\"0\"><title>{}</title></circle>",
+            px(at.0),
+            px(at.1),
+            escaped(text)
+        );
     }
 
     pub(crate) fn rect(&mut self, (x, y, width, height): (f64, f64, f64, f64), fill: Colour) {
         self.element(&format!(
-            "rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{fill}\"",
+            "rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{fill}\"{}",
             px(x),
             px(y),
             px(width),
-            px(height)
+            px(height),
+            classed(fill)
         ));
     }
 
@@ -149,11 +189,12 @@ impl Picture {
         stroke_width: f64,
     ) {
         self.element(&format!(
-            "rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"none\" stroke=\"{stroke}\" stroke-width=\"{stroke_width}\"",
+            "rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"none\" stroke=\"{stroke}\" stroke-width=\"{stroke_width}\"{}",
             px(x),
             px(y),
             px(width),
-            px(height)
+            px(height),
+            classed(stroke)
         ));
     }
 
@@ -177,9 +218,10 @@ impl Picture {
         // Writing to a string does not fail.
         let _ = writeln!(
             self.elements,
-            "<text {place} text-anchor=\"{anchor}\" font-size=\"{}\" fill=\"{}\"{weight}>{}</text>",
+            "<text {place} text-anchor=\"{anchor}\" font-size=\"{}\" fill=\"{}\"{weight}{}>{}</text>",
             font.size,
             font.colour,
+            classed(font.colour),
             escaped(text)
         );
     }
@@ -200,6 +242,14 @@ impl Picture {
     }
 }
 
+/// The attribute with the class of a colour, if it has one.
+fn classed(colour: Colour) -> String {
+    match class(colour) {
+        "" => String::new(),
+        class => format!(" class=\"{class}\""),
+    }
+}
+
 /// A coordinate with at most two decimals and without "-0".
 fn px(value: f64) -> String {
     let rounded = (value * 100.0).round() / 100.0 + 0.0;
@@ -212,7 +262,7 @@ fn list(points: &[(f64, f64)]) -> String {
 }
 
 /// Text as XML content: markup is escaped, and control characters, which XML forbids, become U+FFFD.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

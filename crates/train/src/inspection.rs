@@ -46,6 +46,11 @@ pub fn inspect(folder: &RunFolder) -> Result<Inspection, TrainError> {
     })
 }
 
+/// The number of parameters in the weights of a run; none if there are no weights yet.
+pub fn parameter_count(folder: &RunFolder) -> Option<u64> {
+    seal::parameter_count(&folder.model())
+}
+
 /// The notes that are stored with the weights.
 ///
 /// # Errors

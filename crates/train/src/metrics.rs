@@ -69,6 +69,12 @@ pub(crate) fn repair(folder: &RunFolder) -> Result<(), TrainError> {
     if whole < text.len() { write_whole(&path, &text[..whole]) } else { Ok(()) }
 }
 
+/// All complete measurements, in the order of steps.
+pub fn measurements(folder: &RunFolder) -> Vec<Measurement> {
+    let text = fs::read_to_string(folder.metrics()).unwrap_or_default();
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
 /// The last complete measurement.
 pub(crate) fn last(folder: &RunFolder) -> Option<Measurement> {
     let text = fs::read_to_string(folder.metrics()).unwrap_or_default();

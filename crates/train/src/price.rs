@@ -178,7 +178,12 @@ impl PricedRun {
             (why, _) => format!("NOT PRIVATE: {}", why.unwrap_or_default()),
         };
         let facts = serde_json::to_string(&self.resolved.data).expect("shapes and names are JSON");
-        let mut notes = HashMap::from([("guarantee".to_owned(), guarantee), ("facts".to_owned(), facts)]);
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let mut notes = HashMap::from([
+            ("guarantee".to_owned(), guarantee),
+            ("facts".to_owned(), facts),
+            ("version".to_owned(), version),
+        ]);
         if let Some(provable) = self.provable {
             let provable = serde_json::to_string(&provable).expect("numbers and names are JSON");
             notes.insert(Provable::NOTE.to_owned(), provable);

@@ -154,6 +154,13 @@ pub(crate) fn read_notes(path: &Path) -> Result<HashMap<String, String>, TrainEr
     notes_in(path, &read(path)?)
 }
 
+/// The number of values in all tensors of a file.
+pub(crate) fn parameter_count(path: &Path) -> Option<u64> {
+    let bytes = read(path).ok()?;
+    let tensors = SafeTensors::deserialize(&bytes).ok()?;
+    Some(tensors.tensors().iter().map(|(_, tensor)| tensor.shape().iter().product::<usize>() as u64).sum())
+}
+
 fn not_weights(path: &Path, error: &SafeTensorError) -> TrainError {
     failed(path, &format!("is not a complete safetensors file: {error}"))
 }

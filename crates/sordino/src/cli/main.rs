@@ -18,8 +18,8 @@ use std::{
 
 use clap::{Parser, Subcommand};
 use commands::{
-    algorithms, audit, compare, data, epsilon, export, noise, predict, profile, reproduce, schedule, show, theory,
-    train,
+    algorithms, audit, compare, data, epsilon, export, noise, predict, profile, report, reproduce, schedule,
+    show, theory, train,
 };
 use problem::Problem;
 
@@ -39,6 +39,8 @@ enum Command {
     Predict(predict::Arguments),
     /// Show a run and its guarantee, after checking its ledger.
     Show(show::Arguments),
+    /// Write a page about runs, comparisons and audits: guarantee, possible attacks, charts, model card.
+    Report(report::Arguments),
     /// Write a tuned pre-trained model in the form of Hugging Face.
     Export(export::Arguments),
     /// Compare algorithms at equal privacy budgets: without arguments, all sound ones on the Mushroom data at epsilon 1.
@@ -68,6 +70,7 @@ fn main() -> ExitCode {
         Command::Train(arguments) => train::run(*arguments),
         Command::Predict(arguments) => predict::run(&arguments),
         Command::Show(arguments) => show::run(&arguments),
+        Command::Report(arguments) => report::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Compare(arguments) => compare::run(&arguments),
         Command::Audit(arguments) => audit::run(&arguments),

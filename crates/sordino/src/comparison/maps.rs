@@ -2,20 +2,20 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use serde::Serialize;
-use sordino_report::{HeatMap, Picture};
+use serde::{Deserialize, Serialize};
+use sordino_report::{Chart, HeatMap, Picture, Table};
 use sordino_train::TrainError;
-use toml::{Table, Value};
+use toml::{Table as Settings, Value};
 
 use crate::report::{Column, markdown, table};
 
 /// The settings of a candidate that its grid chose.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Choice(Table);
+pub struct Choice(Settings);
 
 impl Choice {
-    pub(super) fn new(settings: Table) -> Self {
+    pub(super) fn new(settings: Settings) -> Self {
         Self(settings)
     }
 
@@ -206,6 +206,25 @@ impl Map {
             self.title(),
             markdown(&self.columns(), &cells)
         )
+    }
+
+    /// The map as a chart of a page.
+    pub(super) fn chart(&self) -> Chart {
+        let mut rows = self.rows(|number| number + " (best)").into_iter();
+        let columns = rows.next().unwrap_or_default().into_iter().enumerate();
+        Chart {
+            name: format!("map-{}", self.title()).replace(|c: char| !c.is_ascii_alphanumeric(), "-"),
+            title: self.title(),
+            description:
+                "Mean test accuracy in % for each combination of settings. The best one has a frame."
+                    .to_owned(),
+            picture: self.picture(),
+            numbers: Table {
+                caption: format!("Mean test accuracy of {} in %", self.title()),
+                columns: columns.map(|(place, title)| (title, place > 0)).collect(),
+                rows: rows.collect(),
+            },
+        }
     }
 
     fn picture(&self) -> Picture {

@@ -2,6 +2,7 @@
 
 mod grid;
 mod maps;
+mod part;
 mod result;
 
 use std::{

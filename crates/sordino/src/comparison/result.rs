@@ -1,6 +1,8 @@
 //! The results of a comparison: a row for each candidate, and the total cost of all runs.
 
-use serde::Serialize;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
 use sordino_accounting::total::{PricedRuns, Total};
 use sordino_privacy::{Account, PrivacyStatus};
 use sordino_train::{
@@ -30,17 +32,45 @@ pub struct RunResult {
 }
 
 /// All results of a comparison.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Comparison {
+    /// None in files of earlier versions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    setup: Option<Setup>,
     #[serde(flatten)]
-    total: AllRuns,
-    rows: Vec<Row>,
+    pub(super) total: AllRuns,
+    pub(super) rows: Vec<Row>,
     #[serde(skip)]
     finished: usize,
     #[serde(skip)]
     planned: usize,
     #[serde(skip)]
     repeats: usize,
+}
+
+/// What is the same for all runs of a comparison.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Setup {
+    pub(super) version: String,
+    pub(super) data: Option<PathBuf>,
+    pub(super) model: Option<String>,
+    pub(super) training_records: u64,
+    pub(super) test_records: u64,
+    pub(super) repeats: usize,
+}
+
+impl Setup {
+    fn new(candidate: &Candidate, repeats: usize) -> Self {
+        let (settings, resolved) = (candidate.priced.settings(), &candidate.priced.resolved);
+        Self {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            data: settings.data,
+            model: settings.model,
+            training_records: resolved.facts.records,
+            test_records: resolved.data.test_records,
+            repeats,
+        }
+    }
 }
 
 impl Comparison {
@@ -59,7 +89,8 @@ impl Comparison {
         if rows.iter().any(|row| row.tuned.is_some()) {
             mark_best(&mut rows);
         }
-        Ok(Self { total, rows, finished, planned: candidates.len() * repeats, repeats })
+        let setup = candidates.first().map(|candidate| Setup::new(candidate, repeats));
+        Ok(Self { setup, total, rows, finished, planned: candidates.len() * repeats, repeats })
     }
 
     /// The number of finished runs and of planned runs.
@@ -82,7 +113,11 @@ impl Comparison {
         maps::picture(&self.maps())
     }
 
-    fn maps(&self) -> Vec<Map> {
+    pub(super) fn setup(&self) -> Option<&Setup> {
+        self.setup.as_ref()
+    }
+
+    pub(super) fn maps(&self) -> Vec<Map> {
         maps::maps(
             self.rows.iter().filter_map(|row| Some((&*row.algorithm, row.tuned.as_ref()?, Some(row.mean)))),
         )
@@ -134,16 +169,16 @@ impl Comparison {
 }
 
 /// All runs that began, and their total cost.
-#[derive(Debug, Serialize)]
-struct AllRuns {
-    runs: u64,
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct AllRuns {
+    pub(super) runs: u64,
     /// None if some runs are not private.
-    epsilon_of_all: Option<f64>,
-    delta_of_all: Option<f64>,
-    relation_of_all: Option<String>,
+    pub(super) epsilon_of_all: Option<f64>,
+    pub(super) delta_of_all: Option<f64>,
+    pub(super) relation_of_all: Option<String>,
     /// The algorithms with runs that are not private.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    not_private: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) not_private: Vec<String>,
     #[serde(skip)]
     text: String,
 }
@@ -217,36 +252,36 @@ fn all_private(results: &[RunResult]) -> Result<bool, TrainError> {
 }
 
 /// The results of one candidate.
-#[derive(Debug, Serialize)]
-struct Row {
-    algorithm: String,
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Row {
+    pub(super) algorithm: String,
     /// The settings that were tried.
     #[serde(skip_serializing_if = "Option::is_none")]
-    tuned: Option<Choice>,
+    pub(super) tuned: Option<Choice>,
     /// Whether no other candidate of this algorithm has a better mean.
     #[serde(skip_serializing_if = "Option::is_none")]
-    best: Option<bool>,
+    pub(super) best: Option<bool>,
     /// Mean test accuracy.
-    mean: f64,
+    pub(super) mean: f64,
     /// The standard deviation over runs; none for a single run.
-    standard_deviation: Option<f64>,
-    worst: f64,
+    pub(super) standard_deviation: Option<f64>,
+    pub(super) worst: f64,
     /// Median seconds of a run; each core runs one at a time.
-    seconds: f64,
+    pub(super) seconds: f64,
     /// Whether each run has a guarantee.
-    private: bool,
+    pub(super) private: bool,
     /// The proved epsilon of each run; none if it is not private.
-    epsilon: Option<f64>,
+    pub(super) epsilon: Option<f64>,
     /// Whether the algorithm has no epsilon.
-    epsilon_infinite: bool,
+    pub(super) epsilon_infinite: bool,
     /// The epsilon that a paper claims.
     #[serde(skip_serializing_if = "Option::is_none")]
-    claimed_epsilon: Option<f64>,
+    pub(super) claimed_epsilon: Option<f64>,
     /// The epsilon that can be proved for an algorithm as published; its runs have no guarantee.
     #[serde(skip_serializing_if = "Option::is_none")]
-    provable_epsilon: Option<f64>,
-    delta: Option<f64>,
-    test_accuracies: Vec<f64>,
+    pub(super) provable_epsilon: Option<f64>,
+    pub(super) delta: Option<f64>,
+    pub(super) test_accuracies: Vec<f64>,
 }
 
 /// Marks the best of each algorithm's rows.
@@ -295,7 +330,7 @@ impl Row {
     }
 
     /// Whether the claimed epsilon is below the proved one.
-    fn claims_too_little(&self) -> bool {
+    pub(super) fn claims_too_little(&self) -> bool {
         self.claimed_epsilon.is_some_and(|claimed| self.epsilon.is_none_or(|proved| proved > claimed))
     }
 

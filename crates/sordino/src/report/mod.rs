@@ -1,6 +1,7 @@
 //! What a run or a plan guarantees, as text and as JSON. The command line prints these.
 
 mod data_account;
+pub mod page;
 mod run_report;
 mod statement;
 mod table;

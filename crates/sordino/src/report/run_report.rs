@@ -226,7 +226,7 @@ impl RunReport<'_> {
         lines
     }
 
-    fn claim(&self) -> Option<Claim> {
+    pub(super) fn claim(&self) -> Option<Claim> {
         Claim::new(self.settings, self.account.plan())
     }
 
@@ -281,7 +281,7 @@ impl RunReport<'_> {
         entries.map(sordino_accounting::Entry::effective_noise_multiplier).min_by(f64::total_cmp)
     }
 
-    fn subject(&self) -> String {
+    pub(super) fn subject(&self) -> String {
         let unfinished = if self.account.is_closed() { "" } else { "unfinished " };
         match self.settings.model.as_deref().unwrap_or("model") {
             described if described.ends_with(".toml") => format!("This {unfinished}network"),
@@ -314,7 +314,7 @@ impl RunReport<'_> {
         ))
     }
 
-    fn delta(&self, delta: f64) -> String {
+    pub(super) fn delta(&self, delta: f64) -> String {
         let records = self.account.records() as f64;
         let mut text = format!("{delta:e}");
         if delta * records >= 1.0 {
@@ -326,7 +326,7 @@ impl RunReport<'_> {
         text
     }
 
-    fn training(&self) -> String {
+    pub(super) fn training(&self) -> String {
         let data = self.settings.data.as_ref().map(|path| format!(" of {}", path.display()));
         format!(
             "{} with {} on {} training records{}",
@@ -337,7 +337,7 @@ impl RunReport<'_> {
         )
     }
 
-    fn steps(&self) -> String {
+    pub(super) fn steps(&self) -> String {
         let (charged, planned) = (grouped(self.account.charged()), grouped(self.account.steps()));
         let mut text = match self.account.is_closed() {
             true => planned,

@@ -9,6 +9,7 @@ mod images;
 mod loss;
 mod place;
 mod predict;
+mod report;
 mod reproduce;
 mod texts;
 mod train;

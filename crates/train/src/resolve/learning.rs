@@ -47,7 +47,11 @@ fn parse_optimizer(text: &str) -> Result<OptimizerConfig, TrainError> {
     Ok(optimizer)
 }
 
-fn parse_schedule(text: &str) -> Result<Schedule, TrainError> {
+/// Parses a learning-rate schedule with its options, such as `linear,warmup=10`, and checks them.
+///
+/// # Errors
+/// A name that does not exist; options that the schedule does not have or that are out of range.
+pub fn parse_schedule(text: &str) -> Result<Schedule, TrainError> {
     let schedule: Schedule = named(text).map_err(|problem| {
         TrainError::refused(
             format!("schedule {text:?}: {problem}"),

@@ -13,6 +13,7 @@ use std::{
 
 use batches::Batches;
 use learning::LearningSettings;
+pub use learning::parse_schedule;
 pub use privacy::without_unused;
 use privacy::{BudgetSettings, algorithm_text, reject_unused};
 use sordino_accounting::{Accountant, NoiseMultiplier, calibrate::Budget};

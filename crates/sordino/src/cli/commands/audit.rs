@@ -219,7 +219,8 @@ fn text_of(result: &AuditResult) -> String {
         rows.extend(checks.iter().map(check_row));
         text += &table(&[Column::Left(0), Column::Right(0), Column::Left(0), Column::Left(0)], &rows);
         let rate: f64 = checks.iter().map(|check| check.false_alarm_rate).sum();
-        text += &format!("  A sound mechanism fails one of these tests with probability {rate:.1e} at most.\n");
+        text +=
+            &format!("  A sound mechanism fails one of these tests with probability {rate:.1e} at most.\n");
     }
     text += &format!(
         "\n{}\nSynthetic canaries beside {records}; {seconds:.1} s. The audit did not use private records and costs no privacy.\n",
@@ -262,7 +263,11 @@ fn verdict(result: &AuditResult) -> String {
     let failed = result.failed().len();
     match (result.refutes_the_claim(), failed) {
         (true, _) => format!("REFUTED: epsilon is at least {bound:.4}, and {claim:.4} is claimed."),
-        (false, 0) => format!("No evidence against epsilon {claim:.4}: the largest lower bound is {bound:.4}."),
-        (false, _) => format!("FAILED: {failed} tests of the mechanism failed, so its epsilon should not be relied on."),
+        (false, 0) => {
+            format!("No evidence against epsilon {claim:.4}: the largest lower bound is {bound:.4}.")
+        }
+        (false, _) => {
+            format!("FAILED: {failed} tests of the mechanism failed, so its epsilon should not be relied on.")
+        }
     }
 }

@@ -17,6 +17,7 @@ use sordino::{
 use sordino_report::Picture;
 use sordino_train::write_whole;
 
+use super::report;
 use crate::{
     interruption::{STOPPED, listen},
     problem::{Problem, flag},
@@ -137,7 +138,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     };
     let (finished, planned) = comparison.progress();
     if finished == planned {
-        return Ok(text);
+        let stored = arguments.out.as_deref().filter(|_| !arguments.json);
+        return Ok(text + &stored.map(report::mention).unwrap_or_default());
     }
     let _ = write!(io::stdout(), "{text}");
     let _ = writeln!(

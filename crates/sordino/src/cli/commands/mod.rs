@@ -10,6 +10,7 @@ pub(crate) mod noise;
 pub(crate) mod predict;
 pub(crate) mod profile;
 pub(crate) mod published;
+pub(crate) mod report;
 pub(crate) mod reproduce;
 pub(crate) mod schedule;
 pub(crate) mod show;

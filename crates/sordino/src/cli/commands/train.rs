@@ -15,6 +15,7 @@ use sordino_train::{
     resolve, verified_settings,
 };
 
+use super::report;
 use crate::{
     interruption::{STOPPED, listen},
     problem::{Problem, flag},
@@ -68,7 +69,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<String, Problem> {
     let Ending { score, account, finished, seconds, .. } =
         ending.map_err(|error| with_next_step(error, &folder))?;
     let settings = priced.settings();
-    let report = RunReport {
+    let run_report = RunReport {
         settings: &settings,
         account: &account,
         score,
@@ -80,9 +81,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<String, Problem> {
         published_noise: priced.published_noise.clone(),
         data: Some(DataAccount::new(&folder, &settings)),
     };
-    let text = if json { report.json()? } else { report.text()?.render(flag) };
+    let text = if json { run_report.json()? } else { run_report.text()?.render(flag) };
     if finished {
-        return Ok(text);
+        return Ok(if json { text } else { text + &report::mention(folder.path()) });
     }
     let _ = write!(io::stdout(), "{text}");
     let _ =
