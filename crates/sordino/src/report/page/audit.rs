@@ -65,9 +65,7 @@ fn verdict(audit: &AuditResult) -> Notice {
     let mut details = vec![
         "An audit cannot prove a guarantee. It gives lower bounds, and a bound above the printed epsilon would show that the guarantee is false."
             .to_owned(),
-        "Attacks use synthetic records in slots of their own. No score of a real record was computed, and the protection of real records is \
-         unchanged."
-            .to_owned(),
+        "Attacks use synthetic records in slots of their own. Private records were not used, so the audit costs no privacy.".to_owned(),
     ];
     if !claim.proved {
         details.insert(0, "The epsilon under test is the claim of a paper. It is not proved.".to_owned());
