@@ -1,0 +1,123 @@
+//! Reads many damaged files: `sordino-fuzz TARGET|all INPUTS [FIRST]`.
+//!
+//! Every target runs in a process of its own, whose address space is limited. A failure is printed with the number of its input, and
+//! `sordino-fuzz show TARGET NUMBER` writes that input to standard output.
+#![forbid(unsafe_code)]
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+use std::{
+    env,
+    io::{self, Write},
+    panic::{self, AssertUnwindSafe},
+    path::Path,
+    process::{Command, ExitCode, exit},
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use sordino_fuzz::{SECONDS, Target, input, targets};
+
+/// The limit of the address space, in KiB: 1 GiB and what the program itself maps.
+const ADDRESS_SPACE: u64 = (1 << 20) + (1 << 18);
+
+/// The input that is being read.
+static READING: AtomicU64 = AtomicU64::new(0);
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let texts: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let number = |text: &str| text.parse::<u64>().unwrap();
+    match texts[..] {
+        ["show", target, at] => {
+            io::stdout().write_all(&input(&*make(target), number(at))).unwrap();
+            ExitCode::SUCCESS
+        }
+        ["read", target, inputs, first] => read(target, number(first), number(inputs)),
+        ["all", inputs] => begin(&targets::all().into_iter().map(|(name, _)| name).collect::<Vec<_>>(), inputs, "0"),
+        [target, inputs] => begin(&[target], inputs, "0"),
+        [target, inputs, first] => begin(&[target], inputs, first),
+        _ => {
+            let names: Vec<&str> = targets::all().into_iter().map(|(name, _)| name).collect();
+            eprintln!("usage: sordino-fuzz TARGET|all INPUTS [FIRST]\ntargets: {}", names.join(", "));
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn make(name: &str) -> Box<dyn Target> {
+    let found = targets::all().into_iter().find(|(known, _)| *known == name);
+    found.unwrap_or_else(|| panic!("there is no target {name}")).1()
+}
+
+/// Starts a limited process for each target.
+fn begin(names: &[&str], inputs: &str, first: &str) -> ExitCode {
+    println!("| target | inputs | accepted | seconds |\n| --- | ---: | ---: | ---: |");
+    let mut failed = 0;
+    for name in names {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -v {ADDRESS_SPACE} 2>/dev/null; exec \"$@\""), "sh"]);
+        command.arg(env::current_exe().unwrap()).args(["read", name, inputs, first]);
+        // One thread, so that stacks and arenas take little of the address space.
+        command.env("RAYON_NUM_THREADS", "1").env("MALLOC_ARENA_MAX", "1").env("RUST_BACKTRACE", "0");
+        if Path::new("/dev/shm").is_dir() {
+            command.env("TMPDIR", "/dev/shm");
+        }
+        let status = command.status().unwrap();
+        if !status.success() {
+            println!("{name}: {status}");
+            failed += 1;
+        }
+    }
+    ExitCode::from(u8::from(failed > 0))
+}
+
+/// Reads the inputs of a target in this process.
+fn read(name: &str, first: u64, inputs: u64) -> ExitCode {
+    let mut target = make(name);
+    watch(name.to_owned());
+    let (begun, mut accepted, mut failures) = (Instant::now(), 0, 0);
+    for number in first..first + inputs {
+        READING.store(number, Ordering::Relaxed);
+        // An abort (a full stack, memory that is refused) leaves no message, so the number is on the disk.
+        if number.is_multiple_of(256) {
+            let _ = std::fs::write(env::temp_dir().join(format!("sordino-fuzz-{name}.at")), number.to_string());
+        }
+        let bytes = input(&*target, number);
+        match panic::catch_unwind(AssertUnwindSafe(|| target.read(&bytes))) {
+            Ok(Ok(read)) => accepted += u64::from(read),
+            Ok(Err(problem)) => {
+                eprintln!("{name} {number}: {problem}");
+                failures += 1;
+            }
+            Err(_) => {
+                eprintln!("{name} {number}: a panic");
+                failures += 1;
+            }
+        }
+        if failures >= 10 {
+            break;
+        }
+    }
+    println!("| {name} | {inputs} | {accepted} | {:.0} |", begun.elapsed().as_secs_f64());
+    drop(target);
+    let _ = std::fs::remove_file(env::temp_dir().join(format!("sordino-fuzz-{name}.at")));
+    ExitCode::from(u8::from(failures > 0))
+}
+
+/// Ends the process if an input takes too long.
+fn watch(name: String) {
+    thread::spawn(move || {
+        let (mut last, mut since) = (u64::MAX, Instant::now());
+        loop {
+            thread::sleep(Duration::from_millis(200));
+            let now = READING.load(Ordering::Relaxed);
+            if now != last {
+                (last, since) = (now, Instant::now());
+            } else if since.elapsed() > Duration::from_secs(SECONDS) {
+                eprintln!("{name} {now}: takes longer than {SECONDS} s");
+                exit(3);
+            }
+        }
+    });
+}
