@@ -9,7 +9,7 @@ use std::{
     env,
     io::{self, Write},
     panic::{self, AssertUnwindSafe},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, ExitCode, exit},
     sync::atomic::{AtomicU64, Ordering},
     thread,
@@ -50,6 +50,17 @@ fn make(name: &str) -> Box<dyn Target> {
     found.unwrap_or_else(|| panic!("there is no target {name}")).1()
 }
 
+/// A folder in memory, if there is one.
+fn scratch() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { memory.to_owned() } else { env::temp_dir() }
+}
+
+/// The file with the number of a recent input, for a process that ends without a message.
+fn position(name: &str) -> PathBuf {
+    scratch().join(format!("sordino-fuzz-{name}.at"))
+}
+
 /// Starts a limited process for each target.
 fn begin(names: &[&str], inputs: &str, first: &str) -> ExitCode {
     println!("| target | inputs | accepted | seconds |\n| --- | ---: | ---: | ---: |");
@@ -60,12 +71,11 @@ fn begin(names: &[&str], inputs: &str, first: &str) -> ExitCode {
         command.arg(env::current_exe().unwrap()).args(["read", name, inputs, first]);
         // One thread, so that stacks and arenas take little of the address space.
         command.env("RAYON_NUM_THREADS", "1").env("MALLOC_ARENA_MAX", "1").env("RUST_BACKTRACE", "0");
-        if Path::new("/dev/shm").is_dir() {
-            command.env("TMPDIR", "/dev/shm");
-        }
+        command.env("TMPDIR", scratch());
         let status = command.status().unwrap();
         if !status.success() {
-            println!("{name}: {status}");
+            let at = std::fs::read_to_string(position(name)).unwrap_or_default();
+            println!("{name}: {status} {}", if at.is_empty() { String::new() } else { format!("between {at} and 255 inputs later") });
             failed += 1;
         }
     }
@@ -81,10 +91,14 @@ fn read(name: &str, first: u64, inputs: u64) -> ExitCode {
         READING.store(number, Ordering::Relaxed);
         // An abort (a full stack, memory that is refused) leaves no message, so the number is on the disk.
         if number.is_multiple_of(256) {
-            let _ = std::fs::write(env::temp_dir().join(format!("sordino-fuzz-{name}.at")), number.to_string());
+            let _ = std::fs::write(position(name), number.to_string());
         }
         let bytes = input(&*target, number);
         match panic::catch_unwind(AssertUnwindSafe(|| target.read(&bytes))) {
+            Ok(Ok(false)) if number < target.good().len() as u64 => {
+                eprintln!("{name} {number}: a good file was refused");
+                failures += 1;
+            }
             Ok(Ok(read)) => accepted += u64::from(read),
             Ok(Err(problem)) => {
                 eprintln!("{name} {number}: {problem}");
@@ -101,7 +115,7 @@ fn read(name: &str, first: u64, inputs: u64) -> ExitCode {
     }
     println!("| {name} | {inputs} | {accepted} | {:.0} |", begun.elapsed().as_secs_f64());
     drop(target);
-    let _ = std::fs::remove_file(env::temp_dir().join(format!("sordino-fuzz-{name}.at")));
+    let _ = std::fs::remove_file(position(name));
     ExitCode::from(u8::from(failures > 0))
 }
 

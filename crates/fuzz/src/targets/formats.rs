@@ -41,6 +41,8 @@ struct Records {
     container: Container,
     good: Vec<Vec<u8>>,
     sources: Vec<Source>,
+    /// Whether the format has no labels, so that it is read for prediction only.
+    unlabelled: bool,
 }
 
 impl Records {
@@ -50,7 +52,7 @@ impl Records {
         let path = folder.file(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         let source = Source { path: root.map_or(path, |root| folder.file(root)), ..Source::default() };
-        Self { folder, name, container, good, sources: vec![source] }
+        Self { folder, name, container, good, sources: vec![source], unlabelled: false }
     }
 
     /// Changes the source.
@@ -102,7 +104,7 @@ impl Target for Records {
                 && let Some(records) = &unlabelled.records
             {
                 visit(records)?;
-                accepted = true;
+                accepted |= self.unlabelled;
             }
             let _ = check(source);
             let _ = overview(source);
@@ -154,7 +156,7 @@ fn texts(good: &[&str]) -> Vec<Vec<u8>> {
 }
 
 fn csv() -> Box<dyn Target> {
-    let good = texts(&["a,b\n1,0\n2,1\n", "1.5;2;0\n-3e2;4;1\n", "\u{feff}a,\"b,c\",d\r\n1,\"2\",0\r\n\"3\",4,1\r\n"]);
+    let good = texts(&["a,b\n1,0\n2,1\n", "1.5,2,0\n-3e2,4,1\n", "\u{feff}a,\"b,c\",d\r\n1,\"2\",0\r\n\"3\",4,1\r\n"]);
     let target = Records::make("t.csv", None, Container::Text, good);
     target.with(|source| Source { classes: Some(2), ..source }).also(|source| Source { target: Some("1".to_owned()), ..source }).boxed()
 }
@@ -176,7 +178,7 @@ fn json_lines() -> Box<dyn Target> {
 }
 
 fn svmlight() -> Box<dyn Target> {
-    let target = Records::make("t.svm", None, Container::Text, texts(&["1 1:2 3:4\n0 2:1 # c\n", "-1 1:0.5\n+1 qid:3 2:1e3\n"]));
+    let target = Records::make("t.svm", None, Container::Text, texts(&["1 1:2 3:4\n0 2:1 # c\n", "-1 1:0.5\n+1 2:1e3\n"]));
     target.with(|source| Source { features: Some(3), ..source }).boxed()
 }
 
@@ -197,7 +199,7 @@ fn arrays() -> Vec<Vec<u8>> {
 }
 
 fn npy() -> Box<dyn Target> {
-    Records::make("t.npy", None, Container::Npy, arrays()).boxed()
+    Records { unlabelled: true, ..Records::make("t.npy", None, Container::Npy, arrays()) }.boxed()
 }
 
 fn npz() -> Box<dyn Target> {
@@ -208,7 +210,7 @@ fn npz() -> Box<dyn Target> {
 }
 
 fn npy_folder() -> Box<dyn Target> {
-    let target = Records::make("arrays/x.npy", Some("arrays"), Container::Npy, arrays());
+    let target = Records::make("arrays/x.npy", Some("arrays"), Container::Npy, arrays()[..2].to_vec());
     let target = target.beside("arrays/y.npy", files::npy("|u1", "(2,)", &[0, 1]));
     target.with(|source| Source { classes: Some(2), ..source }).boxed()
 }

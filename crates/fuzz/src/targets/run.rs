@@ -23,7 +23,7 @@ use crate::{
 };
 
 pub(super) const ALL: [(&str, Make); 7] = [
-    ("ledger", || Damage::of("ledger", Container::Ledger, ledger)),
+    ("ledger", ledgers),
     ("ledger-of-run", || Damage::of("ledger", Container::Ledger, opened)),
     ("checkpoint", || Damage::of("checkpoint.safetensors", Container::Safetensors, resumed)),
     ("weights", || Damage::of("model.safetensors", Container::Safetensors, opened)),
@@ -103,16 +103,20 @@ struct Damage {
 impl Damage {
     fn of(file: &'static str, container: Container, read: fn(&StoppedRun, &[u8]) -> Result<bool, String>) -> Box<dyn Target> {
         let run = StoppedRun::new(file);
-        let mut good = vec![run.files[file].clone()];
-        if file == "ledger" {
-            // A ledger that was resumed, and a finished one.
-            for until in [20, 40] {
-                run.resume(until);
-                good.push(fs::read(run.run.ledger()).unwrap());
-            }
-        }
+        let good = vec![run.files[file].clone()];
         Box::new(Self { run, file, container, good, read })
     }
+}
+
+/// The ledgers of a run that was stopped, resumed and finished.
+fn ledgers() -> Box<dyn Target> {
+    let run = StoppedRun::new("ledgers");
+    let mut good = vec![run.files["ledger"].clone()];
+    for until in [20, 40] {
+        assert!(run.resume(until));
+        good.push(fs::read(run.run.ledger()).unwrap());
+    }
+    Box::new(Damage { run, file: "ledger", container: Container::Ledger, good, read: ledger })
 }
 
 impl Target for Damage {
