@@ -43,11 +43,11 @@ const WRITERS: &[Writer] = &[
         name: "compare",
         arguments: &[
             "compare", "--algorithms", "dp-sgd", "--repeats", "1", "--steps", "30", "--accountant", "rdp", "--out", "{out}/c.json",
-            "--figure", "{out}/c.svg",
+            "--figure", "{out}/c.svg", "--tune", "{in}/grid.toml",
         ],
         files: &[
-            Written { name: "c.json", draft: "c.json.draft", is_whole: JSON, replaces: true },
-            Written { name: "c.svg", draft: "c.svg.draft", is_whole: SVG, replaces: true },
+            Written { name: "c.json", draft: "c.json.draft", is_whole: JSON, replaces: false },
+            Written { name: "c.svg", draft: "c.svg.draft", is_whole: SVG, replaces: false },
         ],
     },
     Writer {
@@ -88,12 +88,21 @@ const WRITERS: &[Writer] = &[
 fn inputs(folder: &Folder) -> PathBuf {
     let rows: String = (0..20_000).map(|row| format!("{},{},{}\n", row % 97, row % 89, row % 2)).collect();
     fs::write(folder.file("t.csv"), format!("a,b,c\n{rows}")).unwrap();
-    let texts: String = (0..40).map(|row| format!("good film {row},{}\n", row % 2)).collect();
+    fs::write(folder.file("grid.toml"), "learning_rate = [10, 20]\nmax_grad_norm = [0.5, 1]\n").unwrap();
+    let texts: String = (0..40).map(|row| format!("film {row},{}\n", row % 2)).collect();
     fs::write(folder.file("texts.csv"), format!("text,class\n{texts}")).unwrap();
-    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../nn/tests/fixtures/pretrained/bert");
+    fs::create_dir(folder.file("model")).unwrap();
+    for file in ["config.json", "model.safetensors"] {
+        let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../nn/tests/fixtures/pretrained/bert");
+        fs::copy(model.join(file), folder.file("model").join(file)).unwrap();
+    }
     let mut train = sordino();
-    train.args(["train", "--classes", "2", "--noise-multiplier", "4", "--accountant", "rdp", "--steps", "2", "--train", "head"]);
-    train.arg("--data").arg(folder.file("texts.csv")).arg("--model").arg(model).arg("--out").arg(folder.file("run"));
+    train.args(["train", "--classes", "2", "--target", "class", "--max-length", "11", "--train", "head"]);
+    // As many tokens as the model has.
+    train.args(["--tokenizer", "characters,alphabet=abcdefghijklmnopq"]);
+    train.args(["--noise-multiplier", "4", "--accountant", "rdp", "--steps", "2"]);
+    train.arg("--data").arg(folder.file("texts.csv")).arg("--model").arg(folder.file("model"));
+    train.arg("--out").arg(folder.file("run"));
     succeed(train);
     folder.file("")
 }

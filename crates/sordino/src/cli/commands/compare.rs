@@ -102,7 +102,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     for note in notes.collect::<BTreeSet<_>>() {
         let _ = writeln!(io::stderr(), "note: {note}");
     }
-    // A file that cannot be written is an error before hours of work. An earlier file stays until there are results.
+    // A file that cannot be written is an error before hours of work. Nothing is written yet: a killed comparison
+    // leaves no empty file.
     if let Some(path) = &arguments.figure {
         check_picture(&candidates)?;
         check_writable(path)?;
