@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sordino_fuzz::{SECONDS, Target, input, targets};
+use sordino_fuzz::{Target, input, targets};
 
 /// The limit of the address space, in KiB: 1 GiB and what the program itself maps.
 const ADDRESS_SPACE: u64 = (1 << 20) + (1 << 18);
@@ -34,7 +34,9 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         ["read", target, inputs, first] => read(target, number(first), number(inputs)),
-        ["all", inputs] => begin(&targets::all().into_iter().map(|(name, _)| name).collect::<Vec<_>>(), inputs, "0"),
+        ["all", inputs] => {
+            begin(&targets::all().into_iter().map(|(name, _)| name).collect::<Vec<_>>(), inputs, "0")
+        }
         [target, inputs] => begin(&[target], inputs, "0"),
         [target, inputs, first] => begin(&[target], inputs, first),
         _ => {
@@ -46,8 +48,12 @@ fn main() -> ExitCode {
 }
 
 fn make(name: &str) -> Box<dyn Target> {
-    let found = targets::all().into_iter().find(|(known, _)| *known == name);
-    found.unwrap_or_else(|| panic!("there is no target {name}")).1()
+    targets::named(name).unwrap_or_else(|| panic!("there is no target {name}"))
+}
+
+/// The most seconds that one small file may take.
+fn seconds() -> u64 {
+    env::var("SORDINO_FUZZ_SECONDS").map_or(30, |seconds| seconds.parse().unwrap())
 }
 
 /// A folder in memory, if there is one.
@@ -75,7 +81,10 @@ fn begin(names: &[&str], inputs: &str, first: &str) -> ExitCode {
         let status = command.status().unwrap();
         if !status.success() {
             let at = std::fs::read_to_string(position(name)).unwrap_or_default();
-            println!("{name}: {status} {}", if at.is_empty() { String::new() } else { format!("between {at} and 255 inputs later") });
+            println!(
+                "{name}: {status} {}",
+                if at.is_empty() { String::new() } else { format!("between {at} and 255 inputs later") }
+            );
             failed += 1;
         }
     }
@@ -128,8 +137,8 @@ fn watch(name: String) {
             let now = READING.load(Ordering::Relaxed);
             if now != last {
                 (last, since) = (now, Instant::now());
-            } else if since.elapsed() > Duration::from_secs(SECONDS) {
-                eprintln!("{name} {now}: takes longer than {SECONDS} s");
+            } else if since.elapsed() > Duration::from_secs(seconds()) {
+                eprintln!("{name} {now}: takes longer than {} s", seconds());
                 exit(3);
             }
         }

@@ -45,7 +45,9 @@ pub(crate) fn images(format: ImageFormat) -> Vec<Vec<u8>> {
 pub(crate) fn parquet_table(compression: Compression) -> Vec<u8> {
     let schema = "message table { optional double a; required binary t (STRING); required int64 b; }";
     parquet(schema, compression, |column, number| match (column, number) {
-        (ColumnWriter::DoubleColumnWriter(writer), 0) => writer.write_batch(&[0.5, 1.5], Some(&[1, 0, 1]), None),
+        (ColumnWriter::DoubleColumnWriter(writer), 0) => {
+            writer.write_batch(&[0.5, 1.5], Some(&[1, 0, 1]), None)
+        }
         (ColumnWriter::ByteArrayColumnWriter(writer), 1) => {
             writer.write_batch(&["x", "yes", "x"].map(ByteArray::from), None, None)
         }

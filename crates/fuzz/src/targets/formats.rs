@@ -4,7 +4,9 @@ use std::{fs, path::PathBuf};
 
 use image::ImageFormat;
 use parquet::basic::Compression;
-use sordino_data::{Dataset, ImageOptions, PredictionOptions, Source, check, convert, draft, overview, read, read_unlabelled};
+use sordino_data::{
+    Dataset, ImageOptions, PredictionOptions, Source, check, convert, draft, overview, read, read_unlabelled,
+};
 use sordino_nn::{Inputs, Shape};
 use sordino_testing::Folder;
 
@@ -125,7 +127,9 @@ fn visit(set: &Dataset) -> Result<(), String> {
         (Inputs::Stored(store), Shape::Tokens { vocabulary, .. }) => {
             for record in 0..store.records() {
                 let mut tokens = vec![0; store.steps(record)];
-                if store.read_tokens(record, &mut tokens).is_ok() && tokens.iter().any(|&token| token as usize >= vocabulary) {
+                if store.read_tokens(record, &mut tokens).is_ok()
+                    && tokens.iter().any(|&token| token as usize >= vocabulary)
+                {
                     return Err("a token beyond the vocabulary was accepted".to_owned());
                 }
             }
@@ -133,7 +137,9 @@ fn visit(set: &Dataset) -> Result<(), String> {
         (Inputs::Stored(store), shape) => {
             let mut values = vec![0.0; shape.len()];
             for record in 0..store.records() {
-                if store.read_values(record, &mut values).is_ok() && values.iter().any(|value| !value.is_finite()) {
+                if store.read_values(record, &mut values).is_ok()
+                    && values.iter().any(|value| !value.is_finite())
+                {
                     return Err("a value that is not finite was accepted".to_owned());
                 }
             }
@@ -156,29 +162,45 @@ fn texts(good: &[&str]) -> Vec<Vec<u8>> {
 }
 
 fn csv() -> Box<dyn Target> {
-    let good = texts(&["a,b\n1,0\n2,1\n", "1.5,2,0\n-3e2,4,1\n", "\u{feff}a,\"b,c\",d\r\n1,\"2\",0\r\n\"3\",4,1\r\n"]);
+    let good = texts(&[
+        "a,b\n1,0\n2,1\n",
+        "1.5,2,0\n-3e2,4,1\n",
+        "\u{feff}a,\"b,c\",d\r\n1,\"2\",0\r\n\"3\",4,1\r\n",
+    ]);
     let target = Records::make("t.csv", None, Container::Text, good);
-    target.with(|source| Source { classes: Some(2), ..source }).also(|source| Source { target: Some("1".to_owned()), ..source }).boxed()
+    target
+        .with(|source| Source { classes: Some(2), ..source })
+        .also(|source| Source { target: Some("1".to_owned()), ..source })
+        .boxed()
 }
 
 const SCHEMA: &str = "target = \"b\"\n[[columns]]\nname = \"a\"\ntype = \"number\"\nscale = 2.0\n[[columns]]\nname = \"b\"\n\
                       type = \"category\"\nvalues = [\"x\", \"yes\"]\n";
 
 fn csv_with_schema() -> Box<dyn Target> {
-    let target = Records::make("t.csv", None, Container::Text, texts(&["a,b\n1,x\n2,\"yes\"\n", "b,a\nx,0.5\n"]));
+    let target =
+        Records::make("t.csv", None, Container::Text, texts(&["a,b\n1,x\n2,\"yes\"\n", "b,a\nx,0.5\n"]));
     let schema = Some(target.folder.file("schema.toml"));
     target.beside("schema.toml", SCHEMA).with(|source| Source { schema: schema.clone(), ..source }).boxed()
 }
 
 fn json_lines() -> Box<dyn Target> {
-    let good = texts(&["{\"a\": \"hi\", \"b\": 0}\n{\"b\": 1, \"a\": null}\n", "{\"a\": 1.5, \"b\": 0}\n{\"a\": -2, \"b\": 1}\n"]);
+    let good = texts(&[
+        "{\"a\": \"hi\", \"b\": 0}\n{\"b\": 1, \"a\": null}\n",
+        "{\"a\": 1.5, \"b\": 0}\n{\"a\": -2, \"b\": 1}\n",
+    ]);
     let target = Records::make("t.jsonl", None, Container::Text, good);
     let target = target.with(|source| Source { classes: Some(2), target: Some("b".to_owned()), ..source });
     target.also(|source| Source { tokenizer: Some("bytes".to_owned()), ..source }).boxed()
 }
 
 fn svmlight() -> Box<dyn Target> {
-    let target = Records::make("t.svm", None, Container::Text, texts(&["1 1:2 3:4\n0 2:1 # c\n", "-1 1:0.5\n+1 2:1e3\n"]));
+    let target = Records::make(
+        "t.svm",
+        None,
+        Container::Text,
+        texts(&["1 1:2 3:4\n0 2:1 # c\n", "-1 1:0.5\n+1 2:1e3\n"]),
+    );
     target.with(|source| Source { features: Some(3), ..source }).boxed()
 }
 
@@ -204,9 +226,12 @@ fn npy() -> Box<dyn Target> {
 
 fn npz() -> Box<dyn Target> {
     let y = files::npy("<i8", "(2,)", &[1_i64, 0].map(i64::to_le_bytes).concat());
-    let archived = |x: &[u8], y: &[u8]| archive(&[("x.npy".to_owned(), x.to_vec()), ("y.npy".to_owned(), y.to_vec())]);
+    let archived =
+        |x: &[u8], y: &[u8]| archive(&[("x.npy".to_owned(), x.to_vec()), ("y.npy".to_owned(), y.to_vec())]);
     let good = arrays().iter().take(2).map(|x| archived(x, &y).unwrap()).collect();
-    Records::make("t.npz", None, Container::Npz, good).with(|source| Source { classes: Some(2), ..source }).boxed()
+    Records::make("t.npz", None, Container::Npz, good)
+        .with(|source| Source { classes: Some(2), ..source })
+        .boxed()
 }
 
 fn npy_folder() -> Box<dyn Target> {
@@ -222,7 +247,12 @@ fn idx_images() -> Box<dyn Target> {
 }
 
 fn idx_labels() -> Box<dyn Target> {
-    let target = Records::make("mnist/train-labels-idx1-ubyte", Some("mnist"), Container::Bytes, vec![files::idx(0x801, &[2], &[1, 2])]);
+    let target = Records::make(
+        "mnist/train-labels-idx1-ubyte",
+        Some("mnist"),
+        Container::Bytes,
+        vec![files::idx(0x801, &[2], &[1, 2])],
+    );
     target.beside("mnist/train-images-idx3-ubyte", files::idx(0x803, &[2, 1, 2], &[1, 2, 3, 4])).boxed()
 }
 
@@ -231,7 +261,8 @@ fn cifar() -> Box<dyn Target> {
 }
 
 fn sized(source: Source) -> Source {
-    let images = ImageOptions { size: Some("3".parse().unwrap()), channels: Some(1), ..ImageOptions::default() };
+    let images =
+        ImageOptions { size: Some("3".parse().unwrap()), channels: Some(1), ..ImageOptions::default() };
     Source { images, ..source }
 }
 
@@ -249,7 +280,8 @@ fn jpeg() -> Box<dyn Target> {
 
 fn parquet_table() -> Box<dyn Target> {
     let codecs = [Compression::UNCOMPRESSED, Compression::SNAPPY, Compression::LZ4_RAW];
-    let target = Records::make("t.parquet", None, Container::Bytes, codecs.map(files::parquet_table).to_vec());
+    let target =
+        Records::make("t.parquet", None, Container::Bytes, codecs.map(files::parquet_table).to_vec());
     let schema = Some(target.folder.file("schema.toml"));
     let text = format!("{SCHEMA}[[columns]]\nname = \"t\"\ntype = \"category\"\nvalues = [\"x\", \"yes\"]\n")
         .replace("values = [\"x\", \"yes\"]\n[[", "values = [\"0\", \"1\"]\n[[")
@@ -278,7 +310,11 @@ fn cache() -> Box<dyn Target> {
         Source { path, classes: Some(2), ..Source::default() }
     };
     let table = source("t.csv", b"a,b\n1,0\n2,1\n");
-    let text = Source { target: Some("b".to_owned()), tokenizer: Some("bytes".to_owned()), ..source("u.csv", b"a,b\nhi,0\nyou,1\n") };
+    let text = Source {
+        target: Some("b".to_owned()),
+        tokenizer: Some("bytes".to_owned()),
+        ..source("u.csv", b"a,b\nhi,0\nyou,1\n")
+    };
     let y = files::npy("<i8", "(2,)", &[1_i64, 0].map(i64::to_le_bytes).concat());
     let arrays = archive(&[("x.npy".to_owned(), arrays().swap_remove(1)), ("y.npy".to_owned(), y)]).unwrap();
     let images = source("t.npz", &arrays);
@@ -290,5 +326,7 @@ fn text_lines() -> Box<dyn Target> {
     let good = texts(&["a good film\nanother one\n", "\u{feff}é\r\n\r\nx"]);
     let target = Records::make("reviews/pos.txt", Some("reviews"), Container::Text, good);
     let target = target.beside("reviews/neg.txt", "bad\n");
-    target.with(|source| Source { tokenizer: Some("hashed,size=64".to_owned()), max_length: Some(8), ..source }).boxed()
+    target
+        .with(|source| Source { tokenizer: Some("hashed,size=64".to_owned()), max_length: Some(8), ..source })
+        .boxed()
 }

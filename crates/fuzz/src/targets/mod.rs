@@ -2,6 +2,7 @@
 
 mod files;
 mod formats;
+mod planted;
 mod run;
 mod texts;
 
@@ -17,4 +18,10 @@ pub fn all() -> Vec<(&'static str, Make)> {
     all.extend(texts::ALL);
     all.extend(run::ALL);
     all
+}
+
+/// The target of this name; also one of those with a planted fault, which are not among [`all`].
+pub fn named(name: &str) -> Option<Box<dyn Target>> {
+    let found = all().into_iter().chain(planted::ALL).find(|(known, _)| *known == name);
+    found.map(|(_, make)| make())
 }

@@ -13,7 +13,8 @@ use sordino_nn::Params;
 use sordino_privacy::Account;
 use sordino_testing::Folder;
 use sordino_train::{
-    Observer, PricedRun, RunData, RunFolder, Settings, inspect, price, resolve, verified_settings, write_weights,
+    Observer, PricedRun, RunData, RunFolder, Settings, inspect, price, resolve, verified_settings,
+    write_weights,
 };
 
 use super::Make;
@@ -43,7 +44,8 @@ struct StoppedRun {
     files: BTreeMap<&'static str, Vec<u8>>,
 }
 
-const FILES: [&str; 5] = ["ledger", "checkpoint.safetensors", "model.safetensors", "config.toml", "metrics.jsonl"];
+const FILES: [&str; 5] =
+    ["ledger", "checkpoint.safetensors", "model.safetensors", "config.toml", "metrics.jsonl"];
 
 /// Stops a run after some steps.
 struct StopAfter<'a>(u64, &'a AtomicBool);
@@ -101,7 +103,11 @@ struct Damage {
 }
 
 impl Damage {
-    fn of(file: &'static str, container: Container, read: fn(&StoppedRun, &[u8]) -> Result<bool, String>) -> Box<dyn Target> {
+    fn of(
+        file: &'static str,
+        container: Container,
+        read: fn(&StoppedRun, &[u8]) -> Result<bool, String>,
+    ) -> Box<dyn Target> {
         let run = StoppedRun::new(file);
         let good = vec![run.files[file].clone()];
         Box::new(Self { run, file, container, good, read })
@@ -157,7 +163,12 @@ fn ledger(run: &StoppedRun, input: &[u8]) -> Result<bool, String> {
         return Err("a ledger with a broken chain of hashes was accepted".to_owned());
     }
     if !(charged(input)..=account.steps()).contains(&account.charged()) {
-        return Err(format!("{} of {} steps are charged, the lines charge {}", account.charged(), account.steps(), charged(input)));
+        return Err(format!(
+            "{} of {} steps are charged, the lines charge {}",
+            account.charged(),
+            account.steps(),
+            charged(input)
+        ));
     }
     let _ = (account.privacy_status(), account.privacy_status_after(account.charged()), account.seal());
     Ok(true)
@@ -188,7 +199,10 @@ fn opened(run: &StoppedRun, _: &[u8]) -> Result<bool, String> {
     }
     let original = Settings::parse(std::str::from_utf8(&run.files["config.toml"]).unwrap()).unwrap();
     let ledger_is_original = run.files["ledger"] == file("ledger");
-    if fitted.is_ok() && ledger_is_original && Settings::read_as_written(&run.run.config()).unwrap() != original {
+    if fitted.is_ok()
+        && ledger_is_original
+        && Settings::read_as_written(&run.run.config()).unwrap() != original
+    {
         return Err("settings that differ from those in the ledger were accepted".to_owned());
     }
     Ok(fitted.is_ok())

@@ -8,7 +8,9 @@ use sordino_algorithms::{Algorithm, AlgorithmConfig};
 use sordino_data::{Encoding, Schema, Source, Text, TextEncoder, embedded, read};
 use sordino_nn::{Description, Network, Shape, pretrained::Pretrained};
 use sordino_testing::Folder;
-use sordino_train::{DataDescription, DataFacts, ResolvedModel, Settings, check, parse_algorithm, parse_model, resolve};
+use sordino_train::{
+    DataDescription, DataFacts, ResolvedModel, Settings, check, parse_algorithm, parse_model, resolve,
+};
 
 use super::Make;
 use crate::{Target, container::Container};
@@ -84,11 +86,16 @@ fn schema() -> Box<dyn Target> {
 fn tokenizer() -> Box<dyn Target> {
     let folder = Folder::new("fuzz-tokenizer");
     let path = folder.file("tokenizer.json").display().to_string();
-    let good = [include_str!("../../../data/tests/fixtures/wordpiece.json"), include_str!("../../../data/tests/fixtures/byte_level.json")];
+    let good = [
+        include_str!("../../../data/tests/fixtures/wordpiece.json"),
+        include_str!("../../../data/tests/fixtures/byte_level.json"),
+    ];
     text(&good, move |text| {
         fs::write(folder.file("tokenizer.json"), text).unwrap();
         let Ok(encoder) = TextEncoder::new(&path, 8) else { return Ok(false) };
-        for text in [Text::One("A good film."), Text::Pair("who", "é\u{13080}"), Text::Prompt("a"), Text::One("")] {
+        for text in
+            [Text::One("A good film."), Text::Pair("who", "é\u{13080}"), Text::Prompt("a"), Text::One("")]
+        {
             let Ok(tokens) = encoder.encode(text) else { continue };
             if tokens.len() > 8 || tokens.iter().any(|&token| token as usize >= encoder.vocabulary()) {
                 return Err(format!("tokens beyond the vocabulary or the length: {tokens:?}"));
@@ -154,14 +161,17 @@ fn settings() -> Box<dyn Target> {
         let written = settings.to_toml();
         match Settings::parse(&written) {
             Ok(again) if again.to_toml() == written => {}
-            other => return Err(format!("the settings as they are written are read as {other:?}\n{written}")),
+            other => {
+                return Err(format!("the settings as they are written are read as {other:?}\n{written}"));
+            }
         }
         Ok(check(&settings).is_ok() && resolve(&settings, &data).is_ok())
     })
 }
 
 fn algorithm() -> Box<dyn Target> {
-    let names: Vec<String> = AlgorithmConfig::all().iter().map(|known| known.about().name.to_owned()).collect();
+    let names: Vec<String> =
+        AlgorithmConfig::all().iter().map(|known| known.about().name.to_owned()).collect();
     let mut good: Vec<&str> = names.iter().map(String::as_str).collect();
     good.extend(["dynamic,mu_schedule=0:1/0.5:2/1:3", "dc-sgd-p,percentile=0.3,bins=10", "dp-c4,routine=4"]);
     text(&good, |text| Ok(parse_algorithm(text).is_ok()))
@@ -180,7 +190,8 @@ const NAMED: [(&str, Shape); 7] = [
 
 /// The network of a model for records of this shape, if there is one.
 fn chosen(name: &str, input: Shape) -> Option<Network> {
-    let classes = if name.starts_with("gpt") { Vec::new() } else { ["0", "1", "2"].map(str::to_owned).to_vec() };
+    let classes =
+        if name.starts_with("gpt") { Vec::new() } else { ["0", "1", "2"].map(str::to_owned).to_vec() };
     let facts = DataFacts {
         input,
         classes,
@@ -209,13 +220,15 @@ fn schedule_file() -> Box<dyn Target> {
 }
 
 fn network() -> Box<dyn Target> {
-    let good = NAMED.map(|(name, input)| toml::to_string(chosen(name, input).unwrap().description()).unwrap());
+    let good =
+        NAMED.map(|(name, input)| toml::to_string(chosen(name, input).unwrap().description()).unwrap());
     text(&good.each_ref().map(String::as_str), |text| {
         let Ok(description) = toml::from_str::<Description>(text) else { return Ok(false) };
         let Ok(network) = Network::new(&description) else { return Ok(false) };
         let _ = (network.operations(), network.input(), network.output(), description.split_frozen());
         // Larger networks are refused by the memory that they need, before parameters are made.
-        if network.layout().len() < 100_000 && network.init(0).values().iter().any(|value| !value.is_finite()) {
+        if network.layout().len() < 100_000 && network.init(0).values().iter().any(|value| !value.is_finite())
+        {
             return Err("the initial parameters are not finite".to_owned());
         }
         Ok(true)
@@ -256,7 +269,8 @@ fn pretrained_config() -> Box<dyn Target> {
         fs::create_dir_all(folder.file(model)).unwrap();
         fs::write(folder.file(model).join("model.safetensors"), fixture(model, "model.safetensors")).unwrap();
     }
-    let good: Vec<String> = MODELS.iter().map(|model| String::from_utf8(fixture(model, "config.json")).unwrap()).collect();
+    let good: Vec<String> =
+        MODELS.iter().map(|model| String::from_utf8(fixture(model, "config.json")).unwrap()).collect();
     let good: Vec<&str> = good.iter().map(String::as_str).collect();
     text(&good, move |text| {
         let model = MODELS.iter().find(|model| text.contains(&format!("\"{model}\""))).unwrap_or(&"bert");

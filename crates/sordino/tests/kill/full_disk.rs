@@ -30,7 +30,10 @@ fn run(mut command: Command, may_be_killed: bool) -> bool {
     match output.status.code() {
         Some(0) => true,
         Some(2) => {
-            assert!(said.contains("error: ") && said.contains("hint: ") && !said.contains("panicked"), "{said}");
+            assert!(
+                said.contains("error: ") && said.contains("hint: ") && !said.contains("panicked"),
+                "{said}"
+            );
             false
         }
         None if may_be_killed => false,

@@ -42,8 +42,21 @@ const WRITERS: &[Writer] = &[
     Writer {
         name: "compare",
         arguments: &[
-            "compare", "--algorithms", "dp-sgd", "--repeats", "1", "--steps", "30", "--accountant", "rdp", "--out", "{out}/c.json",
-            "--figure", "{out}/c.svg", "--tune", "{in}/grid.toml",
+            "compare",
+            "--algorithms",
+            "dp-sgd",
+            "--repeats",
+            "1",
+            "--steps",
+            "30",
+            "--accountant",
+            "rdp",
+            "--out",
+            "{out}/c.json",
+            "--figure",
+            "{out}/c.svg",
+            "--tune",
+            "{in}/grid.toml",
         ],
         files: &[
             Written { name: "c.json", draft: "c.json.draft", is_whole: JSON, replaces: false },
@@ -53,8 +66,25 @@ const WRITERS: &[Writer] = &[
     Writer {
         name: "schedule",
         arguments: &[
-            "schedule", "--epsilon", "2", "--delta", "1e-5", "--sample-rate", "0.05", "--steps", "400", "--max-grad-norm", "1", "--points",
-            "2", "--csv", "{out}/s.csv", "--plan-out", "{out}/s.json", "--figure", "{out}/s.svg",
+            "schedule",
+            "--epsilon",
+            "2",
+            "--delta",
+            "1e-5",
+            "--sample-rate",
+            "0.05",
+            "--steps",
+            "400",
+            "--max-grad-norm",
+            "1",
+            "--points",
+            "2",
+            "--csv",
+            "{out}/s.csv",
+            "--plan-out",
+            "{out}/s.json",
+            "--figure",
+            "{out}/s.svg",
         ],
         files: &[
             Written { name: "s.csv", draft: "s.csv.draft", is_whole: CSV, replaces: true },
@@ -120,15 +150,28 @@ fn command(writer: &Writer, inputs: &Path, out: &Path) -> Command {
 fn check(writer: &Writer, out: &Path, had_earlier: bool) {
     for file in writer.files {
         let path = out.join(file.name);
-        assert!(!path.exists() || (file.is_whole)(&path), "{}: {} is incomplete", writer.name, path.display());
-        assert!(path.exists() || !had_earlier || !file.replaces, "{}: {} is lost", writer.name, path.display());
+        assert!(
+            !path.exists() || (file.is_whole)(&path),
+            "{}: {} is incomplete",
+            writer.name,
+            path.display()
+        );
+        assert!(
+            path.exists() || !had_earlier || !file.replaces,
+            "{}: {} is lost",
+            writer.name,
+            path.display()
+        );
     }
 }
 
 /// Removes what a command does not replace.
 fn clear(writer: &Writer, out: &Path) {
     for file in writer.files {
-        let paths = [(!file.replaces).then(|| out.join(file.name)), (!file.draft.is_empty()).then(|| out.join(file.draft))];
+        let paths = [
+            (!file.replaces).then(|| out.join(file.name)),
+            (!file.draft.is_empty()).then(|| out.join(file.draft)),
+        ];
         for path in paths.into_iter().flatten() {
             let _ = fs::remove_dir_all(&path).or_else(|_| fs::remove_file(&path));
         }
@@ -157,11 +200,18 @@ fn a_killed_command_leaves_no_half_written_file() {
                 succeed(command(writer, &inputs, &out));
             }
             clear(writer, &out);
-            let drafts: Vec<PathBuf> = writer.files.iter().filter(|file| !file.draft.is_empty()).map(|file| out.join(file.draft)).collect();
+            let drafts: Vec<PathBuf> = writer
+                .files
+                .iter()
+                .filter(|file| !file.draft.is_empty())
+                .map(|file| out.join(file.draft))
+                .collect();
             let drafts: Vec<&Path> = drafts.iter().map(PathBuf::as_path).collect();
             let command = command(writer, &inputs, &out);
             let by_itself = match moments.below(2) {
-                0 if !drafts.is_empty() => kill_on_sight(command, &drafts, moments.within(Duration::from_millis(1))),
+                0 if !drafts.is_empty() => {
+                    kill_on_sight(command, &drafts, moments.within(Duration::from_millis(1)))
+                }
                 _ => kill_after(command, moments.within(lasts)),
             };
             (killed, ended) = (killed + usize::from(!by_itself), ended + usize::from(by_itself));

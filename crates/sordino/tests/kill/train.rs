@@ -12,7 +12,17 @@ const STEPS: u64 = 20_000;
 
 pub(crate) fn begin(run: &Path) -> Command {
     let mut command = sordino();
-    command.args(["train", "--accountant", "rdp", "--optimizer", "adam", "--learning-rate", "0.01", "--average", "0.99"]);
+    command.args([
+        "train",
+        "--accountant",
+        "rdp",
+        "--optimizer",
+        "adam",
+        "--learning-rate",
+        "0.01",
+        "--average",
+        "0.99",
+    ]);
     command.args(["--epsilon", &BUDGET.to_string(), "--steps", &STEPS.to_string()]);
     command.args(["--checkpoint-seconds", "0.02", "--json", "--out"]).arg(run);
     command
@@ -60,7 +70,10 @@ pub(crate) fn examine(run: &Path) -> (f64, bool) {
     for file in ["model.safetensors", "checkpoint.safetensors"] {
         let Ok(bytes) = fs::read(run.join(file)) else { continue };
         if let Some(step) = head(&run.join(file), &bytes)["__metadata__"]["step"].as_str() {
-            assert!(step.parse::<u64>().unwrap() <= charged, "{file} is of step {step}, and {charged} are charged");
+            assert!(
+                step.parse::<u64>().unwrap() <= charged,
+                "{file} is of step {step}, and {charged} are charged"
+            );
         }
     }
     if run.join("model.safetensors").exists() {
