@@ -1,6 +1,6 @@
 //! Faults that the program must find, so that a run without findings means something.
 
-use std::{hint::black_box, thread, time::Duration};
+use std::hint::black_box;
 
 use super::Make;
 use crate::{Target, container::Container};
@@ -9,13 +9,7 @@ pub(super) const ALL: [(&str, Make); 5] = [
     ("planted-panic", || Planted::boxed(|| panic!("planted"))),
     ("planted-stack", || Planted::boxed(|| Ok(deep(u64::MAX) > 0))),
     ("planted-memory", || Planted::boxed(|| Ok(black_box(vec![0_u8; 3 << 30]).is_empty()))),
-    ("planted-hang", || {
-        Planted::boxed(|| {
-            loop {
-                thread::sleep(Duration::from_secs(1))
-            }
-        })
-    }),
+    ("planted-hang", || Planted::boxed(forever)),
     ("planted-acceptance", || Planted::boxed(|| Err("planted".to_owned()))),
 ];
 
@@ -47,4 +41,9 @@ impl Target for Planted {
 
 fn deep(levels: u64) -> u64 {
     if levels == 0 { 0 } else { black_box(deep(black_box(levels - 1))) + 1 }
+}
+
+fn forever() -> Result<bool, String> {
+    while black_box(true) {}
+    Ok(true)
 }

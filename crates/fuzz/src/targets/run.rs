@@ -26,7 +26,7 @@ use crate::{
 pub(super) const ALL: [(&str, Make); 7] = [
     ("ledger", ledgers),
     ("ledger-of-run", || Damage::of("ledger", Container::Ledger, opened)),
-    ("checkpoint", || Damage::of("checkpoint.safetensors", Container::Safetensors, resumed)),
+    ("checkpoint", || Damage::of("checkpoint.safetensors", Container::Safetensors, restored)),
     ("weights", || Damage::of("model.safetensors", Container::Safetensors, opened)),
     ("config", || Damage::of("config.toml", Container::Text, opened)),
     ("metrics", || Damage::of("metrics.jsonl", Container::Text, resumed)),
@@ -206,6 +206,15 @@ fn opened(run: &StoppedRun, _: &[u8]) -> Result<bool, String> {
         return Err("settings that differ from those in the ledger were accepted".to_owned());
     }
     Ok(fitted.is_ok())
+}
+
+/// Resumes a run with a damaged checkpoint. Values that the run did not write are refused.
+fn restored(run: &StoppedRun, input: &[u8]) -> Result<bool, String> {
+    let resumed = resumed(run, input)?;
+    if resumed && tensors(input) != tensors(&run.files["checkpoint.safetensors"]) {
+        return Err("a checkpoint that the run did not write was accepted".to_owned());
+    }
+    Ok(resumed)
 }
 
 /// Resumes a run with a damaged file. The ledger never charges less afterwards.

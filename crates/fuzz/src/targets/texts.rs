@@ -9,18 +9,19 @@ use sordino_data::{Encoding, Schema, Source, Text, TextEncoder, embedded, read};
 use sordino_nn::{Description, Network, Shape, pretrained::Pretrained};
 use sordino_testing::Folder;
 use sordino_train::{
-    DataDescription, DataFacts, ResolvedModel, Settings, check, parse_algorithm, parse_model, resolve,
+    DataDescription, DataFacts, ResolvedModel, Settings, check, parse_algorithm, parse_model, price, resolve,
 };
 
 use super::Make;
 use crate::{Target, container::Container};
 
-pub(super) const ALL: [(&str, Make); 12] = [
+pub(super) const ALL: [(&str, Make); 13] = [
     ("schema", schema),
     ("tokenizer", tokenizer),
     ("plan", plan),
     ("plan-price", plan_price),
     ("settings", settings),
+    ("settings-price", settings_price),
     ("algorithm", algorithm),
     ("model-name", model_name),
     ("schedule-file", schedule_file),
@@ -166,6 +167,28 @@ fn settings() -> Box<dyn Target> {
             }
         }
         Ok(check(&settings).is_ok() && resolve(&settings, &data).is_ok())
+    })
+}
+
+fn settings_price() -> Box<dyn Target> {
+    let mushroom = embedded::mushroom().unwrap();
+    let data = DataDescription::in_memory(&Settings::default(), &mushroom, None).unwrap();
+    text(&SETTINGS, move |text| {
+        let Ok(settings) = Settings::parse(text) else { return Ok(false) };
+        // The default accountant takes a minute for plans of 1e11 steps at an epsilon of 1e12.
+        let settings = Settings { accountant: Some(Accountant::Rdp), ..settings };
+        let Ok(priced) = resolve(&settings, &data).and_then(|resolved| price(resolved, None)) else {
+            return Ok(false);
+        };
+        let (budget, guarantee) = (settings.epsilon, priced.terms.guarantee());
+        match (budget, guarantee) {
+            (Some(budget), Some(guarantee))
+                if !(guarantee.epsilon <= budget) && priced.resolved.accountant.proves() =>
+            {
+                Err(format!("the price is {:?}, the budget {budget:?}", guarantee.epsilon))
+            }
+            _ => Ok(true),
+        }
     })
 }
 
