@@ -1,10 +1,11 @@
 //! Damaged files for every reader.
 //!
 //! A [`Target`] has good files, which Sordino's own writers or small functions here make, and reads damaged copies of them. An input is
-//! determined by its target and its number, so every failure can be repeated. A target fails if a reader
+//! determined by the good files and its number, so a failure can be repeated. The files of a run have fresh noise, so an input that fails is
+//! also kept. A target fails if a reader
 //!
 //! - panics or overflows its stack,
-//! - takes longer than 30 seconds,
+//! - takes more than 30 seconds of the processor,
 //! - asks for absurd memory (the program runs with a limit on its address space), or
 //! - accepts what it must refuse, such as a ledger with a broken chain of hashes.
 //!

@@ -6,11 +6,11 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::{
-    env,
+    env, fs,
     io::{self, Write},
     panic::{self, AssertUnwindSafe},
     path::{Path, PathBuf},
-    process::{Command, ExitCode, exit},
+    process::{self, Command, ExitCode, exit},
     sync::atomic::{AtomicU64, Ordering},
     thread,
     time::{Duration, Instant},
@@ -62,10 +62,8 @@ fn scratch() -> PathBuf {
     if memory.is_dir() { memory.to_owned() } else { env::temp_dir() }
 }
 
-/// The file with the number of a recent input, for a process that ends without a message.
-fn position(name: &str) -> PathBuf {
-    scratch().join(format!("sordino-fuzz-{name}.at"))
-}
+/// The name of the file with the number of a recent input, for a process that ends without a message.
+const POSITION: &str = "position";
 
 /// Starts a limited process for each target.
 fn begin(names: &[&str], inputs: &str, first: &str) -> ExitCode {
@@ -77,16 +75,20 @@ fn begin(names: &[&str], inputs: &str, first: &str) -> ExitCode {
         command.arg(env::current_exe().unwrap()).args(["read", name, inputs, first]);
         // One thread, so that stacks and arenas take little of the address space.
         command.env("RAYON_NUM_THREADS", "1").env("MALLOC_ARENA_MAX", "1").env("RUST_BACKTRACE", "0");
-        command.env("TMPDIR", scratch());
+        // A process that is ended leaves its files.
+        let folder = scratch().join(format!("sordino-fuzz-{}-{name}", process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        command.env("TMPDIR", &folder);
         let status = command.status().unwrap();
         if !status.success() {
-            let at = std::fs::read_to_string(position(name)).unwrap_or_default();
+            let at = fs::read_to_string(folder.join(POSITION)).unwrap_or_default();
             println!(
                 "{name}: {status} {}",
                 if at.is_empty() { String::new() } else { format!("between {at} and 255 inputs later") }
             );
             failed += 1;
         }
+        let _ = fs::remove_dir_all(&folder);
     }
     ExitCode::from(u8::from(failed > 0))
 }
@@ -95,12 +97,12 @@ fn begin(names: &[&str], inputs: &str, first: &str) -> ExitCode {
 fn read(name: &str, first: u64, inputs: u64) -> ExitCode {
     let mut target = make(name);
     watch(name.to_owned());
-    let (begun, mut accepted, mut failures) = (Instant::now(), 0, 0);
+    let (begun, mut accepted, mut failures, mut reported) = (Instant::now(), 0, 0, 0);
     for number in first..first + inputs {
         READING.store(number, Ordering::Relaxed);
         // An abort (a full stack, memory that is refused) leaves no message, so the number is on the disk.
         if number.is_multiple_of(256) {
-            let _ = std::fs::write(position(name), number.to_string());
+            let _ = fs::write(env::temp_dir().join(POSITION), number.to_string());
         }
         let bytes = input(&*target, number);
         match panic::catch_unwind(AssertUnwindSafe(|| target.read(&bytes))) {
@@ -118,13 +120,20 @@ fn read(name: &str, first: u64, inputs: u64) -> ExitCode {
                 failures += 1;
             }
         }
+        if failures > reported {
+            reported = failures;
+            // The good files of a run differ from process to process, so the input is kept.
+            let kept = scratch().join(format!("sordino-fuzz-{name}-{number}.input"));
+            let _ = fs::write(&kept, &bytes);
+            eprintln!("its input is in {}", kept.display());
+        }
         if failures >= 10 {
             break;
         }
     }
     println!("| {name} | {inputs} | {accepted} | {:.0} |", begun.elapsed().as_secs_f64());
     drop(target);
-    let _ = std::fs::remove_file(position(name));
+    let _ = fs::remove_file(env::temp_dir().join(POSITION));
     ExitCode::from(u8::from(failures > 0))
 }
 
@@ -149,7 +158,7 @@ fn watch(name: String) {
 
 /// The seconds of the processor that this process has used; 0 where they are not known.
 fn processor_seconds() -> u64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // The name of the program, in parentheses, may have spaces. Times are in hundredths of a second.
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let field = |index: usize| fields.get(index).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);

@@ -211,7 +211,10 @@ fn opened(run: &StoppedRun, _: &[u8]) -> Result<bool, String> {
 /// Resumes a run with a damaged checkpoint. Values that the run did not write are refused.
 fn restored(run: &StoppedRun, input: &[u8]) -> Result<bool, String> {
     let resumed = resumed(run, input)?;
-    if resumed && tensors(input) != tensors(&run.files["checkpoint.safetensors"]) {
+    // Checkpoints of earlier versions have no hash.
+    let has_hash = SafeTensors::read_metadata(input)
+        .is_ok_and(|(_, head)| head.metadata().as_ref().is_some_and(|notes| notes.contains_key("hash")));
+    if resumed && has_hash && tensors(input) != tensors(&run.files["checkpoint.safetensors"]) {
         return Err("a checkpoint that the run did not write was accepted".to_owned());
     }
     Ok(resumed)
