@@ -18,7 +18,7 @@ THOUSANDS = {
     "npz": 150, "npy-folder": 150, "idx-images": 150, "idx-labels": 150, "tokenizer": 150, "config": 150,
     "ledger-of-run": 150, "pretrained-weights": 150,
     "csv": 100, "csv-schema": 100, "png": 100, "jpeg": 100, "metrics": 100,
-    "text-lines": 50, "cifar": 40, "plan-price": 40,
+    "text-lines": 50, "cifar": 40, "plan-price": 40, "settings-price": 10,
 }
 
 
