@@ -5,6 +5,7 @@
 use std::process::{Command, Output};
 
 use serde_json::Value;
+use sordino_testing::Folder;
 
 fn sordino(arguments: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_sordino")).args(arguments.split_whitespace()).output().unwrap()
@@ -21,11 +22,24 @@ fn json(arguments: &str) -> Value {
     serde_json::from_str(&text(&format!("{arguments} --json"))).unwrap()
 }
 
+/// The path of a plan file, which is removed at the end of the test.
+struct PlanFile {
+    path: String,
+    _folder: Folder,
+}
+
+impl std::fmt::Display for PlanFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.path)
+    }
+}
+
 /// Writes a plan file.
-fn plan_file(name: &str, content: &str) -> String {
-    let path = std::env::temp_dir().join(format!("sordino-{}-{name}.json", std::process::id()));
+fn plan_file(name: &str, content: &str) -> PlanFile {
+    let folder = Folder::new(&format!("cli-{name}"));
+    let path = folder.file("plan.json");
     std::fs::write(&path, content).unwrap();
-    path.to_str().unwrap().to_owned()
+    PlanFile { path: path.to_str().unwrap().to_owned(), _folder: folder }
 }
 
 const MNIST: &str = "--noise-multiplier 1.1 --sample-rate 0.004 --steps 15000 --delta 1e-5";
@@ -278,9 +292,9 @@ fn schedule_lists_every_step_and_its_plan_has_the_same_price() {
     let priced = json(&format!("epsilon --plan {plan} --delta 1.6667e-6"));
     assert_eq!(priced["epsilon"], schedule["calibrations"][0]["epsilon"]);
     assert_eq!(priced["epsilon"], steps[99]["epsilon_pld"]);
-    let rows = std::fs::read_to_string(csv).unwrap();
+    let rows = std::fs::read_to_string(&csv.path).unwrap();
     assert_eq!((rows.lines().count(), rows.matches(",,").count()), (101, 96));
-    assert!(std::fs::read_to_string(figure).unwrap().contains("CLT (not a bound)"));
+    assert!(std::fs::read_to_string(&figure.path).unwrap().contains("CLT (not a bound)"));
 }
 
 #[test]
@@ -431,7 +445,7 @@ fn bad_plan_files_are_refused_with_their_place() {
         ("nan", r#"[{"noise_multiplier": NaN, "sample_rate": 0.1, "steps": 1}]"#, "line 1"),
     ] {
         let path = plan_file(name, content);
-        refused(&format!("epsilon --plan {path} --delta 1e-5"), &[&path, mention], "noise_multiplier");
+        refused(&format!("epsilon --plan {path} --delta 1e-5"), &[&path.path, mention], "noise_multiplier");
     }
     refused("epsilon --plan /nowhere/plan.json --delta 1e-5", &["/nowhere/plan.json"], "JSON");
 }

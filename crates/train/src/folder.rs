@@ -1,7 +1,7 @@
 //! The files of a run, and how they are written so that they are always complete.
 
 use std::{
-    fs::{self, File},
+    fs::{self, File, OpenOptions},
     io::{self, Write},
     path::{Path, PathBuf},
 };
@@ -144,24 +144,65 @@ impl RunFolder {
     }
 }
 
-/// Writes a file atomically: to a temporary name, synced, then renamed. A reader sees the old file or the new one.
+/// Writes a file atomically: to a temporary name, synced, then renamed. A reader sees the old file or the new one, and a failure leaves
+/// the old one. A link stays a link. What is not a file, such as `/dev/stdout` or a pipe, is written in place.
 ///
 /// # Errors
 /// A file that cannot be written.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), TrainError> {
     let attempt = || -> io::Result<()> {
-        let mut temporary = path.as_os_str().to_owned();
-        temporary.push(".draft");
-        let mut file = File::create(&temporary)?;
+        if is_device(path) {
+            return OpenOptions::new().write(true).open(path)?.write_all(bytes);
+        }
+        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let draft = Draft::of(&path);
+        let mut file = File::create(&draft.0)?;
         file.write_all(bytes)?;
         file.sync_all()?;
-        fs::rename(&temporary, path)?;
+        fs::rename(&draft.0, &path)?;
         match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => File::open(folder)?.sync_all(),
             _ => Ok(()),
         }
     };
     attempt().map_err(|error| failed(path, &error))
+}
+
+/// Checks that [`write_whole`] can write a file, and does not change it. A long computation checks this first.
+///
+/// # Errors
+/// A file that cannot be written.
+pub fn check_writable(path: &Path) -> Result<(), TrainError> {
+    let attempt = || -> io::Result<()> {
+        if is_device(path) || path.is_dir() {
+            return OpenOptions::new().write(true).open(path).map(drop);
+        }
+        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        File::create(&Draft::of(&path).0).map(drop)
+    };
+    attempt().map_err(|error| failed(path, &error))
+}
+
+/// Whether a path exists and is neither a file nor a folder. A rename would replace it with a file.
+fn is_device(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
+}
+
+/// The temporary name of a file. If the file was not renamed, it is removed.
+struct Draft(PathBuf);
+
+impl Draft {
+    fn of(path: &Path) -> Self {
+        let mut draft = path.as_os_str().to_owned();
+        draft.push(".draft");
+        Self(draft.into())
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
 }
 
 /// Reads a file.
@@ -174,4 +215,54 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, TrainError> {
 
 pub(crate) fn failed(path: &Path, problem: &dyn std::fmt::Display) -> TrainError {
     TrainError::File { path: path.to_owned(), problem: problem.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use sordino_testing::Folder;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_cannot_be_written_stays_as_it_is() {
+        let folder = Folder::new("write-whole");
+        let path = folder.file("results.json");
+        write_whole(&path, b"old").unwrap();
+        check_writable(&path).unwrap();
+        check_writable(&folder.file("new.json")).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        // The draft cannot be created, as on a full disk.
+        fs::create_dir(folder.file("results.json.draft")).unwrap();
+        assert!(write_whole(&path, b"new").is_err() && check_writable(&path).is_err());
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        // The name of a folder.
+        fs::create_dir(folder.file("folder")).unwrap();
+        assert!(write_whole(&folder.file("folder"), b"new").is_err());
+        assert!(check_writable(&folder.file("folder")).is_err());
+        assert!(check_writable(&folder.file("absent/new.json")).is_err());
+        let mut names: Vec<_> =
+            fs::read_dir(folder.file("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["folder", "results.json", "results.json.draft"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_stay_links_and_devices_are_written_in_place() {
+        use std::os::unix::fs::symlink;
+
+        let folder = Folder::new("write-links");
+        let (path, link) = (folder.file("results.json"), folder.file("latest.json"));
+        write_whole(&path, b"old").unwrap();
+        symlink(&path, &link).unwrap();
+        write_whole(&link, b"new").unwrap();
+        assert!(link.is_symlink() && !path.is_symlink());
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert!(!is_device(&link) && !is_device(&folder.file("")) && is_device(Path::new("/dev/null")));
+        let device = folder.file("device");
+        symlink("/dev/null", &device).unwrap();
+        check_writable(&device).unwrap();
+        write_whole(&device, b"new").unwrap();
+        assert!(device.is_symlink() && is_device(&device));
+    }
 }

@@ -95,7 +95,7 @@ pub use data::{DataDescription, DataFacts, RunData, data_source};
 pub use encoder::Encoder;
 pub use error::TrainError;
 pub use evaluation::{Evaluator, Score, class_of};
-pub use folder::{RunFolder, write_whole};
+pub use folder::{RunFolder, check_writable, write_whole};
 pub use footprint::Footprint;
 pub use gradients::NetworkGradients;
 pub use hint::{Hint, HintPart};

@@ -130,7 +130,10 @@ impl<'a> Run<'a> {
         let path = folder.checkpoint();
         let mut position = Position::default();
         if path.is_file() {
-            let notes = state.restore(&folder::read(&path)?)?;
+            let bytes = folder::read(&path)?;
+            // Checkpoints of earlier versions have no hash.
+            seal::check_hash(&path, &bytes)?;
+            let notes = state.restore(&bytes)?;
             position = Position::read(&notes).ok_or_else(|| failed(&path, &"does not name its step"))?;
         } else if vault.position() > 0 {
             return Err(failed(&path, &"is missing, so there are no weights to continue with"));
@@ -233,7 +236,9 @@ impl<'a> Run<'a> {
         vault.enter_model(&hash)?;
         let mut notes = seal::notes(vault.account());
         notes.extend(position.notes());
-        write_whole(&folder.checkpoint(), &state.save(notes)?)?;
+        let checkpoint = seal::with_hash(&state.save(notes)?);
+        let checkpoint = checkpoint.map_err(|error| failed(&folder.checkpoint(), &error))?;
+        write_whole(&folder.checkpoint(), &checkpoint)?;
         self.save_model(folder, &state.learner, vault.account())
     }
 

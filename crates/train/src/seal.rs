@@ -18,7 +18,7 @@ use crate::{
 /// The prefix of the notes about the ledger. They change when the ledger grows, so the hash of the weights does not cover them.
 const LEDGER: &str = "ledger_";
 
-/// The note with the hash of a file that is not part of a run. It does not cover itself.
+/// The note with the hash of a saved model or a checkpoint, whose hash is not in a ledger. It does not cover itself.
 const HASH: &str = "hash";
 
 /// Writes weights with notes and a hash of both to a safetensors file.
@@ -42,13 +42,32 @@ pub fn write_weights(
 pub fn read_weights(path: &Path) -> Result<(Vec<u8>, HashMap<String, String>), TrainError> {
     let bytes = read(path)?;
     let notes = notes_in(path, &bytes)?;
-    let hash = weights_hash(&bytes).map_err(|error| not_weights(path, &error))?;
-    match notes.get(HASH) {
-        Some(written) if *written == hash => Ok((bytes, notes)),
+    match check_hash(path, &bytes)? {
+        true => Ok((bytes, notes)),
+        false => Err(failed(path, &"has no hash of its content, so it is not a saved model")),
+    }
+}
+
+/// Adds the hash of its content to a safetensors file.
+pub(crate) fn with_hash(bytes: &[u8]) -> Result<Vec<u8>, SafeTensorError> {
+    let (_, head) = SafeTensors::read_metadata(bytes)?;
+    let mut notes = head.metadata().clone().unwrap_or_default();
+    notes.insert(HASH.to_owned(), weights_hash(bytes)?);
+    safetensors::serialize(SafeTensors::deserialize(bytes)?.tensors(), Some(notes))
+}
+
+/// Checks the hash in a file. Returns false if it has none.
+///
+/// # Errors
+/// A file whose content does not have this hash.
+pub(crate) fn check_hash(path: &Path, bytes: &[u8]) -> Result<bool, TrainError> {
+    let hash = weights_hash(bytes).map_err(|error| not_weights(path, &error))?;
+    match notes_in(path, bytes)?.get(HASH) {
+        Some(written) if *written == hash => Ok(true),
         Some(_) => {
             Err(failed(path, &"was changed after it was written: its content does not match the hash in it"))
         }
-        None => Err(failed(path, &"has no hash of its content, so it is not a saved model")),
+        None => Ok(false),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use safetensors::Dtype;
@@ -328,7 +329,7 @@ fn pretty(value: &Value) -> Result<Vec<u8>, NetworkError> {
     serde_json::to_vec_pretty(value).map_err(|error| NetworkError::Parameters(error.to_string()))
 }
 
-/// Writes the files into a temporary folder beside the final one, and then renames it.
+/// Writes the files into a temporary folder beside the final one, syncs them, and then renames the folder.
 fn write_folder(folder: &Path, files: &[(String, Vec<u8>)]) -> Result<(), NetworkError> {
     if folder.exists() {
         return Err(in_file(folder, &"exists already; choose a new folder"));
@@ -341,7 +342,11 @@ fn write_folder(folder: &Path, files: &[(String, Vec<u8>)]) -> Result<(), Networ
     }
     let write = || {
         fs::create_dir_all(&partial)?;
-        files.iter().try_for_each(|(name, bytes)| fs::write(partial.join(name), bytes))?;
+        for (name, bytes) in files {
+            let mut file = fs::File::create(partial.join(name))?;
+            file.write_all(bytes)?;
+            file.sync_all()?;
+        }
         fs::rename(&partial, folder)
     };
     write().map_err(|error: std::io::Error| {

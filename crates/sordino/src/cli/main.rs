@@ -99,7 +99,7 @@ fn main() -> ExitCode {
 
 /// Prints the output. A reader that stops early, such as `head`, is not an error.
 fn print(text: &str) -> ExitCode {
-    match io::stdout().write_all(text.as_bytes()) {
+    match io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             let _ = writeln!(io::stderr(), "error: cannot write the output: {error}");
             ExitCode::FAILURE

@@ -85,6 +85,29 @@ fn weights_of_an_unfinished_run_are_covered_and_it_can_be_resumed() {
     assert_eq!(place.json("show run")["weights_covered"], true);
 }
 
+#[cfg(unix)]
+#[test]
+fn a_checkpoint_that_was_changed_is_refused() {
+    let place = Place::new("checkpoint");
+    interrupted(&place, 6000, "--accountant rdp");
+    let path = place.0.join("run/checkpoint.safetensors");
+    let file = fs::read(&path).unwrap();
+    let mut flipped = file.clone();
+    *flipped.last_mut().unwrap() ^= 1;
+    for changed in [negated(file.clone()), flipped, reworded(&file, &[("\"seconds\":", "\"sec0nds\":")])] {
+        fs::write(&path, changed).unwrap();
+        let (ledger, message) = (place.read("run/ledger"), place.refusal("train --resume run"));
+        assert!(
+            message.contains("checkpoint.safetensors")
+                && message.contains("was changed after it was written")
+        );
+        // Nothing is charged for the attempt.
+        assert!(place.read("run/ledger").matches("charge").count() == ledger.matches("charge").count());
+    }
+    fs::write(&path, &file).unwrap();
+    place.text_with_notes("train --resume run");
+}
+
 /// A ledger of an earlier version: without the hashes of weights, and chained anew.
 fn without_hashes(ledger: &str) -> (String, usize, String) {
     use sha2::{Digest, Sha256};

@@ -6,8 +6,17 @@ use crate::kernels::winograd::Filters;
 use crate::kernels::{Packed, Segment, Starts, Store, product};
 use crate::shape::Image;
 
-/// Records whose positions are multiplied in one product, so that small images fill the kernel's tiles.
+/// The most records whose positions are multiplied in one product, so that small images fill the kernel's tiles.
 const TOGETHER: usize = 16;
+
+/// Positions that fill the tiles. Larger images are multiplied one by one, because every position of the product takes memory for as long
+/// as the network exists.
+const ENOUGH: usize = 1 << 16;
+
+/// The number of records with this many positions that are multiplied in one product.
+fn together(positions: usize) -> usize {
+    (ENOUGH / positions.max(1)).clamp(1, TOGETHER)
+}
 
 /// One product of a group of channels: the starts of its rows, the taps that they read, and the starts of the results.
 pub(super) struct Walk {
@@ -19,6 +28,8 @@ pub(super) struct Walk {
     taps: Vec<(usize, usize)>,
     /// Floats of a record that is read and of one that is written.
     records: [usize; 2],
+    /// The records of one product.
+    together: usize,
 }
 
 impl Walk {
@@ -34,8 +45,8 @@ impl Walk {
     }
 
     pub(super) fn run(&self, from: &[f32], to: &mut [f32], records: usize, pack: &Packed, store: Store<'_>) {
-        for first in (0..records).step_by(TOGETHER) {
-            let records = (records - first).min(TOGETHER);
+        for first in (0..records).step_by(self.together) {
+            let records = (records - first).min(self.together);
             let (from, to) = (&from[first * self.records[0]..], &mut to[first * self.records[1]..]);
             product(from, self.rows.of(records), &self.segments, pack, to, self.out.of(records), store);
         }
@@ -80,12 +91,13 @@ impl Conv2dOperation {
         let rows: Vec<usize> = self.positions().map(|(y, x)| self.window(y, x)).collect();
         let first = group * self.group_outputs();
         let out: Vec<usize> = self.positions().map(|(y, x)| self.output.at(y, x) + first).collect();
-        let k = self.kernel;
+        let (k, together) = (self.kernel, together(rows.len()));
         Walk {
             group,
-            rows: Starts::new(&rows, self.input.record(), TOGETHER),
+            together,
+            rows: Starts::new(&rows, self.input.record(), together),
             segments: self.segments(&self.input, k, k, group),
-            out: Starts::new(&out, self.output.record(), TOGETHER),
+            out: Starts::new(&out, self.output.record(), together),
             taps: (0..k).flat_map(|y| (0..k).map(move |x| (y, x))).collect(),
             records: [self.input.record(), self.output.record()],
         }
@@ -116,13 +128,32 @@ impl Conv2dOperation {
             false => Vec::new(),
         };
         let taps = rows.iter().rev().flat_map(|&y| columns.iter().rev().map(move |&x| (y, x))).collect();
+        let together = together(pixels.len());
         Walk {
             group,
-            rows: Starts::new(&starts, self.output.record(), TOGETHER),
+            together,
+            rows: Starts::new(&starts, self.output.record(), together),
             segments,
-            out: Starts::new(&out, self.input.record(), TOGETHER),
+            out: Starts::new(&out, self.input.record(), together),
             taps,
             records: [self.output.record(), self.input.record()],
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_images_are_multiplied_together_and_large_ones_alone() {
+        assert_eq!([0, 1, 1024, 4096].map(together), [TOGETHER; 4]);
+        assert_eq!([224 * 224, 32 << 16, 1 << 27].map(together), [1; 3]);
+        // The memory of a product is bounded by its own image.
+        assert!(
+            (1..200)
+                .map(|side| side * side)
+                .all(|positions| together(positions) * positions <= ENOUGH.max(positions))
+        );
     }
 }

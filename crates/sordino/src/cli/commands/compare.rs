@@ -14,8 +14,7 @@ use sordino::{
     comparison::{Grid, algorithms, check_picture, compare, prepare},
     report::json,
 };
-use sordino_report::Picture;
-use sordino_train::write_whole;
+use sordino_train::{check_writable, write_whole};
 
 use super::report;
 use crate::{
@@ -104,13 +103,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     for note in notes.collect::<BTreeSet<_>>() {
         let _ = writeln!(io::stderr(), "note: {note}");
     }
-    // A file that cannot be written is an error before hours of work.
+    // A file that cannot be written is an error before hours of work. Nothing is written yet: a killed comparison
+    // leaves no empty file.
     if let Some(path) = &arguments.figure {
         check_picture(&candidates)?;
-        write_whole(path, Picture::stacked("", []).to_svg().as_bytes())?;
+        check_writable(path)?;
     }
     if let Some(path) = &arguments.out {
-        write_whole(path, b"{}")?;
+        check_writable(path)?;
     }
     let stop = listen("after the current steps", "without any results");
     let (bar, log) =

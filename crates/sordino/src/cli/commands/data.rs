@@ -1,12 +1,12 @@
 //! `sordino data`: drafts schemas, checks files, converts them, and shows what they contain.
 
-use std::{collections::BTreeSet, fs, io, io::Write as _, path::PathBuf, process};
+use std::{collections::BTreeSet, io, io::Write as _, path::PathBuf, process};
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use sordino::report::json;
 use sordino_data::{Converted, Problems, Source};
-use sordino_train::{Hint, data_source, format::grouped};
+use sordino_train::{Hint, data_source, format::grouped, write_whole};
 
 use crate::{
     problem::{Problem, flag},
@@ -86,11 +86,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
 fn draft(arguments: &DraftArguments) -> Result<String, Problem> {
     let text = sordino_data::draft(&arguments.file, arguments.sample.as_deref(), arguments.no_header)?;
     let Some(path) = &arguments.out else { return Ok(text) };
-    let written = fs::File::create_new(path).and_then(|mut file| file.write_all(text.as_bytes()));
-    written.map_err(|error| {
-        let message = format!("{}: cannot be written: {error}", path.display());
-        Problem::refused(message, "give the name of a new file in a folder that exists")
-    })?;
+    let refused = |message| Problem::refused(message, "give the name of a new file in a folder that exists");
+    if path.is_file() {
+        return Err(refused(format!("{}: cannot be written: the file exists", path.display())));
+    }
+    write_whole(path, text.as_bytes()).map_err(|error| refused(error.to_string()))?;
     Ok(format!("{}: fill in every gap, then use it with --schema\n", path.display()))
 }
 

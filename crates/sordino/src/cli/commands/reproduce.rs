@@ -17,7 +17,7 @@ use sordino::{
     report::{Column, json, table},
     reproduction::{Cell, Experiment, Finished, SideBySide, Store, Table, catalogue, find, run as train},
 };
-use sordino_train::write_whole;
+use sordino_train::{check_writable, write_whole};
 
 use crate::{
     interruption::{STOPPED, listen},
@@ -86,6 +86,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
         if !experiments.contains(&experiment) {
             experiments.push(experiment);
         }
+    }
+    if let Some(path) = &arguments.markdown {
+        check_writable(path)?;
     }
     let stop = listen("after the current steps", "without the current runs");
     train_missing(&experiments, runs, arguments, &store, stop)?;
