@@ -12,9 +12,9 @@ use sordino_train::{NetworkGradients, PricedRun};
 
 use crate::{
     Attack, AuditError, AuditResult, Canaries, Check, Claim, Confidence, Guesses, Kind, LowerBound,
-    NoRecords, Observation, Observations, Scored, StepEvidence, Subject, VaultMechanism, copies,
+    NoRecords, Observation, Observations, Scored, StepEvidence, Subject, VaultMechanism,
     auditor_coins::Coins,
-    counted_kinds,
+    copies, counted_kinds,
     distinguish::{distinguish, runs_against},
     estimators::{
         Family, Spread, best_threshold, many_runs, one_run, one_run_ceiling, one_run_fdp,
@@ -408,7 +408,11 @@ impl<'a> Auditor<'a> {
         let (pilot, rest) = scores.split_at(scores.len() / 2);
         let bounds = [Family::approximate(delta), Family::gaussian(delta)].into_iter().map(|family| {
             let threshold = best_threshold(pilot, &family, self.options.confidence).unwrap_or(0.0);
-            many_runs(rest, &[threshold], &family, self.options.confidence).attack(Observation::FinalModel, 1, runs)
+            many_runs(rest, &[threshold], &family, self.options.confidence).attack(
+                Observation::FinalModel,
+                1,
+                runs,
+            )
         });
         Ok(bounds.collect())
     }
@@ -423,4 +427,3 @@ impl<'a> Auditor<'a> {
 fn step_level(confidence: Confidence) -> f64 {
     (1.0 - confidence.get()).min(0.001)
 }
-

@@ -99,15 +99,8 @@ impl FinalModel<'_> {
             members: members.to_vec(),
         };
         let canaries = Canaries::with_norms(Vec::new(), 1, 0);
-        let mut mechanism = VaultMechanism::new(
-            self.subject,
-            gradients,
-            true,
-            canaries,
-            initial.clone(),
-            randomness,
-            false,
-        )?;
+        let mut mechanism =
+            VaultMechanism::new(self.subject, gradients, true, canaries, initial.clone(), randomness, false)?;
         while mechanism.step()?.is_some() {
             if !progress() {
                 return Err(AuditError::Stopped);

@@ -33,7 +33,9 @@ pub use audit::{AuditOptions, Progress, audit};
 pub use canaries::{Canaried, Canaries, NoRecords};
 pub use error::AuditError;
 pub use estimators::{Confidence, Guesses, LowerBound, Scored};
-pub use mechanism::{Content, Mechanism, ObservedRelease, ObservedStep, Projections, Subject, VaultMechanism};
+pub use mechanism::{
+    Content, Mechanism, ObservedRelease, ObservedStep, Projections, Subject, VaultMechanism,
+};
 pub use network::largest_contribution;
 pub use result::{Attack, AuditResult, Check, Claim, Observation, TradeOffPoint};
 pub use steps::{Kind, Observations, StepEvidence, copies, counted_kinds, kinds};

@@ -130,10 +130,13 @@ where
         let plan = for_slots(subject.plan, engine.records() as u64)?;
         let steps = subject.algorithm.start(subject.facts, &plan)?;
         let planned_steps = plan.steps();
-        let terms = Terms::unprotected(plan, engine.records() as u64, "an audit, whose coins are known to the auditor");
+        let terms = Terms::unprotected(
+            plan,
+            engine.records() as u64,
+            "an audit, whose coins are known to the auditor",
+        );
         let (drawn, released) = (engine.drawn(), Released::default());
-        let optimizer =
-            Optimizer::new(&subject.learning.optimizer, engine.trainable(), engine.dimension())?;
+        let optimizer = Optimizer::new(&subject.learning.optimizer, engine.trainable(), engine.dimension())?;
         let ledger = with_ledger.then(temporary_file);
         let mut vault = match &ledger {
             Some(path) => Vault::seal(engine, &terms, randomness, path)?,
@@ -198,7 +201,8 @@ where
         let mut update = None;
         if let Some(release) = taken? {
             update = Some(self.projections(&release));
-            let rate = self.learning.learning_rate * self.learning.schedule.factor(number, self.planned_steps);
+            let rate =
+                self.learning.learning_rate * self.learning.schedule.factor(number, self.planned_steps);
             let mean = release.scaled((1.0 / self.batch_size) as f32);
             let buffer = self.optimizer.step(mean, rate, &mut self.params);
             self.vault.reuse(buffer);

@@ -103,7 +103,8 @@ impl Check {
 impl AuditResult {
     /// The largest lower bound that counts as evidence; 0 without attacks. Bounds that assume a Gaussian trade-off curve do not count.
     pub fn lower_bound(&self) -> f64 {
-        let counts = |attack: &&Attack| attack.observation == Observation::Step || attack.assumption.is_none();
+        let counts =
+            |attack: &&Attack| attack.observation == Observation::Step || attack.assumption.is_none();
         self.attacks.iter().filter(counts).map(|attack| attack.lower_bound).fold(0.0, f64::max)
     }
 

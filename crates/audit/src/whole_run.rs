@@ -87,13 +87,19 @@ fn rate_of(step: &PlannedStep<'_>, slot: usize) -> f64 {
 }
 
 /// Adds the releases of a step to that step and to the open steps before it.
-fn add(planned: &PlannedStep<'_>, observed: &ObservedStep, response: &[Vec<f64>], open: &mut VecDeque<OpenStep>) {
-    let gradients = observed.releases.iter().zip(planned.entry.releases()).filter_map(|(release, multiplier)| {
-        match &release.content {
-            Content::Gradients(projections) => Some((projections, release.noise_std, multiplier.get())),
-            Content::Counts(_) => None,
-        }
-    });
+fn add(
+    planned: &PlannedStep<'_>,
+    observed: &ObservedStep,
+    response: &[Vec<f64>],
+    open: &mut VecDeque<OpenStep>,
+) {
+    let gradients =
+        observed.releases.iter().zip(planned.entry.releases()).filter_map(|(release, multiplier)| {
+            match &release.content {
+                Content::Gradients(projections) => Some((projections, release.noise_std, multiplier.get())),
+                Content::Counts(_) => None,
+            }
+        });
     for ((projections, noise_std, multiplier), response) in gradients.zip(response) {
         for (step, jump) in open.iter_mut().rev().zip(response) {
             let shift = jump / multiplier;

@@ -12,7 +12,7 @@ use rand_chacha::{
 use rand_distr::{Distribution, StandardNormal};
 use sordino_accounting::{NoiseMultiplier, Plan, SamplingRate, Steps};
 use sordino_audit::{
-    AuditError, Content, Kind, Mechanism, ObservedRelease, ObservedStep, Observations, Projections,
+    AuditError, Content, Kind, Mechanism, Observations, ObservedRelease, ObservedStep, Projections,
     StepEvidence, copies, kinds, largest_contribution,
 };
 use sordino_privacy::{Gradients, Sum, WeightRule};
@@ -89,7 +89,8 @@ impl Mechanism for Naive {
             let scale = MULTIPLIER * CLIP * if self.bug == Bug::HalfTheNoise { 0.5 } else { 1.0 };
             let count = self.norms.len() + FREE;
             let rng = &mut self.rng;
-            self.noise = (0..count).map(|_| scale * Distribution::<f64>::sample(&StandardNormal, rng)).collect();
+            self.noise =
+                (0..count).map(|_| scale * Distribution::<f64>::sample(&StandardNormal, rng)).collect();
         }
         let expected = RATE * (self.norms.len() * self.copies) as f64;
         let divisor = match self.bug {
@@ -167,10 +168,13 @@ impl Mechanism for DropsEmptyBatches {
     fn step(&mut self) -> Result<Option<ObservedStep>, AuditError> {
         self.1 += 1;
         let mut noise = || Distribution::<f32>::sample(&StandardNormal, &mut self.0);
-        let content =
-            Content::Gradients(Projections { canaries: vec![noise()], free: (0..FREE).map(|_| noise()).collect() });
+        let content = Content::Gradients(Projections {
+            canaries: vec![noise()],
+            free: (0..FREE).map(|_| noise()).collect(),
+        });
         let drawn = if self.1.is_multiple_of(3) { vec![0] } else { Vec::new() };
-        let releases = if drawn.is_empty() { Vec::new() } else { vec![ObservedRelease { noise_std: 1.0, content }] };
+        let releases =
+            if drawn.is_empty() { Vec::new() } else { vec![ObservedRelease { noise_std: 1.0, content }] };
         Ok(Some(ObservedStep { drawn, releases, update: None }))
     }
 }

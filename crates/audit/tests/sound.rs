@@ -7,11 +7,13 @@ use rand_chacha::{
     ChaCha20Rng,
     rand_core::{Rng, SeedableRng},
 };
-use sordino_accounting::{Accountant, ClipNorm, Delta, Epsilon, Plan, Sampling, SamplingRate, Steps, calibrate::Budget};
+use sordino_accounting::{
+    Accountant, ClipNorm, Delta, Epsilon, Plan, Sampling, SamplingRate, Steps, calibrate::Budget,
+};
 use sordino_algorithms::{Algorithm, AlgorithmConfig, NoiseSource, RunFacts};
 use sordino_audit::{
-    Canaries, Confidence, Kind, NoRecords, Observations, Scored, StepEvidence, Subject, VaultMechanism, copies,
-    counted_kinds,
+    Canaries, Confidence, Kind, NoRecords, Observations, Scored, StepEvidence, Subject, VaultMechanism,
+    copies, counted_kinds,
     estimators::{
         Family, Spread, one_run, one_run_ceiling, one_run_fdp, one_run_fdp_ceiling, one_run_gaussian,
         one_run_gaussian_ceiling,
@@ -58,7 +60,11 @@ fn case_at(rate: f64, algorithm: AlgorithmConfig, steps: u64) -> Case {
     let accountant = algorithm.accountant(sampling);
     let plan = algorithm.plan(&facts, NoiseSource::Budget(budget, accountant)).unwrap();
     let epsilon = accountant.price(&plan, delta).map_or(4.0, |guarantee| guarantee.epsilon.get());
-    let epsilon = if accountant == Accountant::Pld { epsilon } else { Accountant::Pld.price(&plan, delta).unwrap().epsilon.get() };
+    let epsilon = if accountant == Accountant::Pld {
+        epsilon
+    } else {
+        Accountant::Pld.price(&plan, delta).unwrap().epsilon.get()
+    };
     Case { algorithm, facts, plan, epsilon, delta }
 }
 
@@ -133,8 +139,10 @@ fn attacks_on_whole_runs_reach_nine_tenths_of_their_ceilings() {
     let case = case_at(0.2, AlgorithmConfig::all().remove(0), 300);
     let (claim, delta) = (Epsilon::new(4.0).unwrap(), case.delta);
     let confidence = Confidence::new(0.95).unwrap();
-    let (guesses, fdp) =
-        (one_run_ceiling(1000, claim, delta, confidence), one_run_fdp_ceiling(1000, claim, delta, confidence));
+    let (guesses, fdp) = (
+        one_run_ceiling(1000, claim, delta, confidence),
+        one_run_fdp_ceiling(1000, claim, delta, confidence),
+    );
     let ideal = [guesses.epsilon, fdp.epsilon, one_run_gaussian_ceiling(1000, claim, delta, confidence)];
     let mut means = [0.0; 3];
     const RUNS: u64 = 5;

@@ -103,6 +103,33 @@ const WRITERS: &[Writer] = &[
         }],
     },
     Writer {
+        name: "report",
+        arguments: &["report", "{in}/run", "--out", "{out}/report.html"],
+        files: &[Written {
+            name: "report.html",
+            draft: "report.html.draft",
+            is_whole: |path| fs::read_to_string(path).unwrap().trim_end().ends_with("</html>"),
+            replaces: true,
+        }],
+    },
+    Writer {
+        name: "audit",
+        arguments: &[
+            "audit",
+            "--noise-multiplier",
+            "4",
+            "--accountant",
+            "rdp",
+            "--steps",
+            "30",
+            "--canaries",
+            "10",
+            "--out",
+            "{out}/a.json",
+        ],
+        files: &[Written { name: "a.json", draft: "a.json.draft", is_whole: JSON, replaces: true }],
+    },
+    Writer {
         name: "export",
         arguments: &["export", "{in}/run", "--out", "{out}/model"],
         files: &[Written {

@@ -16,8 +16,8 @@ use sordino_audit::{
 };
 use sordino_privacy::Account;
 use sordino_train::{
-    Hint, RunData, RunFolder, Settings, TrainError, check, parse_algorithm_config, price, resolve,
-    verified_settings, write_whole,
+    Hint, RunData, RunFolder, Settings, TrainError, check, check_writable, parse_algorithm_config, price,
+    resolve, verified_settings, write_whole,
 };
 
 use crate::{
@@ -62,6 +62,10 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     let options = options(arguments)?;
+    if let Some(path) = &arguments.out {
+        // Found before minutes of work.
+        check_writable(path)?;
+    }
     let settings = settings(arguments)?;
     let options = AuditOptions { seed: settings.seed, ..options };
     check(&settings)?;
