@@ -42,7 +42,7 @@ pub struct ObservedStep {
     /// The releases, in the order of the plan.
     pub releases: Vec<ObservedRelease>,
     /// The gradient that the optimizer is given: the projection on each canary, and the free coordinates. None if the step only
-    /// prepares the next.
+    /// prepares the next one.
     pub update: Option<Projections>,
 }
 
@@ -64,7 +64,7 @@ pub enum Content {
     Counts(Vec<f32>),
 }
 
-/// The part of a vector that belongs to the audit.
+/// The coordinates of a vector that the audit evaluates.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Projections {
     /// The projection on the direction of each canary.
@@ -104,7 +104,7 @@ pub struct Subject<'a> {
     pub facts: &'a RunFacts,
     /// Its plan.
     pub plan: &'a Plan,
-    /// How releases become steps.
+    /// How releases update the model.
     pub learning: &'a Learning,
 }
 
@@ -112,7 +112,7 @@ impl<G: Gradients> VaultMechanism<G>
 where
     G::Point: 'static,
 {
-    /// The run under test, with these canaries beside the records of the engine. With a ledger, it is kept in a temporary file.
+    /// The run under test, with these canaries beside the records of the engine. If `with_ledger`, there is a ledger in a temporary file.
     ///
     /// # Errors
     /// Those of the algorithm and the trusted base.

@@ -89,7 +89,7 @@ impl Family {
     /// The curves of a plan whose noise is multiplied by an unknown factor: at each epsilon, the least noise with which the plan has that
     /// epsilon at delta.
     ///
-    /// Unlike a Gaussian curve this is right for sampled batches. It assumes that the run differs from its plan in the amount of noise at most.
+    /// Unlike a Gaussian curve, this is correct for sampled batches. It assumes that the run differs from its plan only in the amount of noise.
     /// A bound takes some 15 evaluations of a privacy profile, that is, several seconds for a long plan. It is rounded down by 0.5 %,
     /// which covers the error of the calibration.
     ///
@@ -109,7 +109,7 @@ impl Family {
                 Err(_) => Box::new(|_| 0.0),
             }
         };
-        let assumption = "the run differs from its plan in the amount of noise at most";
+        let assumption = "the run differs from its plan only in the amount of noise";
         Ok(Self { relative_error: 0.005, ..Self::of_mechanism("curve of the plan", assumption, curve) })
     }
 
