@@ -1,8 +1,8 @@
 //! Canaries: synthetic records with known gradients, in slots of their own beside the real records.
 //!
 //! The gradient vector has more coordinates than the network has parameters. Every canary has a coordinate `i` that the network does not use,
-//! and its gradient is `n e_i` at every point, for its norm `n`. Free coordinates have no canaries and contain noise only. Clipping, sampling, noise and
-//! ledger are those of the real [`Vault`](sordino_privacy::Vault), and the gradients of real records are not changed.
+//! and its gradient is `n e_i` at every point, for its norm `n`. Free coordinates have no canaries and contain noise only. Clipping,
+//! sampling, noise and ledger are those of the real [`Vault`](sordino_privacy::Vault), and the gradients of real records are not changed.
 
 use std::{
     ops::Range,
@@ -45,7 +45,7 @@ impl Canaries {
     }
 
     /// The projection of a release on the direction of each canary, and the free coordinates, given the coordinates after those of the
-    /// network. Both have the noise of one coordinate.
+    /// network. Each value has the noise of one coordinate.
     pub fn projections(&self, tail: &[f32]) -> (Vec<f32>, Vec<f32>) {
         let (canaries, free) = tail.split_at(tail.len().saturating_sub(self.free));
         let scale = 1.0 / (self.parts as f32).sqrt();

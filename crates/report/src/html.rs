@@ -17,8 +17,8 @@ impl Page {
     /// The page as the text of an HTML file.
     ///
     /// # Guarantees
-    /// All texts are escaped, and the page is also well-formed XML. The file refers to nothing outside itself, and its content security policy forbids browsers to load anything. The same page
-    /// always gives the same bytes.
+    /// All texts are escaped, and the page is also well-formed XML. The file refers to nothing outside itself, and its
+    /// content security policy forbids browsers to load anything. The same page always gives the same bytes.
     pub fn to_html(&self) -> String {
         let title = escaped(&self.title);
         let mut html = format!(

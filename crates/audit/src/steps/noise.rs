@@ -94,8 +94,8 @@ impl Observations<'_> {
         (checks, noise)
     }
 
-    /// A test of whether steps that draw more canaries have less noise, as is the case when a sum is divided by the size of its batch: the correlation of
-    /// the noise variance of a step with the number of canaries that it draws.
+    /// A test of whether steps that draw more canaries have less noise, for example because a sum is divided by the size of its batch: the
+    /// correlation of the noise variance of a step with the number of canaries that it draws.
     fn noise_and_batch_size(&self, tests: &Normal, free: &[Vec<Vec<f64>>]) -> Check {
         let sizes = self.planned().map(|(planned, step)| {
             let expected = self.eligible(&planned) * rate(planned.entry.sampling());

@@ -96,7 +96,7 @@ fn options(arguments: &Arguments) -> Result<AuditOptions, Problem> {
     let within = |name: &str, value: u64, low: u64, high: u64| match (low..=high).contains(&value) {
         true => Ok(()),
         false => Err(Problem::refused(
-            format!("{name} must be between {low} and {high}, got {value}"),
+            format!("--{name} must be between {low} and {high}, got {value}"),
             format!("leave out --{name} for the default"),
         )),
     };

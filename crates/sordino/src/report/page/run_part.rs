@@ -253,7 +253,8 @@ fn attack_section(attacker: &Attacker, question: &str, audits: &[&AuditResult]) 
         percent_up(attacker.right_guesses)
     );
     let attacks: Vec<_> = audits.iter().flat_map(|audit| measured(audit)).collect();
-    let mut description = "No attacker has rates above the curve. The diagonal is random guessing.".to_owned();
+    let mut description =
+        "No attacker has rates above the curve. The diagonal is random guessing.".to_owned();
     if !attacks.is_empty() {
         description += " Dots are measured attacks of the audit, with statistical error.";
     }
