@@ -73,7 +73,7 @@ pub struct Projections {
     pub free: Vec<f32>,
 }
 
-/// The releases of the current step, as the vault hands them out.
+/// The releases of the current step, as the vault passes them to the observer.
 type Released = Arc<Mutex<Vec<(Vec<f32>, f64)>>>;
 
 /// An algorithm in the real vault, with canaries beside its records.
@@ -130,7 +130,7 @@ where
         let plan = for_slots(subject.plan, engine.records() as u64)?;
         let steps = subject.algorithm.start(subject.facts, &plan)?;
         let planned_steps = plan.steps();
-        let terms = Terms::unprotected(plan, engine.records() as u64, "an audit, whose coins are known to the auditor");
+        let terms = Terms::unprotected(plan, engine.records() as u64, "an audit, whose batches are known to the auditor");
         let (drawn, released) = (engine.drawn(), Released::default());
         let optimizer =
             Optimizer::new(&subject.learning.optimizer, engine.trainable(), engine.dimension())?;

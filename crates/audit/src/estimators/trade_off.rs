@@ -71,7 +71,7 @@ impl Family {
 
     /// The curve of a known mechanism as a function of epsilon.
     ///
-    /// `assumption` says which mechanism it is. The curve of a larger epsilon has to be lower or the same. For
+    /// `assumption` states which mechanism it is. The curve of a larger epsilon has to be lower or the same. For
     /// [`one_run_fdp`](super::one_run_fdp) the curves have to be convex and symmetric (each is its own inverse).
     pub fn of_mechanism(
         name: impl Into<String>,
@@ -131,7 +131,7 @@ impl Family {
 
 /// The privacy profile of a plan with the least noise that meets this epsilon.
 fn profile_at(plan: &Plan, epsilon: Epsilon, delta: Delta) -> Result<Profile, AccountingError> {
-    // The profile at much smaller deltas says nothing about rates that can be measured.
+    // The profile at much smaller deltas is not relevant for rates that can be measured.
     const POINTS: u32 = 40;
     let scale = noise_scale(plan, Budget { epsilon, delta }, Accountant::Pld)?.value;
     Profile::of(&plan.scaled(scale)?, delta, POINTS)

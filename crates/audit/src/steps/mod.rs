@@ -9,7 +9,7 @@
 //! ```
 //!
 //! where `k` is what one canary adds, in units of the sensitivity. The audit estimates the variance of the noise from free coordinates, `k` by
-//! regression, and the sampling rate from the coins. The three estimates, each at the end of its confidence interval that gives the smaller
+//! regression, and the sampling rate by counting. The three estimates, each at the end of its confidence interval that gives the smaller
 //! epsilon, define a plan. Its epsilon by the exact accountant is the lower bound.
 
 mod bound;
