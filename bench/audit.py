@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Honesty of the auditor: sound algorithms are not accused, planted bugs are caught, false claims are refuted.
+"""Error rates of audits: false alarms for sound algorithms, planted bugs that are caught, and false claims that are refuted.
 
     bench/audit.py [--audits N] [--bugs N] [--steps T] [--json FILE]
 
@@ -62,7 +62,7 @@ def main():
     listed = json.loads(subprocess.run([BINARY, "algorithms", "--json"], capture_output=True, text=True, check=True).stdout)
     listed = listed.get("algorithms", listed) if isinstance(listed, dict) else listed
     rows = []
-    print("| algorithm | epsilon | audits | accused | mean step bound | largest bound | seconds |")
+    print("| algorithm | epsilon | audits | refuted or failed | mean step bound | largest bound | seconds |")
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
     for algorithm in listed:
         if algorithm["promise"] == "not-private":

@@ -26,7 +26,7 @@ use crate::{
     whole_run_scores,
 };
 
-/// The number of synthetic records that stand in for real ones where there are no public records.
+/// The number of synthetic records that replace public records where there are none.
 const STAND_INS: usize = 1000;
 
 /// The size of an audit.
@@ -61,12 +61,12 @@ impl Progress for () {}
 
 /// Attacks a run and tests its parts.
 ///
-/// Private records are not used: even an attack on them inside the vault would be a further release. The canaries stand beside public
-/// records, the test records of the run, or beside synthetic records if there are none. The plan, the algorithm, the
+/// Private records are not used, because even an attack on them inside the vault would be a further release. The canaries are added to
+/// public records, which are the test records of the run, or to synthetic records if there are none. The plan, the algorithm, the
 /// network and the vault are those of the run.
 ///
 /// # Errors
-/// An algorithm without a claim; errors of training; [`AuditError::Stopped`].
+/// An algorithm without an epsilon; errors of training; [`AuditError::Stopped`].
 pub fn audit(
     run: &PricedRun,
     algorithm: &AlgorithmConfig,
@@ -142,7 +142,7 @@ fn claim(run: &PricedRun, algorithm: &AlgorithmConfig) -> Result<(Epsilon, Delta
         Verdict::NotPrivate(_) => None,
     };
     claimed.ok_or_else(|| AuditError::Refused {
-        problem: format!("{} makes no claim that could be tested", algorithm.about().name),
+        problem: format!("algorithm {} has no epsilon that could be tested", algorithm.about().name),
         hint: "audit a private algorithm, such as {algorithm=dp-sgd}".to_owned(),
     })
 }
@@ -167,7 +167,7 @@ impl<'a> Auditor<'a> {
         Ok(model.initial(&model.network()?, coins.public_seed(0)?)?)
     }
 
-    /// Canaries for these norms, as the clip rule of the run treats them.
+    /// Canaries with these norms. If the run clips each layer separately, their gradients are divided over all layers.
     fn canaries(&self, norms: Vec<f64>, copies: usize, free: usize, layers: usize) -> Canaries {
         let parts = if self.subject.facts.layers.is_some() { layers } else { 1 };
         Canaries { parts, ..Canaries::with_norms(norms, copies, free) }
@@ -177,7 +177,7 @@ impl<'a> Auditor<'a> {
         Ok(self.run.resolved.model.network()?.layers().len())
     }
 
-    /// Synthetic records of all sizes through the network.
+    /// A test of the contribution of synthetic records of all sizes, as the network computes it.
     fn network_check(&self) -> Result<Check, AuditError> {
         let coins = Coins::new(self.options.seed, 1, 0)?;
         let clip = self.subject.facts.max_grad_norm.get();
@@ -190,8 +190,8 @@ impl<'a> Auditor<'a> {
         let largest = largest_contribution(&mut gradients, &self.initial(&coins)?, 0..sizes.len(), clip)?;
         Ok(Check {
             name: "contribution through the network".to_owned(),
-            meaning: "The largest norm of what one synthetic record adds to a clipped sum, in units of the clipping norm. Records \
-                      have inputs of size 0 to 1e30, infinite, and not a number."
+            meaning: "The largest norm of what one synthetic record adds to a clipped sum, in units of the clipping norm. The \
+                      inputs of records are of size 0 to 1e30, infinite, or not a number."
                 .to_owned(),
             measured: largest,
             low: 0.0,
@@ -328,7 +328,7 @@ impl<'a> Auditor<'a> {
         Ok(self.one_run_bounds(&scores, Observation::WholeRun))
     }
 
-    /// The bounds from one run, with guesses that were fixed by public numbers.
+    /// The bounds from one run. The numbers of guesses depend on public numbers only.
     fn one_run_bounds(&self, scores: &[Scored], observation: Observation) -> Vec<Attack> {
         let (epsilon, delta) = self.claim;
         let confidence = self.options.confidence;
@@ -367,7 +367,7 @@ impl<'a> Auditor<'a> {
     }
 
     fn final_model_one_run(&self, progress: &mut (dyn Progress + Send)) -> Result<Vec<Attack>, AuditError> {
-        // Not more than a tenth of the records, so that the model is still about them.
+        // At most a tenth of the records, so that the model still depends mainly on the records.
         let count = self.options.canaries.min((self.records.count / 10).max(2));
         let coins = Coins::new(self.options.seed, 5, count)?;
         let mut random = Uniform::new(coins.public_seed(2)?);
@@ -423,7 +423,7 @@ impl<'a> Auditor<'a> {
     }
 }
 
-/// The probability that a test of the step audit fails by chance, and that its bound does not hold.
+/// The probability that any test of the step audit fails by chance, and also that its bound does not hold.
 fn step_level(confidence: Confidence) -> f64 {
     (1.0 - confidence.get()).min(0.001)
 }

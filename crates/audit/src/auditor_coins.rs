@@ -11,14 +11,14 @@ pub(crate) struct Coins {
 }
 
 impl Coins {
-    /// Coins that are drawn now: from the operating system, or from a seed.
+    /// Draws `count` coins from the operating system, or from a seed.
     pub(crate) fn new(seed: Option<u64>, part: u64, count: usize) -> Result<Self, AuditError> {
         let mut members = vec![0; count];
         let seed = seed.map(|seed| seed.wrapping_mul(1_000_003).wrapping_add(part << 40));
         match seed {
             None => getrandom::fill(&mut members).map_err(|error| AuditError::Refused {
                 problem: format!("the operating system provides no randomness: {error}"),
-                hint: "an audit needs getrandom(2) or its equivalent".to_owned(),
+                hint: "run the audit on a system with getrandom(2) or its equivalent".to_owned(),
             })?,
             Some(seed) => {
                 let mut random = Uniform::new(seed);
@@ -28,7 +28,7 @@ impl Coins {
         Ok(Self { seed, members })
     }
 
-    /// Whether a canary is a member, or whether the canary is a member of a run.
+    /// Whether the canary with this number is a member. If each run has one canary: whether it is a member in the run with this number.
     pub(crate) fn member(&self, number: u64) -> bool {
         self.members.get(number as usize).is_some_and(|coin| coin & 1 == 1)
     }
@@ -45,13 +45,13 @@ impl Coins {
         })
     }
 
-    /// A seed for what is public, such as initial parameters.
+    /// A seed for public values, such as initial parameters.
     pub(crate) fn public_seed(&self, number: u64) -> Result<u64, AuditError> {
         match self.seed {
             Some(seed) => Ok(seed.wrapping_add(number)),
             None => getrandom::u64().map_err(|error| AuditError::Refused {
                 problem: format!("the operating system provides no randomness: {error}"),
-                hint: "an audit needs getrandom(2) or its equivalent".to_owned(),
+                hint: "run the audit on a system with getrandom(2) or its equivalent".to_owned(),
             }),
         }
     }

@@ -1,8 +1,8 @@
 //! Canaries: synthetic records with known gradients, in slots of their own beside the real records.
 //!
-//! The vector of gradients is longer than the network's: every canary has a coordinate that the network does not use, and its gradient is
-//! `n e_i` at every point. Some coordinates are left free and show the noise alone. Clipping, sampling, noise and ledger are those of the
-//! real [`Vault`](sordino_privacy::Vault), and the gradients of real records are not changed.
+//! The gradient vector has more coordinates than the network has parameters. Every canary has a coordinate `i` that the network does not use,
+//! and its gradient is `n e_i` at every point, for its norm `n`. Free coordinates have no canaries and contain noise only. Clipping,
+//! sampling, noise and ledger are those of the real [`Vault`](sordino_privacy::Vault), and the gradients of real records are not changed.
 
 use std::{
     ops::Range,
@@ -28,7 +28,7 @@ pub struct Canaries {
 }
 
 impl Canaries {
-    /// Canaries with these norms that are all members, and have one coordinate each.
+    /// Canaries that are all members, with one coordinate for each of these norms.
     pub fn with_norms(norms: Vec<f64>, copies: usize, free: usize) -> Self {
         let members = vec![true; norms.len()];
         Self { norms, copies, members, free, parts: 1 }
@@ -45,7 +45,7 @@ impl Canaries {
     }
 
     /// The projection of a release on the direction of each canary, and the free coordinates, given the coordinates after those of the
-    /// network. Both have the noise of one coordinate.
+    /// network. Each value has the noise of one coordinate.
     pub fn projections(&self, tail: &[f32]) -> (Vec<f32>, Vec<f32>) {
         let (canaries, free) = tail.split_at(tail.len().saturating_sub(self.free));
         let scale = 1.0 / (self.parts as f32).sqrt();
@@ -72,12 +72,12 @@ impl<G: Gradients> Canaried<G> {
         Self { gradients, records_are_members, canaries, drawn: Drawn::default() }
     }
 
-    /// The canary slots that are drawn, as they are seen by the auditor.
+    /// The canary slots that the last batch drew. Every pass updates this list.
     pub(crate) fn drawn(&self) -> Drawn {
         self.drawn.clone()
     }
 
-    /// Adds what the drawn canaries add to the sums.
+    /// Adds the contributions of the drawn canaries to the sums.
     fn add(&self, drawn: &[u32], rule: Option<&WeightRule<'_>>, sums: &mut [Sum]) {
         let (layers, before) = (self.gradients.layers(), self.gradients.dimension());
         let Canaries { norms, copies, members, parts, .. } = &self.canaries;
@@ -166,7 +166,7 @@ impl<G: Gradients> Gradients for Canaried<G> {
     }
 }
 
-/// An engine without records, whose one parameter nothing depends on. With canaries it gives the mechanism without a network.
+/// An engine without records and with one parameter that is not used. With canaries, it is the mechanism without a network.
 pub struct NoRecords {
     layers: usize,
 }

@@ -31,12 +31,12 @@ struct Scores {
     energy: f64,
 }
 
-/// The number of runs, of which half choose the threshold. It is large enough to refute a claim of this size.
+/// The number of runs. Half of them are used to choose the threshold. The number is large enough to refute a claim of this size.
 pub(crate) fn runs_against(claim: Epsilon) -> u64 {
     (40.0 * claim.get().min(10.0).exp()).clamp(400.0, 20_000.0) as u64
 }
 
-/// The attack. `progress` is called after every run with their number and returns false to stop.
+/// The attack. `progress` is called after every run with the number of finished runs, and returns false to stop.
 pub(crate) fn distinguish(
     subject: Subject<'_>,
     layers: usize,

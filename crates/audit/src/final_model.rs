@@ -1,7 +1,7 @@
-//! Attacks on the final model: does the loss of a synthetic record tell whether it was a member?
+//! Attacks on the final model: does the loss of a synthetic record show whether it was a member?
 //!
-//! Synthetic records with random labels stand beside public ones, each a member with probability 1/2. The score of a record is how much
-//! its loss fell, from the initial model to the final one.
+//! Synthetic records with random labels are added to public ones. Each is a member with probability 1/2. The score of a record is the
+//! decrease of its loss from the initial model to the final one.
 
 use std::ops::Range;
 

@@ -6,12 +6,12 @@
 //!
 //! | attack | what the attacker sees | file |
 //! | --- | --- | --- |
-//! | step audit | every release, and the coins of the canaries | `steps/` |
+//! | step audit | every release, and which canaries each batch contains | `steps/` |
 //! | whole run | every release | `whole_run.rs` |
 //! | data set of the attacker's choice | every update, in many runs | `distinguish.rs` |
 //! | final model | the model | `final_model.rs` |
 //!
-//! [`audit`] carries out those that suit an algorithm, and [`estimators`] turn scores into bounds.
+//! [`audit`] runs the attacks that apply to an algorithm, and [`estimators`] compute bounds from scores.
 #![forbid(unsafe_code)]
 
 mod audit;

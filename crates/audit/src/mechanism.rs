@@ -42,7 +42,7 @@ pub struct ObservedStep {
     /// The releases, in the order of the plan.
     pub releases: Vec<ObservedRelease>,
     /// The gradient that the optimizer is given: the projection on each canary, and the free coordinates. None if the step only
-    /// prepares the next.
+    /// prepares the next one.
     pub update: Option<Projections>,
 }
 
@@ -64,7 +64,7 @@ pub enum Content {
     Counts(Vec<f32>),
 }
 
-/// The part of a vector that belongs to the audit.
+/// The coordinates of a vector that the audit evaluates.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Projections {
     /// The projection on the direction of each canary.
@@ -73,7 +73,7 @@ pub struct Projections {
     pub free: Vec<f32>,
 }
 
-/// The releases of the current step, as the vault hands them out.
+/// The releases of the current step, as the vault passes them to the observer.
 type Released = Arc<Mutex<Vec<(Vec<f32>, f64)>>>;
 
 /// An algorithm in the real vault, with canaries beside its records.
@@ -104,7 +104,7 @@ pub struct Subject<'a> {
     pub facts: &'a RunFacts,
     /// Its plan.
     pub plan: &'a Plan,
-    /// How releases become steps.
+    /// How releases update the model.
     pub learning: &'a Learning,
 }
 
@@ -112,7 +112,7 @@ impl<G: Gradients> VaultMechanism<G>
 where
     G::Point: 'static,
 {
-    /// The run under test, with these canaries beside the records of the engine. With a ledger, it is kept in a temporary file.
+    /// The run under test, with these canaries beside the records of the engine. If `with_ledger`, there is a ledger in a temporary file.
     ///
     /// # Errors
     /// Those of the algorithm and the trusted base.
@@ -130,11 +130,15 @@ where
         let plan = for_slots(subject.plan, engine.records() as u64)?;
         let steps = subject.algorithm.start(subject.facts, &plan)?;
         let planned_steps = plan.steps();
+<<<<<<< HEAD
         let terms = Terms::unprotected(
             plan,
             engine.records() as u64,
             "an audit, whose coins are known to the auditor",
         );
+=======
+        let terms = Terms::unprotected(plan, engine.records() as u64, "an audit, whose batches are known to the auditor");
+>>>>>>> h-edit
         let (drawn, released) = (engine.drawn(), Released::default());
         let optimizer = Optimizer::new(&subject.learning.optimizer, engine.trainable(), engine.dimension())?;
         let ledger = with_ledger.then(temporary_file);

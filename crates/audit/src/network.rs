@@ -1,9 +1,9 @@
-//! The contribution of synthetic records through the network.
+//! The contribution of synthetic records, as the network computes it.
 
 use sordino_privacy::{Gradients, Sum};
 
-/// The largest norm of what one of these records adds to a sum that is clipped to `clip`, in units of `clip`. An engine that reports norms
-/// that are too small exceeds 1.
+/// The largest norm of what one of these records adds to a sum that is clipped to `clip`, in units of `clip`. It exceeds 1 if
+/// the engine reports norms that are too small.
 ///
 /// # Errors
 /// Those of the engine.
@@ -22,7 +22,7 @@ pub fn largest_contribution<G: Gradients>(
         let mut sums = [Sum { step: 0.0, values: vec![0.0; engine.dimension()] }];
         engine.pass(at, None, &[record], Some(&rule), [0; 32], &mut sums)?;
         let squares: f64 = sums[0].values.iter().map(|value| value * value).sum();
-        // A sum that is not finite is as wrong as one that is too large.
+        // A sum that is not finite counts as too large.
         largest = if squares.is_finite() { largest.max(squares.sqrt() / clip) } else { f64::MAX };
     }
     Ok(largest)

@@ -38,9 +38,9 @@ pub struct Claim {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Observation {
-    /// Every release, with the coins of the canaries.
+    /// Every release, and which canaries each batch contains.
     Step,
-    /// Every release, without coins: whether a canary was a member is guessed from the whole run.
+    /// Every release, but not the batches. Whether a canary was a member is guessed from the whole run.
     WholeRun,
     /// Only the final model.
     FinalModel,
@@ -51,7 +51,7 @@ pub enum Observation {
 pub struct Attack {
     /// What the attacker sees.
     pub observation: Observation,
-    /// The estimator, such as `one run (Steinke, Nasr and Jagielski)`.
+    /// The estimator, such as `one run`.
     pub estimator: String,
     /// What the bound assumes in addition to the confidence; none if it assumes nothing.
     pub assumption: Option<String>,

@@ -1,4 +1,4 @@
-//! Synthetic records of the same form as the real ones, which they do not depend on.
+//! Synthetic records of the same form as the real ones. They do not depend on the real ones.
 
 use rand_chacha::{
     ChaCha20Rng,
@@ -98,8 +98,8 @@ impl Uniform {
 }
 
 impl Synthetic {
-    /// One record for each size. The values of a record are random numbers between 0 and its size (blank records have size 0), tokens are
-    /// random, and so are targets: the records are mislabelled.
+    /// One record for each size. The values of a record are random numbers between 0 and its size (blank records have size 0). Tokens
+    /// and targets are random, so the targets do not match the inputs.
     pub(crate) fn new(form: &Form, sizes: &[f32], random: &mut Uniform) -> Self {
         let count = sizes.len();
         let inputs = match form.shape {

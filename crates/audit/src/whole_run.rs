@@ -1,14 +1,14 @@
 //! The whole run in one attack: which of many canaries were members?
 //!
 //! Every canary has a slot and a coordinate of its own, and is a member with probability 1/2, by the auditor's coin. The attacker sees all
-//! releases but no coins. Let `o` be the projection of a release on the direction of a canary, in units of the noise, and `k / z` what the
-//! canary adds to it if its step draws it. The score of a canary is the logarithm of its likelihood ratio,
+//! releases but not the batches. Let `q` be the sampling rate, `o` the projection of a release on the direction of a canary, in units of the noise,
+//! and `k / z` what the canary adds to it if the step draws the canary. The score of a canary is the logarithm of its likelihood ratio,
 //!
 //! ```text
 //! S = sum over steps of ln(1 - q + q exp(sum over releases of (o k/z - (k/z)^2 / 2))),
 //! ```
 //!
-//! where the inner sum is over the releases of the step and of the later steps that the canary moves, too.
+//! where the inner sum is over the releases of the step, and over those of later steps to which the canary also adds.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! Planted bugs: each is caught in at least 99 % of audits, and a sound mechanism is not accused.
+//! Planted bugs: each is caught in at least 99 % of audits, and a sound mechanism rarely causes a false alarm.
 //!
 //! Seeds are fixed. `bench/audit.py` sets the number of audits of each bug, which is 100 otherwise.
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
@@ -37,7 +37,7 @@ enum Bug {
     LedgerLineMissing,
 }
 
-/// DP-SGD on canaries, written without regard to speed, with a bug.
+/// DP-SGD on canaries, with a bug. It is written for clarity, not for speed.
 struct Naive {
     bug: Bug,
     rng: ChaCha20Rng,
@@ -58,7 +58,7 @@ impl Naive {
         let slots = (self.norms.len() * self.copies) as u32;
         let rate = if self.bug == Bug::RateDoubled { 2.0 * RATE } else { RATE };
         match self.bug {
-            // Every tenth of the slots shares a coin.
+            // Slots with the same last digit share a coin.
             Bug::OneCoinForTheBatch => {
                 let coins: Vec<bool> = (0..10).map(|_| self.uniform() < rate).collect();
                 (0..slots).filter(|slot| coins[(slot % 10) as usize]).collect()
@@ -154,7 +154,7 @@ fn every_planted_bug_is_caught_in_at_least_99_of_100_audits() {
     }
 }
 
-/// At level 0.02, at most 6 of 300 audits are expected to accuse a sound mechanism; more than 20 have a probability below 1e-5.
+/// At level 0.02, at most 6 of 300 audits are expected to raise a false alarm; more than 20 have a probability below 1e-5.
 #[test]
 fn a_sound_mechanism_is_accused_as_rarely_as_is_stated() {
     let accused = (0..300).filter(|&seed| !audit(Bug::None, seed, 0.02).passed()).count();
@@ -190,7 +190,7 @@ fn dropped_empty_batches_are_caught() {
     assert!(!missing.passed());
 }
 
-/// Records with two weights and a bias. The engine may leave the bias out of the norm.
+/// Gradients of a model with two weights and a bias. The engine may leave the bias out of the norm.
 struct Biased {
     gradients: Vec<[f32; 3]>,
     forgets_bias: bool,

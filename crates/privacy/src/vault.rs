@@ -17,7 +17,7 @@ use crate::{
     terms::{Cursor, Step},
 };
 
-/// Is given the values of a release and the standard deviation of their noise.
+/// A function that receives the values of a release and the standard deviation of their noise.
 type ReleaseObserver = Box<dyn FnMut(&[f32], f64) + Send>;
 
 /// Private records that can be used once for each step of a plan.
@@ -35,7 +35,7 @@ pub struct Vault<G> {
     batch: Vec<usize>,
     /// Residuals to be fed back.
     memory: Option<ResidualMemory>,
-    /// Is given every release.
+    /// Receives every release.
     observer: Option<ReleaseObserver>,
     /// Buffers of an earlier release and of earlier sums: allocating new ones takes longer than the noise.
     spare: Vec<f32>,

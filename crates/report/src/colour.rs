@@ -29,7 +29,7 @@ pub(crate) fn of_series(number: usize) -> (Colour, &'static str) {
     (SERIES[number % SERIES.len()], dash)
 }
 
-/// The class by which the style sheet of a page gives an element another colour, as in dark mode; empty for colours that stay.
+/// The class with which the style sheet of a page changes the colour of an element, as in dark mode; empty for colours that it does not change.
 pub(crate) fn class(colour: Colour) -> &'static str {
     const CLASSES: [&str; 7] = ["s0", "s1", "s2", "s3", "ink", "s5", "s6"];
     match SERIES.iter().position(|&series| series == colour) {

@@ -12,7 +12,7 @@ const ROW: f64 = 42.0;
 /// A chart of one value per row, such as one algorithm each. Labels are above their rows and are
 /// shortened if need be, so that the chart is narrow.
 ///
-/// **Edge cases**: a value that the axis cannot show is left out, and its row has a label alone. Without rows the picture shows "no data".
+/// **Edge cases**: a value that the axis cannot show is left out, and its row has only a label. Without rows the picture shows "no data".
 #[derive(Clone, Debug)]
 pub struct DotPlot {
     title: String,

@@ -1,4 +1,4 @@
-//! A page as one HTML file: no scripts, no fonts, no links to other places.
+//! A page as one HTML file: no scripts, no fonts, no links to other pages.
 
 use std::fmt::Write;
 
@@ -17,8 +17,8 @@ impl Page {
     /// The page as the text of an HTML file.
     ///
     /// # Guarantees
-    /// All texts are escaped, and the page is also well-formed XML. The file refers to nothing outside itself, and its policy forbids a browser to load anything. The same page
-    /// always gives the same bytes.
+    /// All texts are escaped, and the page is also well-formed XML. The file refers to nothing outside itself, and its
+    /// content security policy forbids browsers to load anything. The same page always gives the same bytes.
     pub fn to_html(&self) -> String {
         let title = escaped(&self.title);
         let mut html = format!(
@@ -131,7 +131,7 @@ fn write_notice(html: &mut String, notice: &Notice) {
     html.push_str("</div>\n");
 }
 
-/// A table in a box that scrolls by itself on a narrow screen, also by keyboard.
+/// A table in a box that can be scrolled on a narrow screen, also with the keyboard.
 fn write_table(html: &mut String, table: &Table) {
     let caption = escaped(&table.caption);
     let _ = write!(

@@ -120,7 +120,7 @@ impl LineChart {
         self
     }
 
-    /// Makes the chart narrow enough for a phone: without a title, which the page has beside it, and with the legend below. The numbers of
+    /// Makes the chart narrow enough for a phone: without a title, because the page shows it, and with the legend below. The numbers of
     /// a point are shown while the pointer is on it.
     pub fn compact(mut self) -> LineChart {
         self.compact = true;

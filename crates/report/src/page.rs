@@ -15,7 +15,7 @@ pub struct Page {
     pub footer: String,
 }
 
-/// The part of a report about one thing.
+/// The part of a report about one run, comparison or audit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
     /// Its title.
@@ -124,7 +124,7 @@ pub struct Chart {
     pub name: String,
     /// The title.
     pub title: String,
-    /// What the chart shows, in a sentence for those who cannot see it; it is also the caption.
+    /// What the chart shows: a sentence for screen readers, which is also the caption.
     pub description: String,
     /// The drawing.
     pub picture: Picture,

@@ -19,7 +19,7 @@ use super::{
 pub struct Ceiling {
     /// The bound.
     pub epsilon: f64,
-    /// The guesses. They depend on public numbers only, so they may be used in an audit without a correction for search.
+    /// The guesses. They depend on public numbers only, so they may be used in an audit without a correction for multiple tests.
     pub guesses: Guesses,
 }
 

@@ -18,7 +18,7 @@ use super::{
 /// Gaussian curve:           the epsilon of mu = max( Phi^-1(1 - FPR_u) - Phi^-1(FNR_u), 0 ).
 /// ```
 ///
-/// Both logarithms use the same two rates, so the exchange of roles costs no confidence. If there are several thresholds, each of them has an
+/// Both logarithms use the same two rates, so using both does not reduce the confidence. If there are several thresholds, each of them has an
 /// equal share of `1 - confidence`, and the bound is the largest of theirs.
 ///
 /// **Guarantees.** Holds if the runs are independent, the mechanism's curve is in the family, and the thresholds were fixed before the scores were known,
@@ -54,7 +54,7 @@ pub fn best_threshold(pilot: &[Scored], family: &Family, confidence: Confidence)
     let stride = candidates.len().div_ceil(50).max(1);
     let bound = |threshold: f64| Errors::at(pilot, threshold).epsilon(family, confidence.level(1));
     let bounds = candidates.into_iter().skip(stride / 2).step_by(stride).map(|t| (bound(t), t));
-    // Without any evidence this is the highest threshold, which is as good as another.
+    // Without any evidence this is the highest threshold, which is as good as any other.
     bounds.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, threshold)| threshold)
 }
 

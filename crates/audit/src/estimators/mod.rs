@@ -10,7 +10,7 @@
 //! | [`many_runs`], [`Family::approximate`] | many runs, one canary | nothing | 1.30 with 2,000 runs |
 //! | [`many_runs`], [`Family::gaussian`] | many runs, one canary | a Gaussian curve | 3.20 with 2,000 runs |
 //!
-//! [`Family::of_plan`] replaces the Gaussian curve by that of the run's plan, which is right for sampled batches.
+//! [`Family::of_plan`] replaces the Gaussian curve by that of the run's plan, which is also correct for sampled batches.
 //!
 //! ```
 //! use sordino_accounting::{Delta, Epsilon};

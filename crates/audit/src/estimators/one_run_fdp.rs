@@ -29,7 +29,7 @@ use super::{
 /// R = a v/m,  H = a (g-v)/m;    for i = v-1, ..., 0:   H' = max(H, f(1 - R)),   R <- R + i/(g-i) (H' - H),   H <- H'
 /// ```
 ///
-/// follows the case in which all mass is as far down as the inequality permits. By induction `r_i - R_i >= (i/m)(S_i - A_i)` and
+/// follows the case in which all mass is as low as the inequality permits. By induction `r_i - R_i >= (i/m)(S_i - A_i)` and
 /// `S_i >= A_i`, where `R_i + H_i = (g/m) A_i`. At `v` this holds because `j >= v` in every term. For the step, the inequality reads
 /// `(g - i) S_i >= m f(1 - r_{i+1}) + m r_{i+1} - i S_{i+1}`. By the induction hypothesis the right side is at least
 /// `m f(1 - R_{i+1}) + m R_{i+1} - i A_{i+1} = (g - i) A_i`, which gives `S_i >= A_i`; and
@@ -67,7 +67,7 @@ pub(super) fn epsilon(tally: Tally, family: &Family, level: f64) -> f64 {
     family.largest_refuted(|curve| refutes(tally, curve, level))
 }
 
-/// Whether so many correct guesses have a probability below `level` under the curve.
+/// Whether this many correct guesses have a probability below `level` under the curve.
 fn refutes(tally: Tally, curve: &Curve, level: f64) -> bool {
     if tally.correct == 0 {
         return false;
@@ -76,7 +76,7 @@ fn refutes(tally: Tally, curve: &Curve, level: f64) -> bool {
     let (mut right, mut wrong) = (level * v / m, level * (g - v) / m);
     for i in (0..tally.correct).rev().map(real) {
         let more = wrong.max(curve(1.0 - right));
-        // Without growth now there is none later. To stop earlier is to the attacker's disadvantage.
+        // If nothing grows in this step, nothing grows later. To stop early can only make the bound smaller.
         if more <= wrong * (1.0 + 1e-9) {
             break;
         }

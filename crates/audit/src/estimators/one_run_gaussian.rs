@@ -15,7 +15,7 @@ use super::{
 pub enum Spread {
     /// It is this number, for example 1 for observations in units of the noise.
     Known(f64),
-    /// It is estimated from the scores, and the bound is lower by what this costs.
+    /// It is estimated from the scores. The bound is then lower, because it includes the error of the estimate.
     Estimated,
 }
 

@@ -5,7 +5,7 @@ pub(super) const FINE: f64 = 1e-7;
 
 /// The end of the range of epsilons that are refuted, up to this relative error (or 1e-9) and rounded down by as much. 0 if `refuted(0)` is false.
 ///
-/// `refuted` has to be true up to some epsilon and false beyond; each caller says why it is. Then the result exceeds the true epsilon only
+/// `refuted` has to be true up to some epsilon and false beyond; each caller states why this holds. Then the result exceeds the true epsilon only
 /// if the true epsilon is refuted, so the bound errs as often as a single test.
 ///
 /// Edge cases: an epsilon above 1e6 is reported as 1e6.

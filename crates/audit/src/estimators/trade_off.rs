@@ -71,7 +71,7 @@ impl Family {
 
     /// The curve of a known mechanism as a function of epsilon.
     ///
-    /// `assumption` says which mechanism it is. The curve of a larger epsilon has to be lower or the same. For
+    /// `assumption` states which mechanism it is. The curve of a larger epsilon has to be lower or the same. For
     /// [`one_run_fdp`](super::one_run_fdp) the curves have to be convex and symmetric (each is its own inverse).
     pub fn of_mechanism(
         name: impl Into<String>,
@@ -89,7 +89,7 @@ impl Family {
     /// The curves of a plan whose noise is multiplied by an unknown factor: at each epsilon, the least noise with which the plan has that
     /// epsilon at delta.
     ///
-    /// Unlike a Gaussian curve this is right for sampled batches. It assumes that the run differs from its plan in the amount of noise at most.
+    /// Unlike a Gaussian curve, this is correct for sampled batches. It assumes that the run differs from its plan only in the amount of noise.
     /// A bound takes some 15 evaluations of a privacy profile, that is, several seconds for a long plan. It is rounded down by 0.5 %,
     /// which covers the error of the calibration.
     ///
@@ -109,7 +109,7 @@ impl Family {
                 Err(_) => Box::new(|_| 0.0),
             }
         };
-        let assumption = "the run differs from its plan in the amount of noise at most";
+        let assumption = "the run differs from its plan only in the amount of noise";
         Ok(Self { relative_error: 0.005, ..Self::of_mechanism("curve of the plan", assumption, curve) })
     }
 
@@ -131,7 +131,7 @@ impl Family {
 
 /// The privacy profile of a plan with the least noise that meets this epsilon.
 fn profile_at(plan: &Plan, epsilon: Epsilon, delta: Delta) -> Result<Profile, AccountingError> {
-    // The profile at much smaller deltas says nothing about rates that can be measured.
+    // The profile at much smaller deltas is not relevant for rates that can be measured.
     const POINTS: u32 = 40;
     let scale = noise_scale(plan, Budget { epsilon, delta }, Accountant::Pld)?.value;
     Profile::of(&plan.scaled(scale)?, delta, POINTS)

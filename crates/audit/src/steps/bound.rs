@@ -19,16 +19,16 @@ pub(super) struct Measured {
 pub struct StepEvidence {
     /// Tests of the parts of the mechanism.
     pub checks: Vec<Check>,
-    /// The least of what a canary adds to each gradient release of a step, and to those of the steps after it, in units of the sensitivity.
+    /// The estimate of what a canary adds to each gradient release of a step, and to those of the steps after it, in units of the sensitivity.
     pub response: Vec<Vec<f64>>,
-    /// For each release of a step, in the order of the plan.
+    /// What is measured of each release of a step, in the order of the plan.
     pub(super) measured: Vec<Option<Measured>>,
     /// The least sampling rate that the observations permit, relative to the planned one.
     pub(super) rate: f64,
 }
 
 impl StepEvidence {
-    /// The same evidence with that of the same releases from another audit, for what was not measured here.
+    /// Adds the evidence of another audit of the same releases: its tests, and its measurements of releases that were not measured here.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.checks.extend(other.checks);
@@ -63,13 +63,14 @@ impl StepEvidence {
         Ok(guarantee.epsilon_lower.unwrap_or(guarantee.epsilon).get())
     }
 
-    /// An entry with the noise and the rate that the observations permit; none if they permit that it reveals nothing.
+    /// An entry with the noise and the rate that the observations permit; none if they are consistent with an entry that
+    /// reveals nothing.
     fn measured_entry(&self, entry: &Entry) -> Option<Entry> {
         let scaled = |rate: f64| SamplingRate::new(rate * self.rate).ok();
         let sampling = match entry.sampling() {
             Sampling::Poisson { rate, .. } => Sampling::Poisson { rate: scaled(rate.get())?, cap: None },
             Sampling::Rotating { rate, groups } => Sampling::Rotating { rate: scaled(rate.get())?, groups },
-            // Whether a batch of fixed size contains a given record is a coin with this probability.
+            // A batch of fixed size contains a given record with this probability.
             sampling @ Sampling::FixedSize { .. } => {
                 Sampling::Poisson { rate: scaled(rate(sampling))?, cap: None }
             }

@@ -1,4 +1,4 @@
-//! Tests of the coins that draw batches.
+//! Tests of the random draws of batches.
 
 use sordino_accounting::Sampling;
 
@@ -6,7 +6,7 @@ use super::{Observations, period, rate, test_statistics::Normal};
 use crate::Check;
 
 impl Observations<'_> {
-    /// Tests of the coins, and the least sampling rate that the observations permit, relative to the planned one.
+    /// Tests of the draws, and the least sampling rate that the observations permit, relative to the planned one.
     pub(super) fn coins(&self, tests: &Normal, quantile: f64) -> (Vec<Check>, f64) {
         let lag = period(self.plan);
         let (mut drawn, mut expected, mut variance) = (0.0, 0.0, 0.0);
@@ -39,7 +39,7 @@ impl Observations<'_> {
         if expected == 0.0 || variance == 0.0 {
             let all = Normal::certain(
                 "inclusion",
-                "The share of canaries that a batch contains, relative to the planned rate.",
+                "How often canaries are drawn, relative to the planned rate.",
                 if expected > 0.0 { drawn / expected } else { 1.0 },
                 1.0,
                 1.0,
@@ -57,7 +57,7 @@ impl Observations<'_> {
         if spread_of > 0.0 {
             checks.push(tests.two_sided(
                 "coins of different records",
-                "The variance of the number of canaries in a batch, relative to independent coins.",
+                "The variance of the number of canaries in a batch, relative to independent draws.",
                 spread / spread_of,
                 1.0,
                 (2.0 / spread_of).sqrt() * 1.1,
@@ -66,7 +66,7 @@ impl Observations<'_> {
         if overlap_expected > 25.0 {
             checks.push(tests.two_sided(
                 "coins of different steps",
-                "The number of canaries that are drawn again at the next opportunity, relative to independent coins.",
+                "The number of canaries that are drawn again in the next step that can draw them, relative to independent draws.",
                 overlap / overlap_expected,
                 1.0,
                 1.1 / overlap_expected.sqrt(),

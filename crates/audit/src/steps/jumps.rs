@@ -21,7 +21,7 @@ pub(super) struct Jump {
 impl Observations<'_> {
     /// Tests of what canaries add to each gradient release, and the response of each to the strongest canaries.
     pub(super) fn jumps(&self, tests: &Normal, quantile: f64) -> (Vec<Check>, Vec<Jump>) {
-        // Batches that are not random do not tell a step from the steps before it.
+        // If batches are not random, what a step adds cannot be distinguished from what the steps before it add.
         let random = self.planned().any(|(planned, _)| rate(planned.entry.sampling()) < 1.0);
         let (lags, extra) = if random { (period(self.plan), 2) } else { (1, 0) };
         let counts: Vec<Vec<f64>> = self.steps.iter().map(|step| self.counts(step)).collect();
@@ -44,7 +44,7 @@ impl Observations<'_> {
                     "What one canary adds to the releases, in units of the sensitivity that the noise is scaled to.",
                     squared.max(0.0).sqrt(),
                     1.0,
-                    // Near a length of 1, where the test decides.
+                    // The standard deviation of a length near 1, from that of its square.
                     0.5 * deviation,
                 ));
                 if index + 1 < self.kinds.len() {
@@ -55,7 +55,7 @@ impl Observations<'_> {
                     let single = Normal { rate: tests.rate / extra as f64 };
                     checks.push(single.two_sided(
                         &format!("jump after its steps{which}"),
-                        "What one canary adds to releases that must not depend on it any more, in standard deviations of the estimate.",
+                        "What one canary adds to later releases that must not depend on it, in standard deviations of the estimate.",
                         worst,
                         0.0,
                         1.0,

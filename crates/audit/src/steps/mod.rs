@@ -1,6 +1,6 @@
 //! The step audit: does every part of the mechanism do what the plan states?
 //!
-//! The attacker sees every release and knows which canaries each batch drew. Several canaries share a coordinate, so that a coordinate has
+//! The attacker sees every release and knows which canaries each batch contains. Several canaries share a coordinate, so that a coordinate has
 //! about ten of them in every batch. Let `n` be their number, `z` the planned multiplier and `s` the stated standard deviation of the noise.
 //! A sound release `v` in this coordinate satisfies
 //!
@@ -9,8 +9,8 @@
 //! ```
 //!
 //! where `k` is what one canary adds, in units of the sensitivity. The audit estimates the variance of the noise from free coordinates, `k` by
-//! regression, and the sampling rate from the coins. The three estimates, each at the end of its confidence interval that is in favour of the
-//! mechanism, give a plan. Its price by the exact accountant is a lower bound on epsilon.
+//! regression, and the sampling rate by counting. The three estimates, each at the end of its confidence interval that gives the smaller
+//! epsilon, define a plan. Its epsilon by the exact accountant is the lower bound.
 
 mod bound;
 mod coins;
@@ -29,7 +29,7 @@ use crate::{AuditError, Check, Mechanism, ObservedStep, estimators::normal::quan
 /// Canaries whose gradients have the same norm.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Kind {
-    /// What it is called, such as `10 C`.
+    /// The name, such as `10 C`.
     pub name: &'static str,
     /// The norm of a gradient, in units of the clipping norm.
     pub norm: f64,
@@ -114,7 +114,7 @@ pub struct Observations<'a> {
     plan: &'a Plan,
     kinds: &'a [Kind],
     copies: usize,
-    /// The slots of the real records come first: the group of a slot depends on its place among all slots.
+    /// The number of real records. Their slots come first, and the group of a slot depends on its place among all slots.
     records: usize,
     steps: Vec<ObservedStep>,
     /// The least difference between the steps that the ledger had charged and those that were taken; none without a ledger.
@@ -190,8 +190,8 @@ impl<'a> Observations<'a> {
         counts
     }
 
-    /// Tests everything at these rates of false alarms and error: `level` is the probability that any test fails by chance, and also that the
-    /// bound does not hold.
+    /// Runs all tests. `level` is the probability that any test of a sound mechanism fails by chance, and also the probability that the bound
+    /// does not hold.
     pub fn evidence(&self, level: f64) -> StepEvidence {
         let tests = Normal { rate: level / MOST_TESTS };
         let quantile = -quantile(level / 3.0);
@@ -217,7 +217,7 @@ impl<'a> Observations<'a> {
         StepEvidence { checks, response, measured, rate }
     }
 
-    /// Tests the releases and their noise alone.
+    /// Runs only the tests of the releases and of their noise.
     pub fn noise_evidence(&self, level: f64) -> StepEvidence {
         let tests = Normal { rate: level / MOST_TESTS };
         let mut checks = self.checks_of_releases();
@@ -225,7 +225,7 @@ impl<'a> Observations<'a> {
         StepEvidence { checks, response: Vec::new(), measured: Vec::new(), rate: 1.0 }
     }
 
-    /// Every planned release was made, and was charged before.
+    /// Tests that every planned release was made, and that every step was charged before it was taken.
     fn checks_of_releases(&self) -> Vec<Check> {
         let missing: usize = self
             .planned()
@@ -233,7 +233,7 @@ impl<'a> Observations<'a> {
             .sum();
         let mut checks = vec![Normal::certain(
             "missing releases",
-            "Every step makes all releases of the plan, whatever its batch.",
+            "The difference between the numbers of planned and observed releases. Every step makes all releases of the plan, for any batch.",
             missing as f64,
             0.0,
             0.0,
@@ -241,7 +241,7 @@ impl<'a> Observations<'a> {
         checks.extend(self.charged.map(|ahead| {
             Normal::certain(
                 "ledger",
-                "The ledger has charged every step before it is taken: steps charged minus steps taken.",
+                "The number of charged steps minus the number of steps taken. Every step is charged before it is taken.",
                 ahead as f64,
                 0.0,
                 self.plan.steps() as f64,

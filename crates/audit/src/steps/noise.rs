@@ -59,7 +59,7 @@ impl Observations<'_> {
             ),
             tests.at_most(
                 "noise between steps",
-                "The spread of the noise variance between steps. It is 1 if the noise does not depend on the batch, as when a sum is \
+                "The spread of the noise variance between steps. It is 1 if the noise does not depend on the batch, for example if a sum is \
                  divided by a public constant.",
                 dispersion,
                 1.0,
@@ -94,8 +94,8 @@ impl Observations<'_> {
         (checks, noise)
     }
 
-    /// A test of whether steps that draw more canaries have less noise, as when a sum is divided by the size of its batch: the correlation of
-    /// the noise variance of a step with the number of canaries that it draws.
+    /// A test of whether steps that draw more canaries have less noise, for example because a sum is divided by the size of its batch: the
+    /// correlation of the noise variance of a step with the number of canaries that it draws.
     fn noise_and_batch_size(&self, tests: &Normal, free: &[Vec<Vec<f64>>]) -> Check {
         let sizes = self.planned().map(|(planned, step)| {
             let expected = self.eligible(&planned) * rate(planned.entry.sampling());

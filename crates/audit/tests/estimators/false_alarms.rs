@@ -1,4 +1,4 @@
-//! How often the estimators accuse a mechanism wrongly.
+//! How often the estimators raise false alarms.
 
 use crate::simulation::{
     Estimator, FALSE_ALARMS, REPETITIONS, canaries, gaussian_estimators, gaussian_mechanism,

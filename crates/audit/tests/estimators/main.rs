@@ -1,4 +1,4 @@
-//! Estimators on simulated mechanisms with a known epsilon: what they reach, and how often they accuse wrongly.
+//! Estimators on simulated mechanisms with a known epsilon: the bounds that they reach, and how often they raise false alarms.
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod ceilings;

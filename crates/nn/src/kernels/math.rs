@@ -166,8 +166,8 @@ fn upper_tail<const FMA: bool>(x: f32) -> (f32, f32) {
     (0.5 * p * t * e, 0.398_942_3 * e)
 }
 
-/// Below this, the states and gradients of recurrent layers are 0. Products of two such numbers would be subnormal, and arithmetic with
-/// subnormal numbers is ten times slower. Gates that are far in saturation give them at every step.
+/// States and gradients of recurrent layers that are smaller than this are set to 0. Products of such numbers can be
+/// subnormal, and arithmetic with subnormal numbers is ten times slower. Saturated gates produce such numbers at every step.
 const NEGLIGIBLE: f32 = 1.0 / (1_u64 << 60) as f32;
 
 #[inline(always)]

@@ -45,7 +45,7 @@ enum Command {
     Export(export::Arguments),
     /// Compare algorithms at equal privacy budgets: without arguments, all sound ones on the Mushroom data at epsilon 1.
     Compare(Box<compare::Arguments>),
-    /// Attack a run with synthetic records, and compare the success of the attacks with its epsilon.
+    /// Attack a run with synthetic records, and print lower bounds on its epsilon.
     Audit(Box<audit::Arguments>),
     /// Reproduce the tables of the papers, with their true epsilon and Sordino's results.
     Reproduce(reproduce::Arguments),

@@ -51,7 +51,7 @@ impl Comparison {
         Notice { tone, headline, details: vec![not_kept.to_owned()] }
     }
 
-    /// The rows that are shown: with a grid, the best of each algorithm.
+    /// The rows that are shown. If a grid of settings was tried, this is the best row of each algorithm.
     fn shown(&self) -> impl Iterator<Item = &Row> {
         self.rows.iter().filter(|row| row.best != Some(false))
     }
@@ -134,7 +134,7 @@ impl Comparison {
             ]);
         }
         Section::new("Published claims and what is proved").with(Block::Table(table)).with(Block::Paragraph(
-            "A bound that is provable for an algorithm as its paper prints it is a calculation. The runs themselves have no guarantee."
+            "The provable epsilon of an algorithm as published is a calculation only. Its runs have no guarantee."
                 .to_owned(),
         ))
     }
@@ -144,7 +144,7 @@ impl Comparison {
         let Some(Setup { version, data, model, training_records, test_records, repeats }) = self.setup()
         else {
             return section.with(Block::Paragraph(
-                "An earlier version wrote this file, without data and model.".to_owned(),
+                "An earlier version wrote this file. It does not state the data and the model.".to_owned(),
             ));
         };
         let mut points = Vec::new();

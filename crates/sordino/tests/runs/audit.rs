@@ -38,7 +38,7 @@ fn the_text_states_the_epsilon_the_tests_and_the_verdict() {
     let text = place.text(&format!("audit {SMALL}"));
     for part in [
         "audit of dp-sgd on mushroom: epsilon 0.9",
-        "every release, and coins",
+        "every release, and batches",
         "jump of a canary of norm 10 C",
         "No evidence against epsilon",
         "beside 1625 public test records",
@@ -99,7 +99,7 @@ fn records_of_other_forms_are_audited() {
 #[test]
 fn what_cannot_be_audited_is_refused() {
     let place = Place::new("audit-refused");
-    assert!(place.refusal("audit --algorithm none").contains("makes no claim"));
+    assert!(place.refusal("audit --algorithm none").contains("has no epsilon"));
     assert!(place.refusal("audit --confidence 95").contains("0.95"));
     assert!(place.refusal("audit --canaries 1").contains("between 10 and 100000"));
     assert!(place.refusal("audit --run nowhere").contains("nowhere"));

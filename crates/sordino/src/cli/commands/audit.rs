@@ -27,7 +27,7 @@ use crate::{
     settings_arguments::SettingsArguments,
 };
 
-/// The exit code of an audit that finds a claim false or a test failed.
+/// The exit code of an audit that refutes an epsilon, or in which a test fails.
 const REFUTED: i32 = 1;
 
 #[derive(Args)]
@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
     /// Folder of a run whose settings are audited
     #[arg(long, value_name = "DIR", help_heading = "Audit", conflicts_with = "config")]
     run: Option<PathBuf>,
-    /// Number of canaries of the attacks on one whole run
+    /// Number of canaries in the attacks on one run
     #[arg(long, value_name = "M", default_value_t = 1000, help_heading = "Audit")]
     canaries: usize,
     /// Number of steps that the step audit observes
@@ -100,7 +100,7 @@ fn options(arguments: &Arguments) -> Result<AuditOptions, Problem> {
     let within = |name: &str, value: u64, low: u64, high: u64| match (low..=high).contains(&value) {
         true => Ok(()),
         false => Err(Problem::refused(
-            format!("{name} must be between {low} and {high}, got {value}"),
+            format!("--{name} must be between {low} and {high}, got {value}"),
             format!("leave out --{name} for the default"),
         )),
     };
@@ -127,7 +127,7 @@ fn settings(arguments: &Arguments) -> Result<Settings, Problem> {
         if written.data.is_none() {
             return Err(Problem::refused(
                 format!("the records of the run in {} were given in memory", path.display()),
-                "give the settings of the run and a file of records",
+                "give the settings of the run as flags, with --data FILE",
             ));
         }
         return Ok(given.or(Settings::read(&folder.config())?));
@@ -235,7 +235,7 @@ fn text_of(result: &AuditResult) -> String {
 
 fn attack_row(attack: &Attack) -> Vec<String> {
     let sees = match attack.observation {
-        Observation::Step => "every release, and coins",
+        Observation::Step => "every release, and batches",
         Observation::WholeRun => "every release",
         Observation::FinalModel => "the final model",
     };
@@ -266,12 +266,12 @@ fn verdict(result: &AuditResult) -> String {
     let (bound, claim) = (result.lower_bound(), result.claim.epsilon);
     let failed = result.failed().len();
     match (result.refutes_the_claim(), failed) {
-        (true, _) => format!("REFUTED: epsilon is at least {bound:.4}, and {claim:.4} is claimed."),
+        (true, _) => format!("REFUTED: epsilon is at least {bound:.4}, but {claim:.4} is claimed."),
         (false, 0) => {
             format!("No evidence against epsilon {claim:.4}: the largest lower bound is {bound:.4}.")
         }
         (false, _) => {
-            format!("FAILED: {failed} tests of the mechanism failed, so its epsilon should not be relied on.")
+            format!("FAILED: {failed} of the tests of the mechanism failed. Do not rely on its epsilon.")
         }
     }
 }

@@ -47,13 +47,13 @@ enum Format {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     if arguments.chart.is_some() && arguments.format != Format::Svg {
-        return Err(Problem::refused("--chart selects a chart of --format svg only", "add --format svg"));
+        return Err(Problem::refused("--chart needs --format svg", "add --format svg"));
     }
     let out = match (arguments.format, &arguments.out) {
         (Format::Html, None) => Some(default_path(&arguments.paths[0])),
         (_, out) => out.clone(),
     };
-    // A file that must not be replaced is an error before the work.
+    // Whether the file can be written is checked before the work.
     if let Some(path) = &out {
         check_replaceable(path, arguments.format)?;
     }
@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
 /// A line about this command, for the end of another command's output on a terminal.
 pub(crate) fn mention(path: &Path) -> String {
     match io::stdout().is_terminal() {
-        true => format!("\nA page to show to others: sordino report {}\n", path.display()),
+        true => format!("\nTo write a report page: sordino report {}\n", path.display()),
         false => String::new(),
     }
 }
@@ -109,7 +109,7 @@ fn check_replaceable(path: &Path, format: Format) -> Result<(), Problem> {
         true => Ok(()),
         false => Err(Problem::refused(
             format!("{} exists already and is not a report that can be replaced", path.display()),
-            "choose another name with --out, or remove it",
+            "choose another name with --out, or remove what exists",
         )),
     }
 }

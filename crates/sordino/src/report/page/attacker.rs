@@ -1,4 +1,4 @@
-//! What an attacker can achieve at most who decides whether a record was used.
+//! What an attacker who decides whether a record was used can achieve at most.
 
 use serde::Serialize;
 use sordino_accounting::{Delta, Guarantee, Plan, profile::Profile};

@@ -76,7 +76,7 @@ fn verdict(audit: &AuditResult) -> Notice {
 /// What the attacker sees.
 fn sees(observation: Observation) -> &'static str {
     match observation {
-        Observation::Step => "every release, with the coins of the canaries",
+        Observation::Step => "every release, and which canaries each batch contains",
         Observation::WholeRun => "every release",
         Observation::FinalModel => "the final model only",
     }
@@ -120,7 +120,7 @@ fn bounds(audit: &AuditResult) -> Section {
             significant(100.0 * attack.confidence),
             grouped(attack.canaries),
             grouped(attack.runs),
-            attack.assumption.clone().unwrap_or("nothing more".to_owned()),
+            attack.assumption.clone().unwrap_or("nothing".to_owned()),
         ]);
     }
     let chart = Chart {

@@ -21,11 +21,11 @@ pub(super) fn along_steps(
 ) -> Chart {
     let points = values.iter().map(|at| (at.step as f64, at.value));
     let series = Series::new("", points);
-    // Few points are shown as such.
+    // Few points are shown as dots.
     let series = if values.len() <= 25 { series.markers() } else { series };
     let constant = values.iter().all(|at| at.value == values[0].value);
     let axis = match values.first() {
-        // A constant is shown above 0, and not in the middle of nothing.
+        // The axis of a constant begins at 0.
         Some(first) if constant && first.value > 0.0 => Axis::linear(label).range(0.0, 1.5 * first.value),
         _ => Axis::linear(label),
     };
@@ -61,7 +61,7 @@ pub(super) fn trade_off(
     for (name, rates) in attacks {
         chart = chart.series(Series::new(name.as_str(), points(rates)).only_markers());
     }
-    chart = chart.series(Series::new("guessing", [(0.0, 0.0), (1.0, 1.0)]));
+    chart = chart.series(Series::new("random guessing", [(0.0, 0.0), (1.0, 1.0)]));
     let mut numbers = Table::new(title, &["", ">false positives in %", ">true positives in %"]);
     for rates in thinned(&attacker.curve) {
         numbers = numbers.row([
@@ -85,7 +85,7 @@ pub(super) fn trade_off(
     }
 }
 
-/// The next number with four significant digits that is not below this one, so that a bound is shown as a bound.
+/// The next number with four significant digits that is not below this one, so that a rounded upper bound is an upper bound.
 pub(super) fn up(value: f64) -> f64 {
     let step = 10_f64.powf(value.abs().log10().floor() - 3.0);
     // A step of 0 or infinity has no next number.

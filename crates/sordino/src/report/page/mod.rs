@@ -128,7 +128,7 @@ pub fn page(evidence: &[(String, Evidence)]) -> Page {
         title: "Privacy report".to_owned(),
         parts: evidence.iter().map(part).collect(),
         footer: format!(
-            "Written by Sordino {} (sordino report). A page of this report has no scripts and loads nothing.",
+            "Written by Sordino {} (sordino report). An HTML report has no scripts and loads no other files.",
             env!("CARGO_PKG_VERSION")
         ),
     }

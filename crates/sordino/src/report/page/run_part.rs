@@ -212,7 +212,7 @@ impl RunEvidence {
             |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let table =
             settings.fold(Table::new("All settings", &["setting", "value"]), |table, (name, value)| {
-                // The budget of a run without a guarantee must not look like one.
+                // The budget of a run without a guarantee must not look like a guarantee.
                 let claimed = name == "epsilon" && matches!(self.status, PrivacyStatus::NotPrivate(_));
                 let name =
                     if claimed { "epsilon (set, but NOT guaranteed)".to_owned() } else { name.clone() };
@@ -249,11 +249,12 @@ fn attack_section(attacker: &Attacker, question: &str, audits: &[&AuditResult]) 
     };
     let text = format!(
         "The attacker sees everything that the run releases, knows all other records and the settings, has unlimited computing power, and decides \
-         {question}. If both answers are equally likely, the attacker is right in at most {} % of all cases; guessing is right in 50 %. {how}",
+         {question}. If both answers are equally likely, the attacker is right in at most {} % of all cases; random guessing is right in 50 %. {how}",
         percent_up(attacker.right_guesses)
     );
     let attacks: Vec<_> = audits.iter().flat_map(|audit| measured(audit)).collect();
-    let mut description = "No attacker has rates above the curve. The diagonal is guessing.".to_owned();
+    let mut description =
+        "No attacker has rates above the curve. The diagonal is random guessing.".to_owned();
     if !attacks.is_empty() {
         description += " Dots are measured attacks of the audit, with statistical error.";
     }

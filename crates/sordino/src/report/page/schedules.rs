@@ -31,7 +31,7 @@ pub struct Schedules {
 }
 
 impl Schedules {
-    /// The schedules of a run of this many steps. Paths in the settings must be usable from here.
+    /// The schedules of a run of this many steps. Paths in the settings must be absolute, or relative to the current folder.
     pub fn new(settings: &Settings, plan: Option<&Plan>, steps: u64) -> Self {
         let noise = |plan: &Plan| {
             let steps: Vec<u64> = shown(steps).collect();

@@ -46,11 +46,11 @@ impl RunEvidence {
         let mut points = vec![
             (
                 "Model of privacy",
-                "Central: the program that trains sees the records, and protects everything that it releases.".to_owned(),
+                "Central: the training program reads the records, and protects everything that it releases.".to_owned(),
             ),
             (
                 "What is covered",
-                "All that training computes from the training records: every noisy sum of gradients, every intermediate model, and the final \
+                "Everything that training releases about the training records: every noisy sum of gradients, every intermediate model, and the final \
                  weights."
                     .to_owned(),
             ),
@@ -134,7 +134,7 @@ impl RunEvidence {
         format!("{}. None of it may be derived from the training records.", capital(&public.join("; ")))
     }
 
-    /// Whether trying out settings is paid for.
+    /// Whether epsilon covers the choice of settings.
     fn tuning(&self) -> String {
         let private = matches!(self.status, PrivacyStatus::Private(_));
         let alone = "No other run on this data is in the same folder.".to_owned();
@@ -174,7 +174,7 @@ impl RunEvidence {
             [
                 "A public fact that was derived from the training records, such as a scale, a vocabulary or a list of classes.",
                 "Another use of the same records: other runs, statistics, or plots. Their cost adds to this one.",
-                "A person with several records: the guarantee is for one record. The command sordino epsilon states it for groups of records.",
+                "A person with several records: the guarantee is for one record. The command sordino epsilon --group-size K computes it for K records.",
                 "Publishing a number that was measured on training records without noise, such as the training loss or a count.",
                 "An attacker who measures time, memory or power of the computer during training, or reads its random numbers.",
             ]
@@ -222,7 +222,7 @@ impl RunEvidence {
         format!(
             "The model was trained with {} on {} records{}. It satisfies {}-differential privacy in the central model, for one training record and \
              under the relation {}.{steps} The guarantee covers all intermediate models. It is an upper bound, for noise in real \
-             arithmetic, by {} ({}), and batches are sampled as this analysis assumes. Delta was fixed before training.{}{attacker}{accuracy} Training and accounting: Sordino {}; hash of the ledger: {}.",
+             arithmetic, by {} ({}). Batches are sampled as this analysis assumes. Delta was fixed before training.{}{attacker}{accuracy} Training and accounting: Sordino {}; hash of the ledger: {}.",
             self.settings.algorithm.as_deref().unwrap_or("dp-sgd"),
             grouped(self.account.records()),
             self.unfinished(),
@@ -248,7 +248,7 @@ impl RunEvidence {
         }
     }
 
-    /// Whether the choice among runs is paid for.
+    /// Whether the guarantee covers the choice among runs.
     fn tuning_sentence(&self) -> String {
         match self.total_cost() {
             Some((runs, epsilon, delta)) if runs > 1 => format!(
