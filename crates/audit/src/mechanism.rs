@@ -130,15 +130,11 @@ where
         let plan = for_slots(subject.plan, engine.records() as u64)?;
         let steps = subject.algorithm.start(subject.facts, &plan)?;
         let planned_steps = plan.steps();
-<<<<<<< HEAD
         let terms = Terms::unprotected(
             plan,
             engine.records() as u64,
-            "an audit, whose coins are known to the auditor",
+            "an audit, whose batches are known to the auditor",
         );
-=======
-        let terms = Terms::unprotected(plan, engine.records() as u64, "an audit, whose batches are known to the auditor");
->>>>>>> h-edit
         let (drawn, released) = (engine.drawn(), Released::default());
         let optimizer = Optimizer::new(&subject.learning.optimizer, engine.trainable(), engine.dimension())?;
         let ledger = with_ledger.then(temporary_file);
