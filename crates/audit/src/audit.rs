@@ -99,13 +99,14 @@ pub fn audit(
         options,
         claim: claim(run, algorithm)?,
     };
-    let (mut attacks, mut checks) = (Vec::new(), Vec::new());
+    let (mut attacks, mut checks, mut untested) = (Vec::new(), Vec::new(), Vec::new());
     if algorithm.about().verdict.is_sound() {
         checks.push(auditor.network_check()?);
         let evidence = auditor.step_evidence(progress)?;
         attacks.push(auditor.step_attack(&evidence)?);
         attacks.extend(auditor.whole_run(&evidence, progress)?);
         checks.extend(evidence.checks);
+        untested = evidence.untested;
     } else {
         attacks.extend(auditor.distinguishing(progress)?);
     }
@@ -123,6 +124,8 @@ pub fn audit(
             delta: auditor.claim.1.get(),
             proved: algorithm.about().verdict.is_sound(),
         },
+        seed: options.seed,
+        untested,
         records: match public {
             Some(public) => format!("{} public test records", public.len()),
             None => format!("{} synthetic records", records.count),
@@ -171,6 +174,13 @@ impl<'a> Auditor<'a> {
     fn canaries(&self, norms: Vec<f64>, copies: usize, free: usize, layers: usize) -> Canaries {
         let parts = if self.subject.facts.layers.is_some() { layers } else { 1 };
         Canaries { parts, ..Canaries::with_norms(norms, copies, free) }
+    }
+
+    /// Canaries of the step audit. Their gradients are always divided over all layers, so that a rule that bounds each layer, and not the
+    /// whole gradient, is found.
+    fn step_canaries(&self, norms: Vec<f64>, copies: usize, layers: usize) -> Canaries {
+        let free = self.options.step_canaries;
+        Canaries { parts: layers, ..Canaries::with_norms(norms, copies, free) }
     }
 
     fn layers(&self) -> Result<usize, AuditError> {
@@ -229,10 +239,24 @@ impl<'a> Auditor<'a> {
             )?;
             evidence = evidence.and(other.renamed("without records"));
         }
-        progress.begin("step audit of empty batches", count.min(100));
-        let empty = vec![Kind { name: "C", norm: 1.0, coordinates: 1 }];
-        let other = self.empty_batches(&empty, layers, count.min(100), coins.randomness(3)?, progress)?;
+        // With one slot, most batches are empty.
+        let few = count.min(100);
+        progress.begin("step audit of empty batches", few);
+        let other = self.noise_alone(
+            NoRecords::new(layers),
+            vec![0.0],
+            (few, layers),
+            coins.randomness(3)?,
+            progress,
+        )?;
         evidence.checks.extend(other.renamed("empty batches").checks);
+        progress.begin("step audit of the network's coordinates", few);
+        let engine = self.engine()?;
+        let records = self.records.checked(&engine)?;
+        let gradients = NetworkGradients::new(engine, records);
+        let initial = self.initial(&coins)?;
+        let other = self.noise_alone(gradients, initial, (few, layers), coins.randomness(4)?, progress)?;
+        evidence.checks.extend(other.renamed("network").checks);
         Ok(evidence)
     }
 
@@ -251,7 +275,7 @@ impl<'a> Auditor<'a> {
         let clip = self.subject.facts.max_grad_norm.get();
         let norms = kinds.iter().flat_map(|kind| vec![kind.norm * clip; kind.coordinates]).collect();
         let copies = copies(self.subject.plan);
-        let canaries = self.canaries(norms, copies, self.options.step_canaries, layers);
+        let canaries = self.step_canaries(norms, copies, layers);
         let records = gradients.records();
         let mut mechanism =
             VaultMechanism::new(self.subject, gradients, true, canaries, point, randomness, with_ledger)?;
@@ -262,23 +286,27 @@ impl<'a> Auditor<'a> {
         Ok(observed.evidence(step_level(self.options.confidence)))
     }
 
-    /// The mechanism with one empty slot, so that most batches are empty.
-    fn empty_batches(
+    /// The noise alone: all slots are empty.
+    fn noise_alone<G: sordino_privacy::Gradients>(
         &self,
-        kinds: &[Kind],
-        layers: usize,
-        count: u64,
+        gradients: G,
+        point: G::Point,
+        (count, layers): (u64, usize),
         randomness: Randomness,
         progress: &mut (dyn Progress + Send),
-    ) -> Result<StepEvidence, AuditError> {
-        let mut canaries = self.canaries(vec![1.0], 1, self.options.step_canaries, layers);
+    ) -> Result<StepEvidence, AuditError>
+    where
+        G::Point: 'static,
+    {
+        let kinds = &[Kind { name: "C", norm: 1.0, coordinates: 1 }];
+        let records = gradients.records();
+        let mut canaries = self.step_canaries(vec![1.0], 1, layers);
         canaries.members = vec![false];
-        let gradients = NoRecords::new(layers);
         let mut mechanism =
-            VaultMechanism::new(self.subject, gradients, true, canaries, vec![0.0], randomness, false)?;
+            VaultMechanism::new(self.subject, gradients, false, canaries, point, randomness, false)?;
         let mut advance = || progress.advance();
         let plan = self.subject.plan;
-        let observed = Observations::gather(&mut mechanism, plan, kinds, 1, 0, count, &mut advance)?;
+        let observed = Observations::gather(&mut mechanism, plan, kinds, 1, records, count, &mut advance)?;
         Ok(observed.noise_evidence(step_level(self.options.confidence)))
     }
 

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    ops::Range,
     path::PathBuf,
     sync::{
         Arc, Mutex, PoisonError,
@@ -89,6 +90,8 @@ pub struct VaultMechanism<G: Gradients> {
     batch_size: f64,
     planned_steps: u64,
     dimension: usize,
+    /// Coordinates of the network that are observed like free ones. There are none if the records are members.
+    watched: Vec<usize>,
     canaries: Canaries,
     drawn: Drawn,
     released: Released,
@@ -112,7 +115,8 @@ impl<G: Gradients> VaultMechanism<G>
 where
     G::Point: 'static,
 {
-    /// The run under test, with these canaries beside the records of the engine. If `with_ledger`, there is a ledger in a temporary file.
+    /// The run under test, with these canaries beside the records of the engine. If the records are not members, their slots are empty, and
+    /// coordinates of the network are observed as free ones. If `with_ledger`, there is a ledger in a temporary file.
     ///
     /// # Errors
     /// Those of the algorithm and the trusted base.
@@ -126,6 +130,7 @@ where
         with_ledger: bool,
     ) -> Result<Self, AuditError> {
         let dimension = gradients.dimension();
+        let watched = if records_are_members { Vec::new() } else { watched(&gradients.trainable()) };
         let engine = Canaried::new(gradients, records_are_members, canaries.clone());
         let plan = for_slots(subject.plan, engine.records() as u64)?;
         let steps = subject.algorithm.start(subject.facts, &plan)?;
@@ -159,6 +164,7 @@ where
             batch_size: subject.facts.expected_batch_size,
             planned_steps,
             dimension,
+            watched,
             canaries,
             drawn,
             released,
@@ -167,7 +173,8 @@ where
     }
 
     fn projections(&self, values: &[f32]) -> Projections {
-        let (canaries, free) = self.canaries.projections(&values[self.dimension..]);
+        let (canaries, mut free) = self.canaries.projections(&values[self.dimension..]);
+        free.extend(self.watched.iter().map(|&coordinate| values[coordinate]));
         Projections { canaries, free }
     }
 
@@ -235,6 +242,14 @@ impl<G: Gradients> Drop for VaultMechanism<G> {
             let _ = fs::remove_file(path);
         }
     }
+}
+
+/// At most about 10,000 of these coordinates: all of them, or pieces of 100 that are evenly spaced.
+fn watched(trainable: &[Range<usize>]) -> Vec<usize> {
+    const PIECE: usize = 100;
+    let all: Vec<usize> = trainable.iter().cloned().flatten().collect();
+    let pieces = all.len().div_ceil(PIECE);
+    all.chunks(PIECE).step_by(pieces.div_ceil(100).max(1)).flatten().copied().collect()
 }
 
 fn temporary_file() -> PathBuf {

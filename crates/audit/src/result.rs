@@ -19,6 +19,12 @@ pub struct AuditResult {
     pub attacks: Vec<Attack>,
     /// Tests of parts of the mechanism, each with a stated rate of false alarms.
     pub checks: Vec<Check>,
+    /// Tests for which there were too few observations.
+    #[serde(default)]
+    pub untested: Vec<String>,
+    /// The seed of the audit, if its random numbers were fixed.
+    #[serde(default)]
+    pub seed: Option<u64>,
     /// How long the audit took.
     pub seconds: f64,
 }
@@ -100,12 +106,39 @@ impl Check {
     }
 }
 
+impl Attack {
+    /// Whether its bound can refute a claim: it does not assume a form of the trade-off curve.
+    pub fn decides(&self) -> bool {
+        self.observation == Observation::Step || self.assumption.is_none()
+    }
+}
+
 impl AuditResult {
-    /// The largest lower bound that counts as evidence; 0 without attacks. Bounds that assume a Gaussian trade-off curve do not count.
+    /// Checks a result that was read from a file.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check(&self) -> Result<(), String> {
+        let Claim { epsilon, delta, .. } = self.claim;
+        if !(epsilon >= 0.0 && epsilon.is_finite()) {
+            return Err(format!("claim.epsilon must be at least 0, got {epsilon}"));
+        }
+        if !(0.0..1.0).contains(&delta) {
+            return Err(format!("claim.delta must be at least 0 and below 1, got {delta}"));
+        }
+        if self.attacks.is_empty() {
+            return Err("there are no attacks".to_owned());
+        }
+        Ok(())
+    }
+
+    /// The largest lower bound that [decides](Attack::decides); 0 if there is none.
     pub fn lower_bound(&self) -> f64 {
-        let counts =
-            |attack: &&Attack| attack.observation == Observation::Step || attack.assumption.is_none();
-        self.attacks.iter().filter(counts).map(|attack| attack.lower_bound).fold(0.0, f64::max)
+        self.attacks
+            .iter()
+            .filter(|attack| attack.decides())
+            .map(|attack| attack.lower_bound)
+            .fold(0.0, f64::max)
     }
 
     /// Whether [the lower bound](Self::lower_bound) exceeds the claim.

@@ -10,7 +10,7 @@ use rand_chacha::{
     rand_core::{Rng, SeedableRng},
 };
 use rand_distr::{Distribution, StandardNormal};
-use sordino_accounting::{NoiseMultiplier, Plan, SamplingRate, Steps};
+use sordino_accounting::{Delta, NoiseMultiplier, Plan, SamplingRate, Steps};
 use sordino_audit::{
     AuditError, Content, Kind, Mechanism, Observations, ObservedRelease, ObservedStep, Projections,
     StepEvidence, copies, kinds, largest_contribution,
@@ -28,6 +28,7 @@ enum Bug {
     None,
     HalfTheNoise,
     NoiseReused,
+    NoiseReusedEverySecondStep,
     NoClipping,
     RateDoubled,
     OneCoinForTheBatch,
@@ -45,6 +46,7 @@ struct Naive {
     copies: usize,
     taken: u64,
     noise: Vec<f64>,
+    older_noise: Vec<f64>,
     residual: Vec<f64>,
     last: Vec<u32>,
 }
@@ -85,7 +87,16 @@ impl Mechanism for Naive {
         if self.bug == Bug::ResidualsWithoutBound {
             sums.iter_mut().zip(&self.residual).for_each(|(sum, residual)| *sum += residual.min(CLIP));
         }
-        if self.bug != Bug::NoiseReused || self.taken == 0 {
+        let reuses = match self.bug {
+            Bug::NoiseReused => self.taken > 0,
+            Bug::NoiseReusedEverySecondStep => self.taken % 4 >= 2,
+            _ => false,
+        };
+        std::mem::swap(&mut self.noise, &mut self.older_noise);
+        if self.bug == Bug::NoiseReused && self.taken > 0 {
+            std::mem::swap(&mut self.noise, &mut self.older_noise);
+        }
+        if !reuses {
             let scale = MULTIPLIER * CLIP * if self.bug == Bug::HalfTheNoise { 0.5 } else { 1.0 };
             let count = self.norms.len() + FREE;
             let rng = &mut self.rng;
@@ -122,14 +133,18 @@ fn plan() -> Plan {
     Plan::dp_sgd(multiplier, rate, Steps::new(STEPS).unwrap())
 }
 
+fn naive(bug: Bug, seed: u64, norms: Vec<f64>, copies: usize) -> Naive {
+    let residual = vec![0.0; norms.len()];
+    let rng = ChaCha20Rng::seed_from_u64(seed);
+    let (noise, older_noise, last) = (Vec::new(), Vec::new(), Vec::new());
+    Naive { bug, rng, norms, copies, taken: 0, noise, older_noise, residual, last }
+}
+
 fn audit(bug: Bug, seed: u64, level: f64) -> StepEvidence {
     let (plan, kinds) = (plan(), kinds(20));
     let norms: Vec<f64> = kinds.iter().flat_map(|kind| vec![kind.norm * CLIP; kind.coordinates]).collect();
     let copies = copies(&plan);
-    let residual = vec![0.0; norms.len()];
-    let rng = ChaCha20Rng::seed_from_u64(seed);
-    let mut mechanism =
-        Naive { bug, rng, norms, copies, taken: 0, noise: Vec::new(), residual, last: Vec::new() };
+    let mut mechanism = naive(bug, seed, norms, copies);
     let observed = Observations::gather(&mut mechanism, &plan, &kinds, copies, 0, STEPS, &mut || true);
     observed.unwrap().evidence(level)
 }
@@ -140,6 +155,7 @@ fn every_planted_bug_is_caught_in_at_least_99_of_100_audits() {
     for bug in [
         Bug::HalfTheNoise,
         Bug::NoiseReused,
+        Bug::NoiseReusedEverySecondStep,
         Bug::NoClipping,
         Bug::RateDoubled,
         Bug::OneCoinForTheBatch,
@@ -152,6 +168,24 @@ fn every_planted_bug_is_caught_in_at_least_99_of_100_audits() {
         println!("{bug:?}: caught in {caught} of {audits} audits");
         assert!(100 * caught >= 99 * audits as usize, "{bug:?}: {caught} of {audits}");
     }
+}
+
+/// A gross error gives a large bound, although the accountant does not price plans with hardly any noise.
+#[test]
+fn without_clipping_the_bound_is_large() {
+    let bound = audit(Bug::NoClipping, 1, 0.001).lower_bound(&plan(), Delta::new(1e-5).unwrap()).unwrap();
+    assert!(bound > 100.0, "{bound}");
+}
+
+/// Observations that are too few for a test are listed, and do not count as passed silently.
+#[test]
+fn tests_without_enough_observations_are_listed() {
+    assert!(audit(Bug::None, 1, 0.001).untested.is_empty());
+    let (plan, kinds) = (plan(), kinds(20));
+    let norms = kinds.iter().flat_map(|kind| vec![kind.norm * CLIP; kind.coordinates]).collect();
+    let mut mechanism = naive(Bug::None, 1, norms, 1);
+    let observed = Observations::gather(&mut mechanism, &plan, &kinds, 1, 0, 3, &mut || true).unwrap();
+    assert!(!observed.evidence(0.001).untested.is_empty());
 }
 
 /// At level 0.02, at most 6 of 300 audits are expected to raise a false alarm; more than 20 have a probability below 1e-5.

@@ -48,7 +48,9 @@ fn write_block(text: &mut String, block: &Block) {
                 let gap = if number > 0 { "\n" } else { "" };
                 let _ = write!(text, "{gap}**{}.** {}\n\n", plain(&chart.title), plain(&chart.description));
                 // The title of the chart is the caption.
-                write_table(text, &Table { caption: String::new(), ..chart.numbers.clone() });
+                if !chart.numbers.columns.is_empty() {
+                    write_table(text, &Table { caption: String::new(), ..chart.numbers.clone() });
+                }
             }
             Ok(())
         }

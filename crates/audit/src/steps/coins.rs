@@ -28,12 +28,13 @@ impl Observations<'_> {
                 spread += (here - eligible * rate).powi(2) / (eligible * rate * (1.0 - rate));
                 spread_of += 1.0;
             }
-            if let (Some(later), Some(&(_, later_rate, _))) =
-                (self.steps.get(number + lag), rates.get(number + lag))
-                && rate < 1.0
-            {
-                overlap += common(&step.drawn, &later.drawn) as f64;
-                overlap_expected += eligible * rate * later_rate;
+            for later in [number + lag, number + 2 * lag] {
+                if let (Some(later), Some(&(_, later_rate, _))) = (self.steps.get(later), rates.get(later))
+                    && rate < 1.0
+                {
+                    overlap += common(&step.drawn, &later.drawn) as f64;
+                    overlap_expected += eligible * rate * later_rate;
+                }
             }
         }
         if expected == 0.0 || variance == 0.0 {
@@ -55,21 +56,20 @@ impl Observations<'_> {
             deviation,
         )];
         if spread_of > 0.0 {
-            checks.push(tests.two_sided(
+            checks.push(tests.mean_square(
                 "coins of different records",
                 "The variance of the number of canaries in a batch, relative to independent draws.",
                 spread / spread_of,
-                1.0,
-                (2.0 / spread_of).sqrt() * 1.1,
+                spread_of,
             ));
         }
         if overlap_expected > 25.0 {
             checks.push(tests.two_sided(
                 "coins of different steps",
-                "The number of canaries that are drawn again in the next step that can draw them, relative to independent draws.",
+                "The number of canaries that are drawn again in the next two steps that can draw them, relative to independent draws.",
                 overlap / overlap_expected,
                 1.0,
-                1.1 / overlap_expected.sqrt(),
+                1.5 / overlap_expected.sqrt(),
             ));
         }
         (checks, (drawn / expected - quantile * deviation).clamp(0.0, 1.0))

@@ -4,9 +4,12 @@ use std::ops::Range;
 
 use super::{Observations, period, rate, test_statistics::Normal};
 use crate::{
-    Check, Content,
+    Check, Content, ObservedStep,
     regression::{Coefficients, Regression},
 };
+
+/// A test is too weak if the square of the jump has a larger standard deviation than this.
+const WEAK: f64 = 1.0;
 
 /// What the strongest canaries add to a release.
 pub(super) struct Jump {
@@ -20,13 +23,13 @@ pub(super) struct Jump {
 
 impl Observations<'_> {
     /// Tests of what canaries add to each gradient release, and the response of each to the strongest canaries.
-    pub(super) fn jumps(&self, tests: &Normal, quantile: f64) -> (Vec<Check>, Vec<Jump>) {
+    pub(super) fn jumps(&self, tests: &Normal, quantile: f64) -> (Vec<Check>, Vec<Jump>, Vec<String>) {
         // If batches are not random, what a step adds cannot be distinguished from what the steps before it add.
         let random = self.planned().any(|(planned, _)| rate(planned.entry.sampling()) < 1.0);
         let (lags, extra) = if random { (period(self.plan), 2) } else { (1, 0) };
         let counts: Vec<Vec<f64>> = self.steps.iter().map(|step| self.counts(step)).collect();
         let releases = self.steps.iter().map(|step| step.releases.len()).max().unwrap_or(0);
-        let (mut checks, mut responses) = (Vec::new(), Vec::new());
+        let (mut checks, mut responses, mut untested) = (Vec::new(), Vec::new(), Vec::new());
         let numbered = |release: usize| match releases {
             1 => String::new(),
             _ => format!(", release {}", release + 1),
@@ -36,11 +39,21 @@ impl Observations<'_> {
             for (index, kind) in self.kinds.iter().enumerate() {
                 let range = first..first + kind.coordinates;
                 first = range.end;
-                let Some(solved) = self.response(release, range, lags + extra, &counts) else { continue };
+                let Some(solved) = self.response(release, range, lags + extra, &counts) else {
+                    if self.has_gradients(release) {
+                        let which = numbered(release);
+                        untested.push(format!("jump of a canary of norm {}{which}", kind.name));
+                    }
+                    continue;
+                };
                 let (squared, deviation) = solved.squared_length(lags);
                 let which = numbered(release);
+                let name = format!("jump of a canary of norm {}{which}", kind.name);
+                if deviation > WEAK {
+                    untested.push(name.clone());
+                }
                 checks.push(tests.at_most(
-                    &format!("jump of a canary of norm {}{which}", kind.name),
+                    &name,
                     "What one canary adds to the releases, in units of the sensitivity that the noise is scaled to.",
                     squared.max(0.0).sqrt(),
                     1.0,
@@ -65,7 +78,15 @@ impl Observations<'_> {
                 responses.push(Jump { release, response: solved.values[..lags].to_vec(), least });
             }
         }
-        (checks, responses)
+        (checks, responses, untested)
+    }
+
+    /// Whether a release of a step is a sum of gradients.
+    fn has_gradients(&self, release: usize) -> bool {
+        let is_sum = |step: &ObservedStep| {
+            step.releases.get(release).is_some_and(|release| matches!(release.content, Content::Gradients(_)))
+        };
+        self.steps.iter().any(is_sum)
     }
 
     /// What the canaries of these coordinates add to a release, and to the same release of later steps. None if it is not a sum of gradients.

@@ -194,17 +194,18 @@ impl<'a> Observations<'a> {
     /// does not hold.
     pub fn evidence(&self, level: f64) -> StepEvidence {
         let tests = Normal { rate: level / MOST_TESTS };
-        let quantile = -quantile(level / 3.0);
+        let releases = self.steps.iter().map(|step| step.releases.len()).max().unwrap_or(0);
+        // The noise, the rate, the jump of each release, and the noise of counts.
+        let quantile = -quantile(level / (3.0 + releases as f64));
         let mut checks = self.checks_of_releases();
         let (noise_checks, noise) = self.noise(&tests, quantile);
         checks.extend(noise_checks);
-        let (jump_checks, jumps) = self.jumps(&tests, quantile);
+        let (jump_checks, jumps, untested) = self.jumps(&tests, quantile);
         checks.extend(jump_checks);
         let (count_checks, counted) = self.counted(&tests, quantile);
         checks.extend(count_checks);
         let (coin_checks, rate) = self.coins(&tests, quantile);
         checks.extend(coin_checks);
-        let releases = self.steps.iter().map(|step| step.releases.len()).max().unwrap_or(0);
         let measured = (0..releases)
             .map(|release| {
                 let jump = jumps.iter().find(|jump| jump.release == release);
@@ -214,7 +215,7 @@ impl<'a> Observations<'a> {
             })
             .collect();
         let response = jumps.into_iter().map(|jump| jump.response).collect();
-        StepEvidence { checks, response, measured, rate }
+        StepEvidence { checks, response, untested, measured, rate }
     }
 
     /// Runs only the tests of the releases and of their noise.
@@ -222,7 +223,7 @@ impl<'a> Observations<'a> {
         let tests = Normal { rate: level / MOST_TESTS };
         let mut checks = self.checks_of_releases();
         checks.extend(self.noise(&tests, 0.0).0);
-        StepEvidence { checks, response: Vec::new(), measured: Vec::new(), rate: 1.0 }
+        StepEvidence { checks, response: Vec::new(), untested: Vec::new(), measured: Vec::new(), rate: 1.0 }
     }
 
     /// Tests that every planned release was made, and that every step was charged before it was taken.

@@ -34,10 +34,12 @@ impl Observations<'_> {
             / 2.0;
         let product = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
         let (mut serial, mut pairs) = (0.0, 0.0);
-        for window in free.windows(2) {
-            for (before, after) in window[0].iter().zip(&window[1]) {
-                serial += product(before, after);
-                pairs += before.len() as f64;
+        for lag in 1..=2 {
+            for (earlier, later) in free.iter().zip(free.iter().skip(lag)) {
+                for (before, after) in earlier.iter().zip(later) {
+                    serial += product(before, after);
+                    pairs += before.len() as f64;
+                }
             }
         }
         let (mut within, mut within_pairs) = (0.0, 0.0);
@@ -57,18 +59,18 @@ impl Observations<'_> {
                 1.0,
                 (2.0 / count).sqrt(),
             ),
-            tests.at_most(
+            tests.mean_square(
                 "noise between steps",
                 "The spread of the noise variance between steps. It is 1 if the noise does not depend on the batch, for example if a sum is \
                  divided by a public constant.",
                 dispersion,
-                1.0,
-                ((2.0 + 12.0 / width) / releases).sqrt() * 1.2,
+                // The squares of chi-squared variates have heavier tails than those of normal ones.
+                releases * 2.0 / (2.0 + 24.0 / width),
             ),
             self.noise_and_batch_size(tests, &free),
             tests.two_sided(
                 "noise of consecutive steps",
-                "The correlation of the noise of consecutive steps.",
+                "The correlation of the noise of a step with that of the next two steps.",
                 serial / pairs.max(1.0),
                 0.0,
                 1.0 / pairs.max(1.0).sqrt(),

@@ -40,6 +40,17 @@ impl Normal {
         Check { low: 0.0, high: most - quantile(self.rate) * deviation, ..check }
     }
 
+    /// A test of the mean of `count` squares of standard normal variates, by the formula of Wilson and Hilferty for their quantiles.
+    pub(super) fn mean_square(&self, name: &str, meaning: &str, measured: f64, count: f64) -> Check {
+        let spread = 2.0 / (9.0 * count);
+        let at = |deviations: f64| (1.0 - spread + deviations * spread.sqrt()).max(0.0).powi(3);
+        let margin = -quantile(0.5 * self.rate);
+        let check = self.two_sided(name, meaning, measured, 1.0, 0.0);
+        // The formula is rough in the lower tail of few squares.
+        let low = if count < 30.0 { 0.0 } else { at(-margin) };
+        Check { low, high: at(margin), ..check }
+    }
+
     /// A test that a sound mechanism always passes.
     pub(super) fn certain(name: &str, meaning: &str, measured: f64, low: f64, high: f64) -> Check {
         let (name, meaning) = (name.to_owned(), meaning.to_owned());

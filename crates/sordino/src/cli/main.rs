@@ -102,7 +102,7 @@ fn print(text: &str) -> ExitCode {
     match io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             let _ = writeln!(io::stderr(), "error: cannot write the output: {error}");
-            ExitCode::FAILURE
+            ExitCode::from(2)
         }
         _ => ExitCode::SUCCESS,
     }

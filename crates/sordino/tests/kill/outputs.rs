@@ -127,7 +127,7 @@ const WRITERS: &[Writer] = &[
             "--out",
             "{out}/a.json",
         ],
-        files: &[Written { name: "a.json", draft: "a.json.draft", is_whole: JSON, replaces: true }],
+        files: &[Written { name: "a.json", draft: "a.json.draft", is_whole: JSON, replaces: false }],
     },
     Writer {
         name: "export",

@@ -73,7 +73,7 @@ fn false_claims_are_refuted() {
 fn the_settings_of_a_run_can_be_audited() {
     let place = Place::new("audit-run");
     place.text_with_notes("train --algorithm dc-sgd-p --steps 60 --epsilon 3 --out run");
-    let audit = place.json("audit --run run --canaries 100 --seed 1");
+    let audit = place.json("audit --run run --canaries 100");
     assert_eq!(audit["algorithm"], "dc-sgd-p");
     let names: Vec<&str> =
         audit["checks"].as_array().unwrap().iter().map(|check| check["name"].as_str().unwrap()).collect();
@@ -103,4 +103,12 @@ fn what_cannot_be_audited_is_refused() {
     assert!(place.refusal("audit --confidence 95").contains("0.95"));
     assert!(place.refusal("audit --canaries 1").contains("between 10 and 100000"));
     assert!(place.refusal("audit --run nowhere").contains("nowhere"));
+    place.write("data.csv", "");
+    assert!(place.refusal("audit --out data.csv").contains("data.csv exists already"));
+    assert!(place.refusal("audit --out nowhere/a.json").contains("nowhere"));
+    // The training records of a run never become test records of its audit.
+    place.text_with_notes("train --steps 20 --out run");
+    assert!(place.refusal("audit --run run --split-seed 5").contains("a run keeps its settings"));
+    place.text_with_notes("train --steps 20 --seed 1 --out seeded");
+    assert!(place.refusal("audit --run seeded").contains("NOT PRIVATE"));
 }

@@ -16,8 +16,8 @@ use sordino_audit::{
 };
 use sordino_privacy::Account;
 use sordino_train::{
-    Hint, RunData, RunFolder, Settings, TrainError, check, check_writable, parse_algorithm_config, price,
-    resolve, verified_settings, write_whole,
+    Hint, RunData, RunFolder, Settings, TrainError, check, check_unchanged_data, check_writable,
+    parse_algorithm_config, price, resolve, verified_settings, write_whole,
 };
 
 use crate::{
@@ -47,7 +47,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 1000, help_heading = "Audit")]
     audit_steps: u64,
     /// Number of models to train for the attack on many final models; 0 for none
-    #[arg(long, value_name = "R", default_value_t = 0, help_heading = "Audit")]
+    #[arg(long, value_name = "R", default_value_t = 0, allow_hyphen_values = true, help_heading = "Audit")]
     runs: u64,
     /// Probability with which each lower bound holds; that of the step audit is at least 0.999
     #[arg(long, value_name = "P", default_value_t = 0.95, help_heading = "Audit")]
@@ -64,7 +64,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     let options = options(arguments)?;
     if let Some(path) = &arguments.out {
         // Found before minutes of work.
-        check_writable(path)?;
+        if path.is_file() {
+            return Err(Problem::refused(
+                format!("{} exists already", path.display()),
+                "choose another file, or remove it first",
+            ));
+        }
+        check_writable(path).map_err(|error| Problem::refused(error.to_string(), "choose another file"))?;
     }
     let settings = settings(arguments)?;
     let options = AuditOptions { seed: settings.seed, ..options };
@@ -107,6 +113,12 @@ fn options(arguments: &Arguments) -> Result<AuditOptions, Problem> {
     within("canaries", arguments.canaries as u64, 10, 100_000)?;
     within("audit-steps", arguments.audit_steps, 10, 1_000_000)?;
     within("runs", arguments.runs, 0, 1_000_000)?;
+    if !(arguments.confidence >= 0.5) {
+        return Err(Problem::refused(
+            format!("confidence must be at least 0.5 and below 1, got {}", arguments.confidence),
+            "a confidence of 95 % is written as 0.95",
+        ));
+    }
     let confidence = Confidence::new(arguments.confidence)
         .map_err(|error| Problem::refused(error.to_string(), "a confidence of 95 % is written as 0.95"))?;
     Ok(AuditOptions {
@@ -122,15 +134,32 @@ fn options(arguments: &Arguments) -> Result<AuditOptions, Problem> {
 fn settings(arguments: &Arguments) -> Result<Settings, Problem> {
     let given = arguments.settings.settings()?;
     if let Some(path) = &arguments.run {
+        if !given.is_empty() {
+            return Err(Problem::refused(
+                "a run keeps its settings: with others, its training records could become test records of the audit",
+                "give --run without settings, or the settings without --run",
+            ));
+        }
         let folder = RunFolder::open(path)?;
-        let written = verified_settings(&folder, &Account::read(&folder.ledger())?)?;
+        let account = Account::read(&folder.ledger())?;
+        let written = verified_settings(&folder, &account)?;
         if written.data.is_none() {
             return Err(Problem::refused(
                 format!("the records of the run in {} were given in memory", path.display()),
-                "give the settings of the run as flags, with --data FILE",
+                "give the settings of the run and a file of records",
             ));
         }
-        return Ok(given.or(Settings::read(&folder.config())?));
+        if written.seed.is_some() {
+            return Err(Problem::refused(
+                format!(
+                    "the run in {} is NOT PRIVATE: its noise and batches come from a fixed seed",
+                    path.display()
+                ),
+                "audit a run without --seed",
+            ));
+        }
+        check_unchanged_data(&written, &account)?;
+        return Ok(Settings::read(&folder.config())?);
     }
     Ok(match &arguments.config {
         Some(path) => given.or(Settings::read(path)?),
@@ -196,7 +225,8 @@ impl Progress for AuditProgress {
 }
 
 fn text_of(result: &AuditResult) -> String {
-    let AuditResult { algorithm, data, records, claim, attacks, checks, seconds, .. } = result;
+    let AuditResult { algorithm, data, records, claim, attacks, checks, untested, seed, seconds, .. } =
+        result;
     let kind = if claim.proved { "proved" } else { "claimed by its paper, not proved" };
     let mut text = format!(
         "audit of {algorithm} on {data}: epsilon {:.4} at delta {:e} ({kind})\n\n",
@@ -210,7 +240,10 @@ fn text_of(result: &AuditResult) -> String {
     let mut assumptions: Vec<String> = Vec::new();
     for attack in attacks {
         if let Some(assumption) = &attack.assumption {
-            let line = format!("  * {}: assumes that {assumption}\n", attack.estimator);
+            let line = match attack.decides() {
+                true => format!("  {}: assumes that {assumption}\n", attack.estimator),
+                false => format!("  * {}: assumes that {assumption}; does not decide\n", attack.estimator),
+            };
             if !assumptions.contains(&line) {
                 assumptions.push(line);
             }
@@ -226,6 +259,12 @@ fn text_of(result: &AuditResult) -> String {
         text +=
             &format!("  A sound mechanism fails one of these tests with probability {rate:.1e} at most.\n");
     }
+    for test in untested {
+        text += &format!("  NOT TESTED, too few observations: {test}\n");
+    }
+    if seed.is_some() {
+        text += "  The random numbers of the audit were fixed by a seed. The epsilon is that of a run without a seed.\n";
+    }
     text += &format!(
         "\n{}\nSynthetic canaries beside {records}; {seconds:.1} s. The audit did not use private records and costs no privacy.\n",
         verdict(result)
@@ -239,7 +278,7 @@ fn attack_row(attack: &Attack) -> Vec<String> {
         Observation::WholeRun => "every release",
         Observation::FinalModel => "the final model",
     };
-    let starred = if attack.assumption.is_some() { " *" } else { "" };
+    let starred = if attack.decides() { "" } else { " *" };
     vec![
         sees.to_owned(),
         format!("{}{starred}", attack.estimator),
@@ -268,7 +307,9 @@ fn verdict(result: &AuditResult) -> String {
     match (result.refutes_the_claim(), failed) {
         (true, _) => format!("REFUTED: epsilon is at least {bound:.4}, but {claim:.4} is claimed."),
         (false, 0) => {
-            format!("No evidence against epsilon {claim:.4}: the largest lower bound is {bound:.4}.")
+            format!(
+                "No evidence against epsilon {claim:.4}: the largest lower bound that decides is {bound:.4}."
+            )
         }
         (false, _) => {
             format!("FAILED: {failed} of the tests of the mechanism failed. Do not rely on its epsilon.")

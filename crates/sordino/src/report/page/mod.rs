@@ -57,10 +57,10 @@ impl Evidence {
         let value: Value =
             serde_json::from_str(&text).map_err(|error| refused(format!("is not JSON: {error}")))?;
         if value.get("attacks").is_some() {
-            let audit = serde_json::from_value(value);
-            return audit
-                .map(Self::Audit)
-                .map_err(|error| refused(format!("is not the result of an audit: {error}")));
+            let audit: AuditResult = serde_json::from_value(value)
+                .map_err(|error| refused(format!("is not the result of an audit: {error}")))?;
+            audit.check().map_err(|problem| refused(format!("is not the result of an audit: {problem}")))?;
+            return Ok(Self::Audit(audit));
         }
         if value.get("rows").is_some() {
             let comparison = serde_json::from_value(value);
