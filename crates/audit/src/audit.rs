@@ -29,6 +29,9 @@ use crate::{
 /// The number of synthetic records that replace public records where there are none.
 const STAND_INS: usize = 1000;
 
+/// The probability that a test of one part of the step audit fails by chance. The tests have power to spare, and an audit has up to four parts.
+const ALARMS: f64 = 2.5e-6;
+
 /// The size of an audit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AuditOptions {
@@ -283,7 +286,7 @@ impl<'a> Auditor<'a> {
         let mut advance = || progress.advance();
         let observed =
             Observations::gather(&mut mechanism, plan, kinds, copies, records, count, &mut advance)?;
-        Ok(observed.evidence(step_level(self.options.confidence)))
+        Ok(observed.evidence(step_level(self.options.confidence), ALARMS))
     }
 
     /// The noise alone: all slots are empty.
@@ -307,7 +310,7 @@ impl<'a> Auditor<'a> {
         let mut advance = || progress.advance();
         let plan = self.subject.plan;
         let observed = Observations::gather(&mut mechanism, plan, kinds, 1, records, count, &mut advance)?;
-        Ok(observed.noise_evidence(step_level(self.options.confidence)))
+        Ok(observed.noise_evidence(ALARMS))
     }
 
     fn step_attack(&self, evidence: &StepEvidence) -> Result<Attack, AuditError> {
@@ -451,7 +454,7 @@ impl<'a> Auditor<'a> {
     }
 }
 
-/// The probability that any test of the step audit fails by chance, and also that its bound does not hold.
+/// The probability that the bound of the step audit does not hold.
 fn step_level(confidence: Confidence) -> f64 {
     (1.0 - confidence.get()).min(0.001)
 }

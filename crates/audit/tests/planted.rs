@@ -146,7 +146,7 @@ fn audit(bug: Bug, seed: u64, level: f64) -> StepEvidence {
     let copies = copies(&plan);
     let mut mechanism = naive(bug, seed, norms, copies);
     let observed = Observations::gather(&mut mechanism, &plan, &kinds, copies, 0, STEPS, &mut || true);
-    observed.unwrap().evidence(level)
+    observed.unwrap().evidence(0.001, level)
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn every_planted_bug_is_caught_in_at_least_99_of_100_audits() {
         Bug::ResidualsWithoutBound,
         Bug::LedgerLineMissing,
     ] {
-        let caught = (0..audits).filter(|&seed| !audit(bug, seed, 0.001).passed()).count();
+        let caught = (0..audits).filter(|&seed| !audit(bug, seed, 1e-5).passed()).count();
         println!("{bug:?}: caught in {caught} of {audits} audits");
         assert!(100 * caught >= 99 * audits as usize, "{bug:?}: {caught} of {audits}");
     }
@@ -185,7 +185,7 @@ fn tests_without_enough_observations_are_listed() {
     let norms = kinds.iter().flat_map(|kind| vec![kind.norm * CLIP; kind.coordinates]).collect();
     let mut mechanism = naive(Bug::None, 1, norms, 1);
     let observed = Observations::gather(&mut mechanism, &plan, &kinds, 1, 0, 3, &mut || true).unwrap();
-    assert!(!observed.evidence(0.001).untested.is_empty());
+    assert!(!observed.evidence(0.001, 0.001).untested.is_empty());
 }
 
 /// At level 0.02, at most 6 of 300 audits are expected to raise a false alarm; more than 20 have a probability below 1e-5.

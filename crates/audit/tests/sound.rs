@@ -101,7 +101,7 @@ fn audit_with(case: &Case, seed: u64, count: u64, kinds: &[Kind]) -> StepEvidenc
     .unwrap();
     let observed =
         Observations::gather(&mut mechanism, &case.plan, kinds, copies, 0, count, &mut || true).unwrap();
-    observed.evidence(0.001)
+    observed.evidence(0.001, 0.001)
 }
 
 #[test]

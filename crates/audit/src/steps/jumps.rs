@@ -39,7 +39,7 @@ impl Observations<'_> {
             for (index, kind) in self.kinds.iter().enumerate() {
                 let range = first..first + kind.coordinates;
                 first = range.end;
-                let Some(solved) = self.response(release, range, lags + extra, &counts) else {
+                let Some(solved) = self.response(release, range.clone(), lags, false, &counts) else {
                     if self.has_gradients(release) {
                         let which = numbered(release);
                         untested.push(format!("jump of a canary of norm {}{which}", kind.name));
@@ -63,9 +63,17 @@ impl Observations<'_> {
                 if index + 1 < self.kinds.len() {
                     continue;
                 }
-                let later = (lags..lags + extra).map(|lag| solved.values[lag] / solved.deviation(lag));
+                // The next steps, and the same shift in all steps.
+                let with_shift = match extra {
+                    0 => None,
+                    _ => self.response(release, range, lags + extra, true, &counts),
+                };
+                let later = with_shift.into_iter().flat_map(|solved| {
+                    let all = lags..solved.values.len();
+                    all.map(|index| solved.values[index] / solved.deviation(index)).collect::<Vec<f64>>()
+                });
                 if let Some(worst) = later.max_by(|a, b| a.abs().total_cmp(&b.abs())) {
-                    let single = Normal { rate: tests.rate / extra as f64 };
+                    let single = Normal { rate: tests.rate / (extra + 1) as f64 };
                     checks.push(single.two_sided(
                         &format!("jump after its steps{which}"),
                         "What one canary adds to later releases that must not depend on it, in standard deviations of the estimate.",
@@ -89,16 +97,19 @@ impl Observations<'_> {
         self.steps.iter().any(is_sum)
     }
 
-    /// What the canaries of these coordinates add to a release, and to the same release of later steps. None if it is not a sum of gradients.
+    /// What the canaries of these coordinates add to a release, and to the same release of later steps; with a last coefficient for a shift
+    /// of all releases, if there is one. None if it is not a sum of gradients.
     fn response(
         &self,
         release: usize,
         coordinates: Range<usize>,
         lags: usize,
+        with_shift: bool,
         counts: &[Vec<f64>],
     ) -> Option<Coefficients> {
-        let mut regression = Regression::new(lags);
-        let mut x = vec![0.0; lags];
+        let columns = lags + usize::from(with_shift);
+        let mut regression = Regression::new(columns);
+        let mut x = vec![0.0; columns];
         for (number, (planned, step)) in self.planned().enumerate().skip(lags - 1) {
             let (Some(observed), Some(multiplier)) =
                 (step.releases.get(release), planned.entry.releases().get(release))
@@ -107,8 +118,9 @@ impl Observations<'_> {
             };
             let Content::Gradients(projections) = &observed.content else { return None };
             for coordinate in coordinates.clone() {
-                for (lag, x) in x.iter_mut().enumerate() {
-                    *x = counts[number - lag][coordinate] / multiplier.get();
+                x.fill(1.0 / multiplier.get());
+                for (lag, x) in x.iter_mut().enumerate().take(lags) {
+                    *x *= counts[number - lag][coordinate];
                 }
                 regression.observe(&x, f64::from(projections.canaries[coordinate]) / observed.noise_std);
             }

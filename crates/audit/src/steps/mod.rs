@@ -190,10 +190,10 @@ impl<'a> Observations<'a> {
         counts
     }
 
-    /// Runs all tests. `level` is the probability that any test of a sound mechanism fails by chance, and also the probability that the bound
-    /// does not hold.
-    pub fn evidence(&self, level: f64) -> StepEvidence {
-        let tests = Normal { rate: level / MOST_TESTS };
+    /// Runs all tests. `level` is the probability that the bound does not hold, and `alarms` the probability that any test of a sound
+    /// mechanism fails by chance.
+    pub fn evidence(&self, level: f64, alarms: f64) -> StepEvidence {
+        let tests = Normal { rate: alarms / MOST_TESTS };
         let releases = self.steps.iter().map(|step| step.releases.len()).max().unwrap_or(0);
         // The noise, the rate, the jump of each release, and the noise of counts.
         let quantile = -quantile(level / (3.0 + releases as f64));
@@ -219,8 +219,8 @@ impl<'a> Observations<'a> {
     }
 
     /// Runs only the tests of the releases and of their noise.
-    pub fn noise_evidence(&self, level: f64) -> StepEvidence {
-        let tests = Normal { rate: level / MOST_TESTS };
+    pub fn noise_evidence(&self, alarms: f64) -> StepEvidence {
+        let tests = Normal { rate: alarms / MOST_TESTS };
         let mut checks = self.checks_of_releases();
         checks.extend(self.noise(&tests, 0.0).0);
         StepEvidence { checks, response: Vec::new(), untested: Vec::new(), measured: Vec::new(), rate: 1.0 }

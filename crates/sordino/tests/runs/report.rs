@@ -180,7 +180,7 @@ fn an_audit_shows_its_bounds_beside_the_claim_and_its_checks() {
     place.write("audit.json", AUDIT);
     let text = report(&place, "audit.json", "md");
     for words in [
-        "**No attack contradicts the proved epsilon of 0.9998 at delta 1e-5: the largest lower bound is 0.9420.**",
+        "**No attack contradicts the proved epsilon of 0.9998 at delta 1e-5: the largest lower bound that decides is 0.9420.**",
         "| one run, Gaussian | every release | 0.7700 | 95 | 1,000 | 1 | a Gaussian trade-off curve |",
         "| noise variance | The variance of the noise along free directions, divided by the planned one. | passed | 1.0004 | 0.9880 | 1.0120 |",
         "at most (by epsilon and delta)",
