@@ -174,7 +174,7 @@ impl RunEvidence {
             [
                 "A public fact that was derived from the training records, such as a scale, a vocabulary or a list of classes.",
                 "Another use of the same records: other runs, statistics, or plots. Their cost adds to this one.",
-                "A person with several records: the guarantee is for one record. The command sordino epsilon --group-size K computes it for K records.",
+                "A person with several records: the guarantee is for one record. The command sordino epsilon computes it for groups of records.",
                 "Publishing a number that was measured on training records without noise, such as the training loss or a count.",
                 "An attacker who measures time, memory or power of the computer during training, or reads its random numbers.",
             ]
