@@ -39,7 +39,7 @@ impl Observations<'_> {
             for (index, kind) in self.kinds.iter().enumerate() {
                 let range = first..first + kind.coordinates;
                 first = range.end;
-                let Some(solved) = self.response(release, range.clone(), lags, false, &counts) else {
+                let Some(solved) = self.response(release, range.clone(), lags, &counts) else {
                     if self.has_gradients(release) {
                         let which = numbered(release);
                         untested.push(format!("jump of a canary of norm {}{which}", kind.name));
@@ -64,14 +64,11 @@ impl Observations<'_> {
                     continue;
                 }
                 // The next steps, and the same shift in all steps.
-                let with_shift = match extra {
-                    0 => None,
-                    _ => self.response(release, range, lags + extra, true, &counts),
+                let later = match extra {
+                    0 => Vec::new(),
+                    _ => self.later_response(release, range, lags + extra, &counts),
                 };
-                let later = with_shift.into_iter().flat_map(|solved| {
-                    let all = lags..solved.values.len();
-                    all.map(|index| solved.values[index] / solved.deviation(index)).collect::<Vec<f64>>()
-                });
+                let later = later.into_iter().skip(lags - 1);
                 if let Some(worst) = later.max_by(|a, b| a.abs().total_cmp(&b.abs())) {
                     let single = Normal { rate: tests.rate / (extra + 1) as f64 };
                     checks.push(single.two_sided(
@@ -97,34 +94,71 @@ impl Observations<'_> {
         self.steps.iter().any(is_sum)
     }
 
-    /// What the canaries of these coordinates add to a release, and to the same release of later steps; with a last coefficient for a shift
-    /// of all releases, if there is one. None if it is not a sum of gradients.
+    /// What the canaries of these coordinates add to a release, and to the same release of later steps. None if it is not a sum of gradients.
     fn response(
         &self,
         release: usize,
         coordinates: Range<usize>,
         lags: usize,
-        with_shift: bool,
         counts: &[Vec<f64>],
     ) -> Option<Coefficients> {
-        let columns = lags + usize::from(with_shift);
-        let mut regression = Regression::new(columns);
-        let mut x = vec![0.0; columns];
-        for (number, (planned, step)) in self.planned().enumerate().skip(lags - 1) {
-            let (Some(observed), Some(multiplier)) =
-                (step.releases.get(release), planned.entry.releases().get(release))
-            else {
-                continue;
-            };
-            let Content::Gradients(projections) = &observed.content else { return None };
+        let mut regression = Regression::new(lags);
+        let mut x = vec![0.0; lags];
+        for (number, multiplier, _, values) in self.sums(release).filter(|(number, ..)| *number >= lags - 1) {
             for coordinate in coordinates.clone() {
-                x.fill(1.0 / multiplier.get());
-                for (lag, x) in x.iter_mut().enumerate().take(lags) {
-                    *x *= counts[number - lag][coordinate];
+                for (lag, x) in x.iter_mut().enumerate() {
+                    *x = counts[number - lag][coordinate] / multiplier;
                 }
-                regression.observe(&x, f64::from(projections.canaries[coordinate]) / observed.noise_std);
+                regression.observe(&x, values(coordinate));
             }
         }
         regression.solve()
+    }
+
+    /// What the canaries of these coordinates add to the release of the next steps, and a shift of all releases, each in standard deviations of
+    /// the estimate. What they add to the release of their own step may depend on the sampling rate: sums of differences have more rounding.
+    fn later_response(
+        &self,
+        release: usize,
+        coordinates: Range<usize>,
+        lags: usize,
+        counts: &[Vec<f64>],
+    ) -> Vec<f64> {
+        let mut rates: Vec<f64> = self.sums(release).map(|(_, _, rate, _)| rate).collect();
+        rates.sort_unstable_by(f64::total_cmp);
+        rates.dedup();
+        let own = rates.len();
+        let columns = own + lags;
+        let mut regression = Regression::new(columns);
+        let mut x = vec![0.0; columns];
+        for (number, multiplier, rate, values) in
+            self.sums(release).filter(|(number, ..)| *number >= lags - 1)
+        {
+            for coordinate in coordinates.clone() {
+                x.fill(0.0);
+                let class = rates.iter().position(|other| *other == rate).unwrap_or(0);
+                x[class] = counts[number][coordinate] / multiplier;
+                for lag in 1..lags {
+                    x[own + lag - 1] = counts[number - lag][coordinate] / multiplier;
+                }
+                x[columns - 1] = 1.0 / multiplier;
+                regression.observe(&x, values(coordinate));
+            }
+        }
+        let Some(solved) = regression.solve() else { return Vec::new() };
+        (own..columns).map(|index| solved.values[index] / solved.deviation(index)).collect()
+    }
+
+    /// The sums of gradients among the releases with this number: the number of the step, the multiplier, the sampling rate, and the
+    /// values in units of the noise.
+    fn sums(&self, release: usize) -> impl Iterator<Item = (usize, f64, f64, impl Fn(usize) -> f64)> {
+        self.planned().enumerate().filter_map(move |(number, (planned, step))| {
+            let (observed, multiplier) =
+                (step.releases.get(release)?, planned.entry.releases().get(release)?);
+            let Content::Gradients(projections) = &observed.content else { return None };
+            let values =
+                move |coordinate: usize| f64::from(projections.canaries[coordinate]) / observed.noise_std;
+            Some((number, multiplier.get(), rate(planned.entry.sampling()), values))
+        })
     }
 }
