@@ -31,6 +31,7 @@ mod shape;
 mod shapes;
 mod store;
 mod tape;
+mod units;
 mod worker;
 
 pub use batch::{Inputs, Records, Targets, Unlabelled};
@@ -46,3 +47,4 @@ pub use pass::{Outcome, Pass, WeightRule};
 
 pub use shape::Shape;
 pub use store::RecordStore;
+pub use units::Units;

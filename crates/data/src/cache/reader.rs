@@ -16,6 +16,7 @@ use crate::positioned::PositionedFile;
 use crate::schema::Schema;
 use crate::source::{Source, Splits};
 use crate::stored::{Content, Decoder, RecordFile};
+use crate::unit::{RecordUnits, UnitId};
 use crate::unlabelled::UnlabelledRows;
 
 /// Reads all sets of a file.
@@ -117,7 +118,14 @@ impl Cache {
         let (start, _) = self.range(prefix, array);
         let place = format!("{}, array {prefix}{array}", self.name);
         let file = RecordFile::new(self.file.clone(), place, facts.shape, records, start, content)?;
-        Dataset::new(&self.name, facts.shape, encoding, file.checked()?, labels)
+        let data = Dataset::new(&self.name, facts.shape, encoding, file.checked()?, labels)?;
+        let Some(unit) = facts.unit.as_ref().filter(|_| labelled) else { return Ok(data) };
+        let mut ids = Vec::with_capacity(records);
+        self.numbers(prefix, "units", |_, bytes: [u8; 8]| {
+            ids.push(UnitId(u64::from_le_bytes(bytes)));
+            Ok(())
+        })?;
+        Ok(data.with_units(RecordUnits::new(unit, ids)))
     }
 
     fn dtype(&self, prefix: &str, name: &str) -> Type {
