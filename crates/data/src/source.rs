@@ -84,7 +84,11 @@ impl Source {
         let unused = [
             ("schema", schema, table || format == Format::Cache),
             ("target", self.target.clone(), table || format == Format::ParquetImages),
-            ("unit", self.unit.clone(), table || matches!(format, Format::Npz | Format::NpyFolder)),
+            (
+                "unit",
+                self.unit.clone(),
+                table || matches!(format, Format::Npz | Format::NpyFolder | Format::Cache),
+            ),
             ("number of features", self.features.map(|n| n.to_string()), table || format == Format::SvmLight),
             ("image size", self.images.size.map(|size| size.to_string()), stored),
             ("number of channels", self.images.channels.map(|n| n.to_string()), stored),

@@ -9,7 +9,9 @@ use crate::dataset::Dataset;
 use crate::error::DataError;
 
 /// The largest permitted number of records of a unit.
-pub(crate) const MAX_RECORDS_PER_UNIT: usize = 1 << 16;
+const MAX_RECORDS_PER_UNIT: usize = 1 << 16;
+/// The number of records of a unit that are used by default.
+const RECORDS_PER_UNIT: usize = 20;
 
 /// The unit of each record, and the records of each unit that are used.
 #[derive(Debug, Clone)]
@@ -20,7 +22,9 @@ pub(crate) struct RecordUnits {
     ids: Vec<UnitId>,
     /// The slot of each record: its unit's place in the order of first records.
     slots: Vec<usize>,
-    /// The records of each unit, in the order of the records. Units are in the order of their first records.
+    /// The public number of records of a unit that are used.
+    most: usize,
+    /// The records of each unit that are used, in the order of the records. Units are in the order of their first records.
     units: Units,
 }
 
@@ -37,7 +41,7 @@ impl UnitId {
 }
 
 impl RecordUnits {
-    /// The units of these records, all of which are used.
+    /// The units of these records.
     pub(crate) fn new(name: &str, ids: Vec<UnitId>) -> RecordUnits {
         let mut places = HashMap::new();
         let slots: Vec<usize> = ids
@@ -47,8 +51,9 @@ impl RecordUnits {
                 *places.entry(*id).or_insert(next)
             })
             .collect();
-        let units = first_records(&slots, usize::MAX);
-        RecordUnits { name: name.to_owned(), ids, slots, units }
+        let most = RECORDS_PER_UNIT;
+        let units = first_records(&slots, most);
+        RecordUnits { name: name.to_owned(), ids, slots, most, units }
     }
 
     /// The value of each record's slot.
@@ -61,10 +66,16 @@ impl RecordUnits {
         &self.ids
     }
 
-    /// The records whose entry in `side` equals `wanted`. Records that are not used are no longer limited.
+    /// The records whose entry in `side` equals `wanted`.
     pub(crate) fn part(&self, side: &[bool], wanted: bool) -> RecordUnits {
         let ids = self.ids.iter().zip(side).filter(|&(_, &side)| side == wanted);
-        RecordUnits::new(&self.name, ids.map(|(id, _)| *id).collect())
+        let part = RecordUnits::new(&self.name, ids.map(|(id, _)| *id).collect());
+        part.limited(self.most)
+    }
+
+    /// The first `most` records of each unit.
+    fn limited(self, most: usize) -> RecordUnits {
+        RecordUnits { units: first_records(&self.slots, most), most, ..self }
     }
 }
 
@@ -84,7 +95,8 @@ fn first_records(slots: &[usize], most: usize) -> Units {
 /// By default, the unit of privacy is a record. If a person has several records, the guarantee for one record does not protect the person.
 /// With units, all records of a unit are used and protected together, and the guarantee is about a unit.
 impl Dataset {
-    /// Declares the unit of each record: `ids[i]` identifies the unit of record `i`. `name` states what a unit is, such as `patient`.
+    /// Declares the unit of each record: `ids[i]` identifies the unit of record `i`. `name` states what a unit is, such as `patient`. At
+    /// most 20 records of each unit are used; [`limit_units`](Self::limit_units) changes this number.
     ///
     /// # Errors
     ///
@@ -134,15 +146,18 @@ impl Dataset {
                 hint: "{records_per_unit=20} uses the first 20 records of each unit".to_owned(),
             });
         }
-        if let Some(units) = &mut self.units {
-            units.units = first_records(&units.slots, most);
-        }
+        self.units = self.units.map(|units| units.limited(most));
         Ok(self)
     }
 
     /// What a unit of privacy is, if it is not a record.
     pub fn unit(&self) -> Option<&str> {
         self.units.as_ref().map(|units| units.name.as_str())
+    }
+
+    /// The public number of records of a unit that are used; none if every record is a unit.
+    pub fn records_per_unit(&self) -> Option<usize> {
+        self.units.as_ref().map(|units| units.most)
     }
 
     /// The records of each unit that are used; none if every record is a unit.
@@ -195,6 +210,15 @@ mod tests {
             let error = visits(&["a"]).limit_units(most).unwrap_err().to_string();
             assert_eq!(error, format!("number of records per unit must be 1 to 65536, got {most}"));
         }
+    }
+
+    #[test]
+    fn a_unit_is_limited_to_20_records_unless_another_number_is_given() {
+        let ids = ["a"; 30];
+        assert_eq!((visits(&ids).records_per_unit(), members(&visits(&ids))[0].len()), (Some(20), 20));
+        let few = visits(&ids).limit_units(3).unwrap();
+        let part = few.part(&[true; 30], true);
+        assert_eq!((part.records_per_unit(), members(&part)), (Some(3), vec![vec![0, 1, 2]]));
     }
 
     #[test]

@@ -33,6 +33,17 @@ pub(crate) fn read(source: &Source) -> Result<Splits, DataError> {
             hint: "the file states its classes".to_owned(),
         });
     }
+    if let Some(unit) = source.unit.as_ref().filter(|unit| cache.header.facts.unit.as_ref() != Some(*unit)) {
+        return Err(DataError::Setting {
+            what: "unit",
+            permitted: match &cache.header.facts.unit {
+                Some(unit) => format!("{unit} as in {}, or left out", cache.name),
+                None => format!("left out for {}, which was written without one", cache.name),
+            },
+            got: unit.clone(),
+            hint: "convert the records again with this {unit}".to_owned(),
+        });
+    }
     let train = cache.set("", true, None)?;
     let test = if cache.header.has_test() { Some(cache.set("test_", true, None)?) } else { None };
     Ok(Splits { train, test, schema: cache.header.facts.schema.clone() })

@@ -23,8 +23,8 @@ use sordino_privacy::ClipRule;
 
 use crate::{
     Clipping, DataDescription, DataFacts, Footprint, Learning, NetworkAlgorithm, Origin, PublicModel,
-    ResolvedModel, RunFiles, SamplingName, SettingValues, Settings, TrainError, Value, parse_algorithm,
-    schedule_files, settings::given,
+    ResolvedModel, RunFiles, SamplingName, SettingValues, Settings, TrainError, UnitGradient, Value,
+    parse_algorithm, schedule_files, settings::given,
 };
 
 /// A run whose settings all have values. No record is needed for this.
@@ -210,6 +210,7 @@ pub fn resolve_with(
             epochs: batches.epochs,
             steps: batches.given_steps,
             batch_size: Some(batches.size),
+            unit_gradient: unit_gradient(settings, data)?,
             learning_rate: Some(learning_rate),
             optimizer: Some(optimizer),
             schedule: Some(schedule),
@@ -234,6 +235,21 @@ pub fn resolve_with(
         footprint,
         checkpoint_every,
     })
+}
+
+/// How the gradients of a unit are combined; none if every record is a unit.
+fn unit_gradient(
+    settings: &Settings,
+    data: &DataDescription,
+) -> Result<Option<Value<UnitGradient>>, TrainError> {
+    match (settings.unit_gradient, &data.facts.unit) {
+        (Some(_), None) => Err(TrainError::refused(
+            "unit_gradient needs a unit of privacy",
+            "name the column that identifies it with {unit}, or leave out {unit_gradient}",
+        )),
+        (_, None) => Ok(None),
+        (chosen, Some(_)) => Ok(Some(Value::given_or(chosen, UnitGradient::Mean, Origin::Default))),
+    }
 }
 
 /// The model setting, the model, and the text of the file that describes it.
