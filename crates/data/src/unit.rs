@@ -87,7 +87,11 @@ fn first_records(slots: &[usize], most: usize) -> Units {
             members[slot].push(record);
         }
     }
-    Units::new(&members)
+    let mut starts = vec![0];
+    for unit in &members {
+        starts.push(starts[starts.len() - 1] + unit.len());
+    }
+    Units::new(members.concat(), starts).expect("every record has one slot")
 }
 
 /// Units of privacy.

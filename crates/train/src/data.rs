@@ -31,7 +31,7 @@ pub struct DataFacts {
     /// The mean and the standard deviation of each channel by which images were normalised; empty if they were not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub normalisation: Vec<(f64, f64)>,
-    /// The number of test records.
+    /// The number of test records, or of their units. The number of records in units is private.
     pub test_records: u64,
     /// The unit of privacy; none if every record is a unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -56,7 +56,7 @@ impl DataFacts {
             numbers: train.scales().to_vec(),
             encoding: train.encoding(),
             normalisation: train.normalisation().to_vec(),
-            test_records: test.map_or(0, |test| test.len() as u64),
+            test_records: test.map_or(0, |test| test.slots() as u64),
             unit: train
                 .unit()
                 .zip(train.records_per_unit())

@@ -63,6 +63,7 @@
 #![forbid(unsafe_code)]
 
 mod algorithm;
+mod augmentation;
 mod claim;
 mod data;
 mod encoder;

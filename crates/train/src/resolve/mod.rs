@@ -18,13 +18,13 @@ pub use privacy::without_unused;
 use privacy::{BudgetSettings, algorithm_text, reject_unused};
 use sordino_accounting::{Accountant, NoiseMultiplier, calibrate::Budget};
 use sordino_algorithms::{Algorithm, AlgorithmConfig, Defaults, Options, RunFacts};
-use sordino_nn::Description;
+use sordino_nn::{Description, Views};
 use sordino_privacy::ClipRule;
 
 use crate::{
     Clipping, DataDescription, DataFacts, Footprint, Learning, NetworkAlgorithm, Origin, PublicModel,
     ResolvedModel, RunFiles, SamplingName, SettingValues, Settings, TrainError, UnitGradient, Value,
-    parse_algorithm, schedule_files, settings::given,
+    augmentation::views, parse_algorithm, schedule_files, settings::given,
 };
 
 /// A run whose settings all have values. No record is needed for this.
@@ -49,6 +49,8 @@ pub struct ResolvedSettings {
     pub noise_multiplier: Option<NoiseMultiplier>,
     /// The accountant that prices the plan.
     pub accountant: Accountant,
+    /// The random views of images.
+    pub views: Option<Views>,
     /// The memory that training takes.
     pub footprint: Footprint,
     /// The steps between two measurements on test records.
@@ -211,6 +213,7 @@ pub fn resolve_with(
             steps: batches.given_steps,
             batch_size: Some(batches.size),
             unit_gradient: unit_gradient(settings, data)?,
+            augment: given(settings.augment.clone()),
             learning_rate: Some(learning_rate),
             optimizer: Some(optimizer),
             schedule: Some(schedule),
@@ -228,6 +231,7 @@ pub fn resolve_with(
             schedules,
         },
         last_changed: data.last_changed.clone(),
+        views: settings.augment.as_ref().map(|text| views(text, network.input())).transpose()?,
         model,
         algorithm,
         learning,

@@ -111,6 +111,9 @@ settings! {
         batch_size: u64 = "B";
         /// How the gradients of a unit's records are combined before they are clipped [default: mean]
         unit_gradient: UnitGradient = "RULE";
+        /// Random views of images, such as flip,crop=4,copies=4, whose gradients are averaged before the image is clipped: mirrored, shifted by
+        /// up to 4 pixels, 4 views [default: none]
+        augment: String = "VIEWS";
         /// Learning rate, for gradients divided by the expected batch size [default for sgd: 4 / max_grad_norm, or 4 / the sum of the
         /// clipping norms if there are several]
         learning_rate: f64 = "R";
