@@ -32,6 +32,7 @@ mod shapes;
 mod store;
 mod tape;
 mod units;
+mod views;
 mod worker;
 
 pub use batch::{Inputs, Records, Targets, Unlabelled};
@@ -47,4 +48,5 @@ pub use pass::{Outcome, Pass, WeightRule};
 
 pub use shape::Shape;
 pub use store::RecordStore;
-pub use units::Units;
+pub use units::{Combination, Units};
+pub use views::Views;
