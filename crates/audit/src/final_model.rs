@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use sordino_nn::{Engine, NetworkError, Params, Pass};
+use sordino_nn::{NetworkError, Params, Pass};
 use sordino_privacy::{Gradients, Randomness, Sum, WeightRule};
 use sordino_train::{NetworkGradients, ResolvedSettings};
 
