@@ -92,12 +92,12 @@ fn a_run_on_units_is_resumed_with_its_units() {
     visits(&place);
     let output = crate::place::interrupted_at(
         &place,
-        "train --data visits.csv --classes 2 --unit patient --steps 60000 --noise-multiplier 50 --out run",
+        "train --data visits.csv --classes 2 --unit patient --steps 25000 --noise-multiplier 50 --out run",
         "run/checkpoint.safetensors",
-        std::time::Duration::from_millis(100),
+        std::time::Duration::from_millis(50),
     );
     assert!(!output.status.success() || place.json("show run")["finished"] == false);
-    assert!(place.json("show run")["steps"].as_u64() < Some(60_000));
+    assert!(place.json("show run")["steps"].as_u64() < Some(25_000));
     let refused = place.refusal("train --resume run --records-per-unit 2");
     assert!(refused.contains("settings"), "{refused}");
     let text = place.text_with_notes("train --resume run");
