@@ -172,7 +172,7 @@ mod tests {
             let bits = budget.epsilon.get().to_bits();
             let (mantissa, exponent) = ((bits & ((1 << 52) - 1)) | 1 << 52, (bits >> 52) as i32 - 1075);
             let cost = u128::from(measurements) * sensitivity;
-            prop_assert!(cost << (-exponent).min(90) <= u128::from(mantissa) * scale >> (-exponent - 90).max(0));
+            prop_assert!(cost << (-exponent).min(90) <= (u128::from(mantissa) * scale) >> (-exponent - 90).max(0));
         }
     }
 
