@@ -1,9 +1,11 @@
 //! The terms of a run, fixed before any record is read: a plan and its price.
 
 use serde::{Deserialize, Serialize};
-use sordino_accounting::{Accountant, Delta, Entry, Epsilon, Guarantee, NoiseMultiplier, Plan, Sampling};
+use sordino_accounting::{
+    Accountant, Delta, Entry, Epsilon, Guarantee, NoiseMultiplier, Plan, Relation, Sampling,
+};
 
-use crate::PrivacyError;
+use crate::{MeasurementBudget, PrivacyError};
 
 /// The releases that a run may make, the number of its records, and the price.
 ///
@@ -23,6 +25,9 @@ pub(crate) struct TermsText {
     /// A description of the run. A resumed run must have the same description.
     pub(crate) about: String,
     pub(crate) agreed: Agreed,
+    /// Measurements on held-back slots. Ledgers of earlier versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) measuring: Option<MeasurementBudget>,
 }
 
 /// A priced plan, or a plan without a price.
@@ -108,14 +113,14 @@ impl Terms {
             return Err(PrivacyError::OverBudget { cost: guarantee.epsilon, budget, delta });
         }
         let agreed = Agreed::Plan { plan, delta, accountant };
-        let text = TermsText { records, about: String::new(), agreed };
+        let text = TermsText { records, about: String::new(), agreed, measuring: None };
         Ok(Self { text, guarantee: Some(guarantee) })
     }
 
     /// Terms without protection: every step may disclose what it computes. The plan determines how batches are drawn and has no price.
     pub fn unprotected(plan: Plan, records: u64, why: &str) -> Self {
         let agreed = Agreed::Unprotected { plan, why: why.to_owned() };
-        Self { text: TermsText { records, about: String::new(), agreed }, guarantee: None }
+        Self { text: TermsText { records, about: String::new(), agreed, measuring: None }, guarantee: None }
     }
 
     /// Describes the run. The description is written to the ledger, and a run can be resumed only with the same description.
@@ -123,6 +128,30 @@ impl Terms {
     pub fn about(mut self, description: &str) -> Self {
         description.clone_into(&mut self.text.about);
         self
+    }
+
+    /// Permits measurements on held-back slots, which are not among the records of the plan. A held-back slot is protected by
+    /// (epsilon, 0)-differential privacy with the budget's epsilon, which must not exceed that of the plan. So the guarantee does
+    /// not change.
+    ///
+    /// # Errors
+    /// Terms without a price; a budget that exceeds the price, or is too small for its number of measurements.
+    pub fn measuring(mut self, budget: MeasurementBudget) -> Result<Self, PrivacyError> {
+        let Some(guarantee) = &self.guarantee else {
+            return Err(PrivacyError::Mismatch("a run without a guarantee has no budget to measure with".to_owned()));
+        };
+        if !(budget.epsilon <= guarantee.epsilon) {
+            let (cost, budget, delta) = (budget.epsilon, guarantee.epsilon, guarantee.delta);
+            return Err(PrivacyError::OverBudget { cost, budget, delta });
+        }
+        budget.scale(guarantee.relation)?;
+        self.text.measuring = Some(budget);
+        Ok(self)
+    }
+
+    /// The measurements on held-back slots that are permitted.
+    pub fn measurement_budget(&self) -> Option<MeasurementBudget> {
+        self.text.measuring
     }
 
     /// The price of the whole plan; none for unprotected terms.
@@ -164,6 +193,16 @@ impl TermsText {
 
     pub(crate) fn steps(&self) -> u64 {
         self.batches().steps()
+    }
+
+    /// The number of measurements that are permitted.
+    pub(crate) fn measurements(&self) -> u64 {
+        self.measuring.map_or(0, |budget| budget.measurements)
+    }
+
+    /// Which data sets are neighbours.
+    pub(crate) fn relation(&self) -> Relation {
+        self.batches().relation()
     }
 
     /// What the step with this number may do; `None` after the last. Numbers must not decrease from one call to the next.
