@@ -118,6 +118,9 @@ fn cases() -> Vec<Case> {
     let tokens = |vocabulary, width| {
         Description::new(Shape::Tokens { steps: 20, vocabulary }).then(Embedding { width })
     };
+    let short = |vocabulary, width| {
+        Description::new(Shape::Tokens { steps: 5, vocabulary }).then(Embedding { width })
+    };
     let classifier =
         |layer: Layer, last: Layer| tokens(60, 6).then(Positions).then(layer).then(last).then(Linear::new(3));
     let lora = |joint| Attention { lora: Some(Lora { rank: 2, alpha: 4.0, joint }), ..Attention::new(2) };
@@ -130,9 +133,10 @@ fn cases() -> Vec<Case> {
         classifier(Segments { separator: Some(4) }.into(), MeanOverSteps.into()),
         classifier(ClassToken.into(), FirstStep.into()),
         // Matrices so wide that norms come from Gram matrices even for bags.
-        tokens(60, 90).then(Linear::new(150)).then(Tanh).then(MeanOverSteps).then(Linear::new(3)),
+        short(60, 60).then(Linear::new(90)).then(Tanh).then(MeanOverSteps).then(Linear::new(3)),
+        short(60, 60).then(Lstm { hidden: 40 }).then(LastStep).then(Linear::new(3)),
         // The same for a convolution.
-        image(64, 2).then(Conv2d::new(300, 1, 1, 0)).then(GlobalAveragePool).then(Linear::new(3)),
+        image(128, 2).then(Conv2d::new(300, 1, 1, 0)).then(GlobalAveragePool).then(Linear::new(3)),
         image(2, 6)
             .then(Conv2d { groups: 2, ..Conv2d::new(4, 3, 1, 1) })
             .then(Conv2d { standardised: true, ..Conv2d::new(4, 3, 1, 1) })
@@ -147,7 +151,7 @@ fn cases() -> Vec<Case> {
             .then(Linear::new(3)),
         // Language models whose matrix is written out, and whose norm comes from Gram matrices.
         tokens(9, 4).then(Positions).then(Attention::causal(2)).then(TiedOutput),
-        tokens(300, 48)
+        short(300, 48)
             .then(Positions)
             .then(Residual::new(vec![Attention::causal(2).into()]))
             .then(TiedOutput),
@@ -242,7 +246,7 @@ fn a_unit_adds_the_sum_or_the_mean_of_its_records_gradients() {
                         naive(units.members(slot), combination, |record| gradients[record].clone(), len);
                     let (found, true_norm) = (outcome.norms[slot], norm(&truth));
                     // Norms from Gram matrices have an allowance for rounding, which is larger where records cancel.
-                    let fits = (1.0 - 1e-5) * true_norm <= found && found <= (1.0 + 1e-3) * true_norm;
+                    let fits = (1.0 - 1e-5) * true_norm <= found && found <= (1.0 + 1e-3) * true_norm + 1e-15;
                     assert!(fits, "{:?} {most} {slot}: {found} {true_norm}", case.description);
                     let weight = f64::from((0.5 / found).min(1.0) as f32);
                     if !units.members(slot).is_empty() {
