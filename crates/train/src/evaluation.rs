@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use sordino_data::Dataset;
 use sordino_nn::{Engine, Loss, Network, NetworkError, Params, Pass, Targets};
 
-use crate::measurement::{Layout, residual_weights, token_weights};
+use crate::measurement::{Estimate, Layout, Metrics, residual_weights, token_weights};
 
 /// Measures models on test records. [Scores](Self::score) and [tables](Self::table) are exact: for public records only. Protected records are
 /// measured through the trusted base.
@@ -35,6 +35,19 @@ pub struct Score {
     /// A 95 % interval for the score; none for an exact score without one.
     #[serde(rename = "test_interval", default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<[f64; 2]>,
+}
+
+impl Score {
+    /// The score that a table gives.
+    pub fn estimated(metrics: &Metrics) -> Self {
+        let value = |estimate: Option<Estimate>| estimate.map(|estimate| estimate.value);
+        Self {
+            accuracy: value(metrics.accuracy),
+            mean_squared_error: value(metrics.mean_squared_error),
+            token_loss: value(metrics.token_loss),
+            interval: metrics.headline().map(|headline| [headline.low, headline.high]),
+        }
+    }
 }
 
 impl<'d> Evaluator<'d> {

@@ -100,7 +100,7 @@ pub use folder::{RunFolder, check_writable, write_whole};
 pub use footprint::Footprint;
 pub use gradients::NetworkGradients;
 pub use hint::{Hint, HintPart};
-pub use inspection::{Inspection, inspect, model_notes, parameter_count};
+pub use inspection::{Inspection, inspect, model_notes, parameter_count, temperature};
 pub use learner::Learning;
 pub use measurement::Metrics;
 pub use metrics::{Measurement, measurements};
@@ -113,5 +113,5 @@ pub use run_files::{PublicFile, RunFiles, check_unchanged_data, public_files, ve
 pub use seal::{read_weights, write_weights};
 pub use settings::{
     Clipping, LossName, Origin, PoolingName, SamplingName, SettingInfo, SettingValue, SettingValues,
-    Settings, TruncationName, Value,
+    Settings, TestSetName, TruncationName, Value,
 };
