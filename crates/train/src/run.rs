@@ -67,6 +67,14 @@ pub struct Ending {
     pub seconds: f64,
 }
 
+impl Ending {
+    /// The temperature that was fitted to the last measurement; 1 if none was.
+    pub fn temperature(&self) -> f64 {
+        let fitted = self.metrics.as_ref().filter(|_| self.finished).and_then(|metrics| metrics.temperature);
+        fitted.map_or(1.0, |fitted| fitted.value)
+    }
+}
+
 impl PricedRun {
     /// A run on these private records. It is measured on the test records, which are public or held back. Without a folder, nothing is written, the ledger is in
     /// memory, and the run cannot be resumed.
