@@ -77,6 +77,7 @@ mod hint;
 mod inspection;
 mod learner;
 mod loss;
+pub mod measurement;
 mod metrics;
 mod model;
 mod price;
@@ -100,8 +101,9 @@ pub use folder::{RunFolder, check_writable, write_whole};
 pub use footprint::Footprint;
 pub use gradients::NetworkGradients;
 pub use hint::{Hint, HintPart};
-pub use inspection::{Inspection, inspect, model_notes, parameter_count};
+pub use inspection::{Inspection, inspect, model_notes, parameter_count, temperature};
 pub use learner::Learning;
+pub use measurement::Metrics;
 pub use metrics::{Measurement, measurements};
 pub use model::{ResolvedModel, parse_model};
 pub use price::{PricedRun, Provable, price, read_published_noise};
@@ -112,5 +114,5 @@ pub use run_files::{PublicFile, RunFiles, check_unchanged_data, public_files, ve
 pub use seal::{read_weights, write_weights};
 pub use settings::{
     Clipping, LossName, Origin, PoolingName, SamplingName, SettingInfo, SettingValue, SettingValues,
-    Settings, TruncationName, UnitGradient, Value,
+    Settings, TestSetName, TruncationName, UnitGradient, Value,
 };
