@@ -138,7 +138,9 @@ impl Terms {
     /// Terms without a price; a budget that exceeds the price, or is too small for its number of measurements.
     pub fn measuring(mut self, budget: MeasurementBudget) -> Result<Self, PrivacyError> {
         let Some(guarantee) = &self.guarantee else {
-            return Err(PrivacyError::Mismatch("a run without a guarantee has no budget to measure with".to_owned()));
+            return Err(PrivacyError::Mismatch(
+                "a run without a guarantee has no budget to measure with".to_owned(),
+            ));
         };
         if !(budget.epsilon <= guarantee.epsilon) {
             let (cost, budget, delta) = (budget.epsilon, guarantee.epsilon, guarantee.delta);

@@ -163,7 +163,9 @@ impl Account {
                 self.settled = at;
             }
             Event::Model { hash } => self.models.push(hash),
-            Event::Measured { number } if number == self.measured && number < self.head.terms.measurements() => {
+            Event::Measured { number }
+                if number == self.measured && number < self.head.terms.measurements() =>
+            {
                 self.measured += 1;
             }
             Event::Closed { steps } if steps == charged && steps == planned => self.closed = true,
