@@ -118,23 +118,15 @@ impl ParameterGradients for EmbeddingOperation {
         let stride = Storage::stride(self.width);
         // In double precision, since a token may be repeated very often.
         let mut sum = vec![0.0f64; self.width];
-        let (mut equals, mut tokens, mut norms) = (Equals::default(), BagTokens::default(), Vec::new());
+        let (mut equals, mut tokens) = (Equals::default(), BagTokens::default());
         let mut rows_of_token = Vec::new();
-        let rows = vector::Strided { width: self.width, stride };
         for (out, bag) in out.iter_mut().zip(context.bags.iter()) {
-            tokens.collect(&context, bag.clone());
-            norms.resize(tokens.tokens.len(), 0.0);
-            let mut first = 0;
-            for record in bag {
-                let norms = &mut norms[first..first + context.lengths[record]];
-                vector::squared_norms_of_rows(&dy[record * context.steps * stride..], rows, norms);
-                first += norms.len();
-            }
+            tokens.collect(&context, bag);
             let gradient = |step: usize| &dy[tokens.places[step] * stride..][..self.width];
             equals.link(&tokens.tokens);
             for step in (0..tokens.tokens.len()).filter(|&step| !equals.again[step]) {
                 if equals.next[step] == NONE {
-                    *out += norms[step];
+                    *out += vector::squared_norm(gradient(step));
                     continue;
                 }
                 // Equal tokens share a row of the table: their gradients add before they are squared.
