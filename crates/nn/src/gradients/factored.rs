@@ -53,7 +53,8 @@ pub(crate) struct Factor<'a> {
 /// `rows^2 (inputs + outputs)` multiply-adds are compared with writing, reading and adding `inputs * outputs` floats, each of
 /// which costs about 32 of them (measured: equal near 64 rows for 256 x 256).
 pub(crate) fn gram_is_cheaper(rows: usize, inputs: usize, outputs: usize) -> bool {
-    rows * rows * (inputs + outputs) <= 32 * inputs * outputs
+    // A bag may have very many rows.
+    rows.saturating_mul(rows).saturating_mul(inputs + outputs) <= 32 * inputs * outputs
 }
 
 impl Factored {

@@ -312,7 +312,7 @@ pub(crate) mod tests {
             let squares: f64 = wide.iter().map(|x| x * x).sum();
             assert!((squared_norm_of_doubles(&wide) - squares).abs() <= 1e-14 * squares);
             let expected: Vec<f32> =
-                y.iter().zip(&wide).map(|(y, x)| y + (0.7_f32 as f64 * x) as f32).collect();
+                y.iter().zip(&wide).map(|(y, x)| y + (f64::from(0.7_f32) * x) as f32).collect();
             add_scaled_doubles(&mut y, 0.7, &wide);
             assert_eq!(y, expected);
             let mut sum = vec![7.0; len];
