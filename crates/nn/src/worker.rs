@@ -202,7 +202,11 @@ impl Worker {
         for (index, &record) in chosen.iter().enumerate() {
             let (outputs, gradient) = self.tape.loss_gradient(job.network, &self.chunk, index);
             let target = records.target(record, self.chunk.tokens_of(index, records.inputs.steps(record)));
-            let loss = job.loss.gradient(job.network.outputs(), outputs, target, gradient);
+            let mut loss = job.loss.gradient(job.network.outputs(), outputs, target, gradient);
+            if let Some(weight) = job.pass.class_weight(&target) {
+                gradient.iter_mut().for_each(|g| *g *= weight);
+                loss *= f64::from(weight);
+            }
             let result = &mut self.results[first_result + index];
             result.finite &= loss.is_finite();
             if std::ptr::eq(point.params, job.here.params) {

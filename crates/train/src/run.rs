@@ -341,7 +341,9 @@ impl<'a> Run<'a> {
             )
         })?;
         let records = engine.records(self.records.inputs(), targets)?;
-        Ok(NetworkGradients::new(engine, records))
+        let weights = self.priced.resolved.values.class_weights.as_ref();
+        let weights = weights.map(|weights| weights.value.iter().map(|weight| *weight as f32).collect());
+        Ok(NetworkGradients::new(engine, records).with_class_weights(weights.unwrap_or_default()))
     }
 }
 
