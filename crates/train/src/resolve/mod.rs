@@ -217,6 +217,7 @@ pub fn resolve_with(
             unit_gradient: unit_gradient(settings, data)?,
             augment: given(settings.augment.clone()),
             learning_rate: Some(learning_rate),
+            class_weights: class_weights(settings, &data.facts)?,
             optimizer: Some(optimizer),
             schedule: Some(schedule),
             average: given(settings.average),
@@ -285,6 +286,28 @@ fn model(
     let text = fs::read_to_string(&name.value)
         .map_err(|error| TrainError::refused(format!("{}: {error}", name.value), "restore the file"))?;
     Ok((stored(), model, Some(text)))
+}
+
+/// The weights of the classes.
+fn class_weights(settings: &Settings, facts: &DataFacts) -> Result<Option<Value<Vec<f64>>>, TrainError> {
+    let Some(weights) = &settings.class_weights else { return Ok(None) };
+    let names = &facts.classes;
+    if weights.len() != names.len() {
+        return Err(TrainError::refused(
+            format!("class_weights has {} numbers, but there are {} classes", weights.len(), names.len()),
+            match names.len() {
+                0 => "class weights are for classification; leave them out".to_owned(),
+                count => format!("give a number for each of the {count} classes, in their order"),
+            },
+        ));
+    }
+    match weights.iter().find(|weight| !(1e-6..=1e6).contains(*weight)) {
+        Some(wrong) => Err(TrainError::refused(
+            format!("class_weights must be between 1e-6 and 1e6, got {wrong}"),
+            "1,10 gives records of the second class ten times the weight",
+        )),
+        None => Ok(given(settings.class_weights.clone())),
+    }
 }
 
 /// The number of measurements on protected test records. Public test records, and all test records of a run that is not private, are

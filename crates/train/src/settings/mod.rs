@@ -121,6 +121,9 @@ settings! {
         /// Learning rate, for gradients divided by the expected batch size [default for sgd: 4 / max_grad_norm, or 4 / the sum of the
         /// clipping norms if there are several]
         learning_rate: f64 = "R";
+        /// Public weights of the classes, in their order: the loss of each record is multiplied by the weight of its class, before its gradient is
+        /// clipped. For rare classes [default: 1 for each]
+        class_weights: Vec<f64> = "X,..";
         /// sgd, momentum, nesterov, adam, adamw, rmsprop or adagrad, with options such as adam,beta2=0.99 [default: sgd]
         optimizer: String = "NAME[,K=V]";
         /// constant, step, cosine, linear or cyclic, with options such as step,at=0.5/0.75,factor=0.1 [default: linear, down to 0]
