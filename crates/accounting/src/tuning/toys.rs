@@ -1,0 +1,1 @@
+//! Searches whose exact output probabilities are enumerated: no bound may be below them.
