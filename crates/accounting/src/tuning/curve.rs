@@ -17,7 +17,7 @@ pub(super) struct Curve {
 
 impl Curve {
     /// The curve through these points, which are upper bounds. The first epsilon is 0.
-    fn through(mut points: Vec<(f64, f64)>) -> Self {
+    pub(super) fn through(mut points: Vec<(f64, f64)>) -> Self {
         // The exact profile falls, so an earlier bound holds for later epsilons.
         let mut least = 1.0_f64;
         for (_, delta) in &mut points {
@@ -45,9 +45,9 @@ impl Curve {
             .collect::<Result<Vec<_>, _>>()?;
         let mut worst = vec![0.0_f64; epsilons.len()];
         for plan in plans {
-            for (worst, delta) in worst.iter_mut().zip(pld::profile(plan, &epsilons)?) {
+            for (worst, delta) in worst.iter_mut().zip(pld::upper_profile(plan, &epsilons)?) {
                 // A NaN counts as 1.
-                *worst = worst.max(if delta.upper <= 1.0 { delta.upper } else { 1.0 });
+                *worst = worst.max(if delta <= 1.0 { delta } else { 1.0 });
             }
         }
         Ok(Self::through(epsilons.into_iter().map(Epsilon::get).zip(worst).collect()))

@@ -79,23 +79,25 @@ mod tests {
         Delta::new(d).unwrap()
     }
 
-    /// E[K] = 20, and the epsilon of one run is 1.742.
+    /// E[K] = 20, and the epsilon of one run is 1.742. The last column has no other source: it was computed by this crate.
     #[test]
     fn matches_the_worked_example() {
         let base = Plan::of_numbers(1.0, 256.0 / 50_000.0, 3900);
         let d = delta(1e-5);
-        for (eta, expected) in [(-0.5, 3.11), (0.0, 3.52), (1.0, 4.23)] {
-            let runs = Runs::negative_binomial(eta, 20.0).unwrap();
+        let binomial = |eta| Runs::negative_binomial(eta, 20.0).unwrap();
+        for (runs, by_renyi, by_profile) in [
+            (binomial(-0.5), 3.11, 2.554),
+            (binomial(0.0), 3.52, 2.684),
+            (binomial(1.0), 4.23, 2.885),
+            (Runs::poisson(20.0).unwrap(), 4.70, 4.595),
+        ] {
             assert!((runs.mean() - 20.0).abs() < 1e-6);
             let price = Trial::of(std::slice::from_ref(&base)).unwrap().price(runs, d).unwrap();
-            println!("eta {eta}: {price:?}");
-            let got = price.renyi.unwrap().get();
-            assert!((got - expected).abs() < 0.01, "eta {eta}: {got}");
+            let (renyi, profile) = (price.renyi.unwrap().get(), price.profile.unwrap().get());
+            assert!((renyi - by_renyi).abs() < 0.01, "{runs:?}: {price:?}");
+            assert!((profile - by_profile).abs() < 0.005, "{runs:?}: {price:?}");
+            assert_eq!((price.epsilon().get(), price.method()), (profile, "privacy loss distributions"));
         }
-        let price = Trial::of(std::slice::from_ref(&base)).unwrap().price(Runs::poisson(20.0).unwrap(), d).unwrap();
-            println!("poisson: {price:?}");
-        let got = price.renyi.unwrap().get();
-        assert!((got - 4.70).abs() < 0.01, "Poisson: {got}");
         let got = sequential_epsilon(&vec![base.clone(); 20], Accountant::Pld, d).unwrap().get();
         assert!((got - 9.32).abs() < 0.02, "sequential: {got}");
         // Liu and Talwar, with delta_2 equal to half of delta. A coarser conversion gives 16.2 at this delta_1 of 2e-17.

@@ -71,7 +71,7 @@ impl<'a> Selection<'a> {
     }
 
     /// An upper bound on delta at an epsilon of at least 0.
-    fn delta(&self, epsilon: f64) -> f64 {
+    pub(super) fn delta(&self, epsilon: f64) -> f64 {
         let terms = self.terms.iter().map(|term| term.weight * self.one_run.delta(epsilon - term.ln_t));
         (terms.sum::<f64>() + self.rest) * (1.0 + MARGIN)
     }
