@@ -155,9 +155,7 @@ pub(crate) fn upper_profile(plan: &Plan, epsilons: &[Epsilon]) -> Result<Vec<f64
     Ok(deltas
         .into_iter()
         .zip(epsilons)
-        .map(|(delta, epsilon)| {
-            with_cap_cost(plan, *epsilon, Bracket { lower: 0.0, upper: delta }).upper
-        })
+        .map(|(delta, epsilon)| with_cap_cost(plan, *epsilon, Bracket { lower: 0.0, upper: delta }).upper)
         .collect())
 }
 

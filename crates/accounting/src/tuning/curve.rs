@@ -121,7 +121,8 @@ mod tests {
                 assert!((curve.delta(x) - exact).abs() < 1e-12, "{e} {x}: {} {exact}", curve.delta(x));
             }
             for alpha in [1.001_f64, 2.0, 17.5, 500.0] {
-                let moment = p * (p / (1.0 - p)).powf(alpha - 1.0) + (1.0 - p) * ((1.0 - p) / p).powf(alpha - 1.0);
+                let moment =
+                    p * (p / (1.0 - p)).powf(alpha - 1.0) + (1.0 - p) * ((1.0 - p) / p).powf(alpha - 1.0);
                 let exact = moment.ln() / (alpha - 1.0);
                 let got = pure_divergence(epsilon(e), alpha);
                 assert!((got - exact).abs() < 1e-9 || !exact.is_finite(), "{e} {alpha}: {got} {exact}");

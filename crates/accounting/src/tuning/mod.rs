@@ -34,7 +34,10 @@ pub use liu_talwar::LiuTalwar;
 pub use runs::Runs;
 pub use trial::{Price, Trial};
 
-use crate::{Accountant, AccountingError, Delta, Epsilon, Plan};
+use crate::{
+    Accountant, AccountingError, Delta, Epsilon, Guarantee, NoiseMultiplier, Plan, SamplingRate, Steps,
+    calibrate::{Budget, Calibrated, least_noise},
+};
 
 fn out_of_range(what: &'static str, range: &'static str, got: f64, hint: &'static str) -> AccountingError {
     AccountingError::OutOfRange { what, range, got: got.to_string(), hint }
@@ -56,6 +59,49 @@ fn out_of_range(what: &'static str, range: &'static str, got: f64, hint: &'stati
 /// There is no candidate, or a candidate cannot be priced.
 pub fn epsilon(candidates: &[Plan], runs: Runs, delta: Delta) -> Result<Epsilon, AccountingError> {
     Ok(Trial::of(candidates)?.price(runs, delta)?.epsilon())
+}
+
+/// The smallest factor of all multipliers of a plan with which a search over runs of this plan is within its budget: the inverse of
+/// [`epsilon`]. The guarantee is that of the search.
+///
+/// # Errors
+/// No factor meets the budget, or the plan cannot be priced.
+pub fn noise_scale(plan: &Plan, runs: Runs, search: Budget) -> Result<Calibrated<f64>, AccountingError> {
+    least_noise(plan, search, |plan| {
+        let price = Trial::of(std::slice::from_ref(plan))?.price(runs, search.delta)?;
+        Ok(Guarantee {
+            epsilon: price.epsilon(),
+            epsilon_lower: None,
+            delta: search.delta,
+            accountant: price.accountant(),
+            relation: plan.relation(),
+        })
+    })
+}
+
+/// The smallest noise multiplier of DP-SGD with which a search is within its budget.
+///
+/// ```
+/// use sordino_accounting::{Delta, Epsilon, SamplingRate, Steps, calibrate::Budget, tuning::{self, Runs}};
+///
+/// let search = Budget { epsilon: Epsilon::new(3.0)?, delta: Delta::new(1e-5)? };
+/// let runs = Runs::negative_binomial(0.0, 10.0)?;
+/// let found = tuning::noise_multiplier(search, runs, SamplingRate::new(0.01)?, Steps::new(1000)?)?;
+/// assert!(found.guarantee.epsilon <= search.epsilon && found.value.get() < 1.0);
+/// # Ok::<(), sordino_accounting::AccountingError>(())
+/// ```
+///
+/// # Errors
+/// As [`noise_scale`].
+pub fn noise_multiplier(
+    search: Budget,
+    runs: Runs,
+    rate: SamplingRate,
+    steps: Steps,
+) -> Result<Calibrated<NoiseMultiplier>, AccountingError> {
+    let plan = Plan::dp_sgd(NoiseMultiplier::new(1.0)?, rate, steps);
+    let Calibrated { value, guarantee } = noise_scale(&plan, runs, search)?;
+    Ok(Calibrated { value: NoiseMultiplier::new(value)?, guarantee })
 }
 
 /// The epsilon of training every candidate once and releasing everything: plain composition.
@@ -96,7 +142,7 @@ mod tests {
             let (renyi, profile) = (price.renyi.unwrap().get(), price.profile.unwrap().get());
             assert!((renyi - by_renyi).abs() < 0.01, "{runs:?}: {price:?}");
             assert!((profile - by_profile).abs() < 0.005, "{runs:?}: {price:?}");
-            assert_eq!((price.epsilon().get(), price.method()), (profile, "privacy loss distributions"));
+            assert_eq!((price.epsilon().get(), price.accountant()), (profile, Accountant::Pld));
         }
         let got = sequential_epsilon(&vec![base.clone(); 20], Accountant::Pld, d).unwrap().get();
         assert!((got - 9.32).abs() < 0.02, "sequential: {got}");
@@ -114,6 +160,69 @@ mod tests {
         let (cheap, expensive) = (Plan::of_numbers(2.0, 0.01, 100), Plan::of_numbers(1.0, 0.01, 1000));
         let both = epsilon(&[cheap, expensive.clone()], runs, delta(1e-5)).unwrap();
         assert_eq!(both, epsilon(&[expensive], runs, delta(1e-5)).unwrap());
+    }
+
+    #[test]
+    fn the_inverses_lead_back_to_the_budget() {
+        let search = Budget { epsilon: Epsilon::new(2.0).unwrap(), delta: delta(1e-5) };
+        let (rate, steps) = (SamplingRate::new(0.02).unwrap(), Steps::new(500).unwrap());
+        for runs in [Runs::negative_binomial(0.0, 10.0).unwrap(), Runs::poisson(3.0).unwrap()] {
+            let found = noise_multiplier(search, runs, rate, steps).unwrap();
+            let spent = epsilon(&[Plan::dp_sgd(found.value, rate, steps)], runs, search.delta).unwrap();
+            assert_eq!(spent, found.guarantee.epsilon);
+            assert!(spent.get() <= 2.0 && spent.get() > 0.998 * 2.0, "{runs:?}: {spent}");
+            let pure = Trial::largest_pure(runs, search).unwrap();
+            let spent = Trial::pure(pure).price(runs, search.delta).unwrap().epsilon().get();
+            assert!(spent <= 2.0 && spent > 0.998 * 2.0, "{runs:?}: {pure} {spent}");
+        }
+        assert!(
+            Trial::largest_pure(
+                Runs::poisson(1.0).unwrap(),
+                Budget { epsilon: Epsilon::new(0.0).unwrap(), ..search }
+            )
+            .is_err()
+        );
+    }
+
+    #[test]
+    fn more_trials_cost_more_and_more_noise_costs_less() {
+        let price = |z, eta, mean| {
+            let runs = Runs::negative_binomial(eta, mean).unwrap();
+            epsilon(&[Plan::of_numbers(z, 0.02, 300)], runs, delta(1e-5)).unwrap()
+        };
+        assert!(
+            price(1.0, 0.0, 2.0) < price(1.0, 0.0, 20.0) && price(1.0, 0.0, 20.0) < price(1.0, 0.0, 500.0)
+        );
+        assert!(
+            price(1.0, -0.5, 20.0) < price(1.0, 0.0, 20.0) && price(1.0, 0.0, 20.0) < price(1.0, 2.0, 20.0)
+        );
+        assert!(price(2.0, 0.0, 20.0) < price(1.0, 0.0, 20.0));
+        // A search costs more than one run, even with few trials.
+        let one_run = Accountant::Pld.price(&Plan::of_numbers(1.0, 0.02, 300), delta(1e-5)).unwrap().epsilon;
+        assert!(one_run < price(1.0, 0.0, 1.01));
+    }
+
+    /// A cap costs delta, which the profile includes. Fixed-size batches have a Renyi divergence only.
+    #[test]
+    fn plans_with_one_kind_of_bound_are_priced() {
+        let runs = Runs::negative_binomial(0.0, 5.0).unwrap();
+        let price = |text: &str| {
+            let plan: Plan = serde_json::from_str(text).unwrap();
+            Trial::of(&[plan]).unwrap().price(runs, delta(1e-5))
+        };
+        let capped = price(
+            r#"[{"noise_multiplier":1.5,"sample_rate":0.01,"max_batch_size":800,"population":60000,"steps":100}]"#,
+        )
+        .unwrap();
+        let uncapped = price(r#"[{"noise_multiplier":1.5,"sample_rate":0.01,"steps":100}]"#).unwrap();
+        assert!(capped.renyi.is_none() && capped.profile >= uncapped.profile, "{capped:?} {uncapped:?}");
+        let fixed = price(
+            r#"[{"sampling":"fixed-size","noise_multiplier":4.0,"batch_size":600,"population":60000,"steps":100}]"#,
+        )
+        .unwrap();
+        assert!(fixed.profile.is_none() && fixed.renyi.is_some());
+        let stateful = r#"[{"sampling":"stateful","noise_multiplier":2.0,"sample_rate":0.02,"later_shift":3.0,"steps":20}]"#;
+        assert!(price(stateful).is_err());
     }
 
     #[test]

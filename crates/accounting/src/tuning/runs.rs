@@ -131,8 +131,8 @@ mod tests {
         let families = [-0.5, 0.0, 1.0, 3.0].map(|eta| Runs::negative_binomial(eta, 12.0).unwrap());
         for runs in families.into_iter().chain([Runs::poisson(12.0).unwrap()]) {
             let n = 20_000;
-            let mean =
-                (0..n).map(|i| real(runs.quantile((f64::from(i) + 0.5) / f64::from(n)))).sum::<f64>() / f64::from(n);
+            let mean = (0..n).map(|i| real(runs.quantile((f64::from(i) + 0.5) / f64::from(n)))).sum::<f64>()
+                / f64::from(n);
             assert!((mean / 12.0 - 1.0).abs() < 0.01, "{runs:?}: {mean}");
         }
         let geometric = Runs::negative_binomial(1.0, 4.0).unwrap();
@@ -146,9 +146,7 @@ mod tests {
         for eta in [-0.5, 0.5, 1.0, 2.0] {
             let runs = Runs::negative_binomial(eta, 7.0).unwrap();
             let Runs::TruncatedNegativeBinomial { gamma, .. } = runs else { unreachable!() };
-            let f = |x: f64| {
-                ((1.0 - (1.0 - gamma) * x).powf(-eta) - 1.0) / (gamma.powf(-eta) - 1.0)
-            };
+            let f = |x: f64| ((1.0 - (1.0 - gamma) * x).powf(-eta) - 1.0) / (gamma.powf(-eta) - 1.0);
             for c in [0.1, 0.5, 0.9] {
                 let slope = (f(1.0 - c + 1e-6) - f(1.0 - c - 1e-6)) / 2e-6;
                 assert!((runs.weight(c) * runs.mean() / slope - 1.0).abs() < 1e-5, "{eta} {c}");

@@ -104,7 +104,7 @@ fn top_heavy() -> Toy {
 #[test]
 fn no_search_exceeds_the_bound_from_its_profile() {
     let mut closest = 0.0_f64;
-    for toy in random_toys(300).into_iter().chain([top_heavy()]) {
+    for toy in random_toys(120).into_iter().chain([top_heavy()]) {
         let curve = profile(&toy);
         for runs in distributions() {
             let (p, q) = (search(&toy.0, runs), search(&toy.1, runs));
@@ -146,7 +146,7 @@ fn epsilon_is_close_to_that_of_a_worst_case() {
 /// Runs that are pure: the bounds from randomised response, by profile and by Renyi divergence.
 #[test]
 fn no_search_over_pure_runs_exceeds_its_price() {
-    for toy in random_toys(60) {
+    for toy in random_toys(25) {
         let largest = toy.0.iter().zip(&toy.1).map(|(p, q)| (p / q).ln().abs()).fold(0.0, f64::max);
         let epsilon = Epsilon::new(largest).unwrap();
         for runs in distributions() {
@@ -167,7 +167,7 @@ fn no_search_over_pure_runs_exceeds_its_price() {
 /// The Renyi bound, from the exact divergence of the toy.
 #[test]
 fn no_search_exceeds_the_renyi_bound() {
-    for toy in random_toys(60).into_iter().chain([top_heavy()]) {
+    for toy in random_toys(25).into_iter().chain([top_heavy()]) {
         let divergence = |order: f64| {
             let one = |p: &[f64], q: &[f64]| {
                 p.iter().zip(q).map(|(p, q)| q * (p / q).powf(order)).sum::<f64>().ln() / (order - 1.0)

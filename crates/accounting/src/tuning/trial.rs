@@ -7,7 +7,7 @@ use super::{
     selection::Selection,
 };
 use crate::{
-    AccountingError, Delta, Epsilon, Plan,
+    Accountant, AccountingError, Delta, Epsilon, Plan,
     calibrate::Budget,
     rdp::{self, RenyiDivergence},
 };
@@ -38,9 +38,9 @@ impl Price {
         self.least
     }
 
-    /// The method of the lower bound, in a few words.
-    pub fn method(&self) -> &'static str {
-        if self.profile == Some(self.least) { "privacy loss distributions" } else { "Renyi divergences" }
+    /// The accountant of the lower bound: privacy loss distributions or Renyi divergences.
+    pub fn accountant(&self) -> Accountant {
+        if self.profile == Some(self.least) { Accountant::Pld } else { Accountant::Rdp }
     }
 }
 
@@ -84,7 +84,13 @@ impl Trial {
         let d = |epsilon: f64| curve.as_ref().map_or(1.0, |curve| curve.delta(epsilon));
         let renyi = self.renyi(d, runs, delta);
         let least = match (profile, &renyi) {
-            (Some(profile), Ok(renyi)) => if profile <= *renyi { profile } else { *renyi },
+            (Some(profile), Ok(renyi)) => {
+                if profile <= *renyi {
+                    profile
+                } else {
+                    *renyi
+                }
+            }
             (Some(profile), Err(_)) => profile,
             (None, Ok(renyi)) => *renyi,
             (None, Err(_)) => return Err(curve.err().or(renyi.err()).unwrap_or_else(|| unreachable!())),
