@@ -117,6 +117,19 @@ pub fn sequential_epsilon(
     accountant.price(&all, delta).map(|guarantee| guarantee.epsilon)
 }
 
+/// The epsilon of training as many candidates, all with this plan, once each, and releasing everything.
+///
+/// # Errors
+/// As [`sequential_epsilon`], or more steps than an entry may have.
+pub fn repeated_epsilon(
+    plan: &Plan,
+    candidates: u64,
+    accountant: Accountant,
+    delta: Delta,
+) -> Result<Epsilon, AccountingError> {
+    accountant.price(&plan.repeated(candidates)?, delta).map(|guarantee| guarantee.epsilon)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,6 +158,7 @@ mod tests {
             assert_eq!((price.epsilon().get(), price.accountant()), (profile, Accountant::Pld));
         }
         let got = sequential_epsilon(&vec![base.clone(); 20], Accountant::Pld, d).unwrap().get();
+        assert_eq!(got, repeated_epsilon(&base, 20, Accountant::Pld, d).unwrap().get());
         assert!((got - 9.32).abs() < 0.02, "sequential: {got}");
         // Liu and Talwar, with delta_2 equal to half of delta. A coarser conversion gives 16.2 at this delta_1 of 2e-17.
         let search = LiuTalwar::new(20.0, 5e-6).unwrap();
