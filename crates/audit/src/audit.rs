@@ -164,8 +164,7 @@ struct Auditor<'a> {
 
 impl<'a> Auditor<'a> {
     fn engine(&self) -> Result<Engine, AuditError> {
-        let model = &self.run.resolved.model;
-        Ok(Engine::new(model.network()?, model.loss)?)
+        Ok(self.run.resolved.engine(None)?)
     }
 
     fn initial(&self, coins: &Coins) -> Result<Params, AuditError> {
@@ -196,14 +195,20 @@ impl<'a> Auditor<'a> {
         let clip = self.subject.facts.max_grad_norm.get();
         let sizes: Vec<f32> = [0.0, 0.1, 1.0, 10.0, 1e3, 1e9, 1e30, f32::INFINITY, f32::NAN].repeat(4);
         let mut random = Uniform::new(coins.public_seed(1)?);
-        let synthetic = Synthetic::new(&self.form, &sizes, &mut random);
+        let mut synthetic = Synthetic::new(&self.form, &sizes, &mut random);
+        if let Some(unit) = &self.run.resolved.data.unit {
+            // Units of equal records: if records were clipped one by one, their sum would be too large.
+            let records = unit.records.min(8);
+            let sizes: Vec<f32> = sizes.iter().flat_map(|&size| std::iter::repeat_n(size, records)).collect();
+            synthetic = Synthetic::new(&self.form, &sizes, &mut random).in_units_of(records)?;
+        }
         let engine = self.engine()?;
-        let records = synthetic.background().checked(&engine)?;
+        let records = synthetic.background().checked(&self.run.resolved, &engine)?;
         let mut gradients = NetworkGradients::new(engine, records);
         let largest = largest_contribution(&mut gradients, &self.initial(&coins)?, 0..sizes.len(), clip)?;
         Ok(Check {
             name: "contribution through the network".to_owned(),
-            meaning: "The largest norm of what one synthetic record adds to a clipped sum, in units of the clipping norm. The \
+            meaning: "The largest norm of what one synthetic record, or unit of records, adds to a clipped sum, in units of the clipping norm. The \
                       inputs of records are of size 0 to 1e30, infinite, or not a number."
                 .to_owned(),
             measured: largest,
@@ -220,7 +225,7 @@ impl<'a> Auditor<'a> {
         let coins = Coins::new(self.options.seed, 2, 0)?;
         progress.begin("step audit", count);
         let engine = self.engine()?;
-        let records = self.records.checked(&engine)?;
+        let records = self.records.checked(&self.run.resolved, &engine)?;
         let mut evidence = self.observed(
             &all,
             NetworkGradients::new(engine, records),
@@ -255,7 +260,7 @@ impl<'a> Auditor<'a> {
         evidence.checks.extend(other.renamed("empty batches").checks);
         progress.begin("step audit of the network's coordinates", few);
         let engine = self.engine()?;
-        let records = self.records.checked(&engine)?;
+        let records = self.records.checked(&self.run.resolved, &engine)?;
         let gradients = NetworkGradients::new(engine, records);
         let initial = self.initial(&coins)?;
         let other = self.noise_alone(gradients, initial, (few, layers), coins.randomness(4)?, progress)?;
@@ -342,7 +347,7 @@ impl<'a> Auditor<'a> {
         let mut canaries = self.canaries(vec![norm; members.len()], 1, 0, layers);
         canaries.members.clone_from(&members);
         let engine = self.engine()?;
-        let records = self.records.checked(&engine)?;
+        let records = self.records.checked(&self.run.resolved, &engine)?;
         let mut mechanism = VaultMechanism::new(
             self.subject,
             NetworkGradients::new(engine, records),
@@ -449,8 +454,8 @@ impl<'a> Auditor<'a> {
     }
 
     fn final_model<'s>(&'s self, synthetic: &'s Synthetic, workers: usize) -> FinalModel<'s> {
-        let model = &self.run.resolved.model;
-        FinalModel { subject: self.subject, model, records: self.records, synthetic, workers }
+        let run = &self.run.resolved;
+        FinalModel { subject: self.subject, run, records: self.records, synthetic, workers }
     }
 }
 

@@ -5,9 +5,9 @@
 
 use std::ops::Range;
 
-use sordino_nn::{Engine, NetworkError, Params, Pass};
+use sordino_nn::{NetworkError, Params, Pass};
 use sordino_privacy::{Gradients, Randomness, Sum, WeightRule};
-use sordino_train::{NetworkGradients, ResolvedModel};
+use sordino_train::{NetworkGradients, ResolvedSettings};
 
 use crate::{
     AuditError, Canaries, Mechanism, Scored, Subject, VaultMechanism,
@@ -72,7 +72,7 @@ impl Gradients for WithSynthetic<'_> {
 /// A run on public and synthetic records.
 pub(crate) struct FinalModel<'a> {
     pub(crate) subject: Subject<'a>,
-    pub(crate) model: &'a ResolvedModel,
+    pub(crate) run: &'a ResolvedSettings,
     pub(crate) records: Background<'a>,
     pub(crate) synthetic: &'a Synthetic,
     /// The number of threads of the engine.
@@ -88,11 +88,11 @@ impl FinalModel<'_> {
         randomness: Randomness,
         progress: &mut dyn FnMut() -> bool,
     ) -> Result<Vec<Scored>, AuditError> {
-        let engine = || Engine::with_workers(self.model.network()?, self.model.loss, self.workers);
+        let engine = || self.run.engine(Some(self.workers));
         let (public_engine, synthetic_engine) = (engine()?, engine()?);
-        let public = self.records.checked(&public_engine)?;
-        let synthetic = self.synthetic.background().checked(&synthetic_engine)?;
-        let initial = self.model.initial(&self.model.network()?, seed)?;
+        let public = self.records.checked(self.run, &public_engine)?;
+        let synthetic = self.synthetic.background().checked(self.run, &synthetic_engine)?;
+        let initial = self.run.model.initial(&self.run.model.network()?, seed)?;
         let gradients = WithSynthetic {
             public: NetworkGradients::new(public_engine, public),
             synthetic: NetworkGradients::new(synthetic_engine, synthetic),
@@ -112,8 +112,8 @@ impl FinalModel<'_> {
     }
 
     fn losses(&self, at: &Params) -> Result<Vec<f64>, AuditError> {
-        let mut engine = Engine::with_workers(self.model.network()?, self.model.loss, self.workers)?;
-        let records = self.synthetic.background().checked(&engine)?;
+        let mut engine = self.run.engine(Some(self.workers))?;
+        let records = self.synthetic.background().checked(self.run, &engine)?;
         let chosen: Vec<usize> = (0..self.synthetic.background().count).collect();
         let mut sums = [vec![0.0; engine.network().layout().len()]];
         Ok(engine.pass(&Pass::new(at, &records, &chosen), &mut sums)?.losses)

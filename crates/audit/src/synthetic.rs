@@ -5,8 +5,8 @@ use rand_chacha::{
     rand_core::{Rng, SeedableRng},
 };
 use sordino_data::Dataset;
-use sordino_nn::{Engine, Inputs, Loss, Records, Shape, Targets};
-use sordino_train::PricedRun;
+use sordino_nn::{Engine, Inputs, Loss, Records, Shape, Targets, Units};
+use sordino_train::{PricedRun, ResolvedSettings};
 
 use crate::AuditError;
 
@@ -42,19 +42,21 @@ impl Form {
 pub(crate) struct Background<'a> {
     inputs: Inputs<'a>,
     targets: Targets<'a>,
-    /// Their number.
+    units: Option<&'a Units>,
+    /// The number of slots.
     pub(crate) count: usize,
 }
 
 impl<'a> Background<'a> {
     /// The records of a data set; none if it has no targets.
     pub(crate) fn of(data: &'a Dataset) -> Option<Self> {
-        Some(Self { inputs: data.inputs(), targets: data.targets()?, count: data.len() })
+        let (inputs, targets) = (data.inputs(), data.targets()?);
+        Some(Self { inputs, targets, units: data.units(), count: data.slots() })
     }
 
-    /// The records, as an engine reads them.
-    pub(crate) fn checked(&self, engine: &Engine) -> Result<Records<'a>, AuditError> {
-        Ok(engine.records(self.inputs, self.targets)?)
+    /// The records, as an engine reads them, in the slots of the run.
+    pub(crate) fn checked(&self, run: &ResolvedSettings, engine: &Engine) -> Result<Records<'a>, AuditError> {
+        Ok(run.in_slots(engine.records(self.inputs, self.targets)?, self.units)?)
     }
 }
 
@@ -63,6 +65,9 @@ impl<'a> Background<'a> {
 pub(crate) struct Synthetic {
     inputs: SyntheticInputs,
     targets: SyntheticTargets,
+    /// The records of each slot; none if every record is a slot.
+    units: Option<Units>,
+    /// The number of slots.
     count: usize,
 }
 
@@ -130,7 +135,17 @@ impl Synthetic {
             },
             TargetForm::NextTokens => SyntheticTargets::NextTokens(vec![1; count]),
         };
-        Self { inputs, targets, count }
+        Self { inputs, targets, units: None, count }
+    }
+
+    /// Slots of this many consecutive records each.
+    ///
+    /// # Errors
+    /// None, if the records are a whole number of slots.
+    pub(crate) fn in_units_of(self, records: usize) -> Result<Self, AuditError> {
+        let count = self.count / records;
+        let starts = (0..=count).map(|slot| slot * records).collect();
+        Ok(Self { units: Some(Units::new((0..count * records).collect(), starts)?), count, ..self })
     }
 
     /// The records.
@@ -144,6 +159,6 @@ impl Synthetic {
             SyntheticTargets::Values { values, width } => Targets::Values { values, width: *width },
             SyntheticTargets::NextTokens(from) => Targets::NextTokens { from },
         };
-        Background { inputs, targets, count: self.count }
+        Background { inputs, targets, units: self.units.as_ref(), count: self.count }
     }
 }

@@ -10,6 +10,7 @@ use crate::encoding::Encoding;
 use crate::error::DataError;
 use crate::images::ImageOptions;
 use crate::labels::{LabelValues, Scale};
+use crate::unit::RecordUnits;
 use crate::values::{RecordValues, keep};
 
 /// The largest number of values in memory, 8 GiB, and in a record.
@@ -28,6 +29,8 @@ pub struct Dataset {
     labels: LabelValues,
     /// The mean and the standard deviation of each channel by which images were normalised; empty if they were not.
     normalisation: Vec<(f64, f64)>,
+    /// The units that the records belong to; none if every record is a unit of privacy.
+    pub(crate) units: Option<RecordUnits>,
 }
 
 impl Dataset {
@@ -43,7 +46,7 @@ impl Dataset {
         if values.records(shape) == 0 {
             return Err(no_records(file));
         }
-        Ok(Dataset { shape, encoding, values, labels, normalisation: Vec::new() })
+        Ok(Dataset { shape, encoding, values, labels, normalisation: Vec::new(), units: None })
     }
 
     /// The number of records. Whether it is private depends on the definition of neighbouring data sets.
@@ -94,8 +97,8 @@ impl Dataset {
                 "give inputs for every record",
             ));
         }
-        let (labels, normalisation) = (self.labels.clone(), Vec::new());
-        Ok(Dataset { shape, encoding: Encoding::Floats, values, labels, normalisation })
+        let (labels, units) = (self.labels.clone(), self.units.clone());
+        Ok(Dataset { shape, encoding: Encoding::Floats, values, labels, normalisation: Vec::new(), units })
     }
 
     /// The labels, as the targets of a network; `None` if the records are unlabelled.
@@ -137,6 +140,11 @@ impl Dataset {
         matches!(self.labels, LabelValues::Classes { .. })
     }
 
+    /// The same records, in these units.
+    pub(crate) fn with_units(self, units: RecordUnits) -> Dataset {
+        Dataset { units: Some(units), ..self }
+    }
+
     /// Applies the normalisation of images, if one is given.
     pub(crate) fn normalised(mut self, file: &str, options: &ImageOptions) -> Result<Dataset, DataError> {
         if let Some(normalisation) = options.normalisation(file, self.shape)? {
@@ -163,25 +171,25 @@ impl Dataset {
         &self.normalisation
     }
 
-    /// Splits into a training set and, unless `test_fraction` is 0, a test set of the records that [`held_out`] lists. The
-    /// records of each set keep their order.
+    /// Splits into a training set and, unless `test_fraction` is 0, a test set of the [slots](Self::slots) that [`held_out`] lists: records,
+    /// or units with all their records. The records of each set keep their order.
     ///
     /// # Guarantees
     ///
-    /// Replacing a record replaces one record of one part. Adding or removing a record changes the permutation and may move
-    /// any record to the other part. A guarantee for adding or removing a record therefore holds for the training set, not
-    /// for the file.
+    /// Replacing what a slot holds changes one slot of one part. Adding or removing a slot changes the permutation and may move
+    /// any slot to the other part. So the number of slots is public, and a slot that holds nothing keeps its place.
     ///
     /// # Errors
     ///
     /// See [`held_out`].
     pub fn split(self, test_fraction: f64, seed: u64) -> Result<(Dataset, Option<Dataset>), DataError> {
-        let places = held_out(self.len(), test_fraction, seed)?;
-        if places.is_empty() {
+        let slots = held_out(self.slots(), test_fraction, seed)?;
+        if slots.is_empty() {
             return Ok((self, None));
         }
-        let mut side = vec![false; self.len()];
-        places.into_iter().for_each(|place| side[place] = true);
+        let mut held_out = vec![false; self.slots()];
+        slots.into_iter().for_each(|slot| held_out[slot] = true);
+        let side = self.units.as_ref().map_or(held_out.clone(), |units| units.for_records(&held_out));
         Ok((self.part(&side, false), Some(self.part(&side, true))))
     }
 
@@ -200,14 +208,15 @@ impl Dataset {
         };
         let values = self.values.part(self.shape, side, wanted);
         let normalisation = self.normalisation.clone();
-        Dataset { shape: self.shape, encoding: self.encoding, values, labels, normalisation }
+        let units = self.units.as_ref().map(|units| units.part(side, wanted));
+        Dataset { shape: self.shape, encoding: self.encoding, values, labels, normalisation, units }
     }
 }
 
-/// The indices of the records that a split holds out for testing, in ascending order.
+/// The indices of the records or units that a split holds out for testing, in ascending order.
 ///
 /// `round(count * test_fraction)` indices are drawn by a uniformly random permutation (ChaCha20, keyed by `seed`). The split
-/// depends only on the number of records and the seed.
+/// depends only on their number and the seed.
 ///
 /// # Errors
 ///

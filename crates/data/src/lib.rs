@@ -54,6 +54,7 @@ mod stored;
 mod svmlight;
 mod table;
 mod text;
+mod unit;
 mod unlabelled;
 mod unstated;
 mod values;

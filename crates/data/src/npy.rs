@@ -14,8 +14,9 @@ use crate::error::{DataError, quoted};
 use crate::input::{open, read_exactly, unreadable};
 use crate::labels::{LabelValues, Scale, check_classes, numbered};
 use crate::npy_header::{self, Header, NumberKind};
-use crate::source::Splits;
+use crate::source::{Source, Splits};
 use crate::stored::{channels_first, not_permitted};
+use crate::unit::{RecordUnits, UnitId};
 use crate::unlabelled::UnlabelledRows;
 
 /// Only arrays above this size, in bytes, are limited to a compression ratio of [`MAX_INFLATION`].
@@ -40,14 +41,16 @@ const NAMINGS: [Naming; 3] = [
 ];
 
 /// Reads the training set and, if present, the test set.
-pub(crate) fn read_npz(path: &Path, classes: Option<usize>) -> Result<Splits, DataError> {
+pub(crate) fn read_npz(path: &Path, classes: Option<usize>, unit: Option<&str>) -> Result<Splits, DataError> {
     let mut archive = Archive::open(path)?;
     let (x, y) = archive.naming.train;
     let train = archive.labelled(x, y, classes, None)?;
+    let train = archive.in_units(train, unit, false)?;
     let Some((x_test, y_test)) = archive.test() else {
         return Ok(Splits { train, test: None, schema: None });
     };
     let test = archive.labelled(x_test, y_test, classes, Some(train.encoding()))?;
+    let test = archive.in_units(test, unit, true)?;
     if test.shape() != train.shape() {
         return Err(DataError::file(
             &archive.file,
@@ -59,14 +62,12 @@ pub(crate) fn read_npz(path: &Path, classes: Option<usize>) -> Result<Splits, Da
 }
 
 /// Reads the test set, or the training set if there is none, in the encoding of the training records.
-pub(crate) fn read_npz_test(
-    path: &Path,
-    classes: Option<usize>,
-    wanted: Encoding,
-) -> Result<Dataset, DataError> {
+pub(crate) fn read_npz_test(path: &Path, source: &Source, wanted: Encoding) -> Result<Dataset, DataError> {
     let mut archive = Archive::open(path)?;
-    let (x, y) = archive.test().unwrap_or(archive.naming.train);
-    archive.labelled(x, y, classes, Some(wanted))
+    let test = archive.test();
+    let (x, y) = test.unwrap_or(archive.naming.train);
+    let records = archive.labelled(x, y, source.classes, Some(wanted))?;
+    archive.in_units(records, source.unit.as_deref(), test.is_some())
 }
 
 /// Reads `x`; or, with other names, the records of the test set, or of the training set if there is none.
@@ -167,6 +168,20 @@ impl Archive {
         let labels = self.array(y, |place, source, size| labels(place, source, size, classes, count))?;
         Dataset::new(&self.file, shape, encoding, values, labels)
     }
+
+    /// The records in the units that an array identifies.
+    fn in_units(&mut self, records: Dataset, unit: Option<&str>, test: bool) -> Result<Dataset, DataError> {
+        let Some(unit) = unit else { return Ok(records) };
+        let count = records.len();
+        let ids =
+            self.array(&unit_array(unit, test), |place, source, size| units(place, source, size, count))?;
+        Ok(records.with_units(RecordUnits::new(unit, ids)))
+    }
+}
+
+/// The name of the array that identifies the units of a set.
+pub(crate) fn unit_array(unit: &str, test: bool) -> String {
+    format!("{unit}{}", if test { "_test" } else { "" })
 }
 
 fn array_of<R: Read + Seek, T>(
@@ -373,6 +388,34 @@ pub(crate) fn labels(
         Ok(())
     })?;
     Ok(LabelValues::Classes { classes, names: numbered(declared) })
+}
+
+/// Reads the ids of units, which are integers.
+pub(crate) fn units(
+    file: &str,
+    source: &mut dyn Read,
+    size: Option<ZipSize>,
+    count: usize,
+) -> Result<Vec<UnitId>, DataError> {
+    /// Integers above this size are not exact in double precision.
+    const MOST: f64 = 9_007_199_254_740_992.0;
+    let header = header(file, source, size)?;
+    if header.shape[..] != [count] || header.dtype.kind == NumberKind::Float {
+        return Err(DataError::file(
+            file,
+            format!("is {header}, expected {count} integers"),
+            "the array of a unit has an integer for each record that identifies its unit",
+        ));
+    }
+    let mut ids = Vec::new();
+    numbers(file, source, &header, |at, number| {
+        if number.abs() >= MOST {
+            return Err(not_permitted(file, at, 1, "an integer below 2^53", number));
+        }
+        ids.push(UnitId::of((number as i64).to_string().as_bytes()));
+        Ok(())
+    })?;
+    Ok(ids)
 }
 
 /// Decodes all numbers of an array, with their indices.

@@ -13,8 +13,9 @@ use crate::labels::LabelValues;
 use crate::npy::{self, ArrayLayout};
 use crate::npy_header::{self, Header};
 use crate::positioned::PositionedFile;
-use crate::source::Splits;
+use crate::source::{Source, Splits};
 use crate::stored::{Content, Decoder, RecordFile, StoredRecords};
+use crate::unit::RecordUnits;
 use crate::unlabelled::UnlabelledRows;
 
 /// Whether a folder has arrays of records.
@@ -34,8 +35,13 @@ pub(crate) fn arrays(directory: &Path) -> Result<Vec<(String, String)>, DataErro
 
 /// The files of a folder that are read.
 pub(crate) fn files(directory: &Path) -> Vec<PathBuf> {
-    let names = ["x", "y", "x_test", "y_test"].map(|name| directory.join(format!("{name}.npy")));
-    names.into_iter().filter(|path| path.exists()).collect()
+    let known = ["x", "y", "x_test", "y_test"].map(|name| directory.join(format!("{name}.npy")));
+    let entries = std::fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok);
+    let arrays = entries.map(|entry| entry.path()).filter(|path| path.extension() == Some("npy".as_ref()));
+    // Any other array may identify units.
+    let mut others: Vec<PathBuf> = arrays.filter(|path| !known.contains(path)).collect();
+    others.sort_unstable();
+    known.into_iter().filter(|path| path.exists()).chain(others).collect()
 }
 
 /// The header of an array that may be compressed.
@@ -44,10 +50,17 @@ pub(crate) fn header(path: &Path) -> Result<Header, DataError> {
 }
 
 /// Reads the labels, and checks the records, which stay in their files.
-pub(crate) fn read(directory: &Path, classes: Option<usize>) -> Result<Splits, DataError> {
-    let train = labelled(directory, "x", "y", classes, None)?;
+pub(crate) fn read(
+    directory: &Path,
+    classes: Option<usize>,
+    unit: Option<&str>,
+) -> Result<Splits, DataError> {
+    let train = in_units(directory, labelled(directory, "x", "y", classes, None)?, unit, false)?;
     let test = match has_test(directory) {
-        true => Some(labelled(directory, "x_test", "y_test", classes, Some(train.encoding()))?),
+        true => {
+            let test = labelled(directory, "x_test", "y_test", classes, Some(train.encoding()))?;
+            Some(in_units(directory, test, unit, true)?)
+        }
         false => None,
     };
     if let Some(test) = &test
@@ -63,13 +76,24 @@ pub(crate) fn read(directory: &Path, classes: Option<usize>) -> Result<Splits, D
 }
 
 /// The test set, or the only set, in the encoding of the training records.
-pub(crate) fn read_test(
+pub(crate) fn read_test(directory: &Path, source: &Source, wanted: Encoding) -> Result<Dataset, DataError> {
+    let test = has_test(directory);
+    let (x, y) = if test { ("x_test", "y_test") } else { ("x", "y") };
+    let records = labelled(directory, x, y, source.classes, Some(wanted))?;
+    in_units(directory, records, source.unit.as_deref(), test)
+}
+
+/// The records in the units that an array identifies.
+fn in_units(
     directory: &Path,
-    classes: Option<usize>,
-    wanted: Encoding,
+    records: Dataset,
+    unit: Option<&str>,
+    test: bool,
 ) -> Result<Dataset, DataError> {
-    let (x, y) = if has_test(directory) { ("x_test", "y_test") } else { ("x", "y") };
-    labelled(directory, x, y, classes, Some(wanted))
+    let Some(unit) = unit else { return Ok(records) };
+    let path = directory.join(format!("{}.npy", npy::unit_array(unit, test)));
+    let ids = npy::units(&path.display().to_string(), &mut open(&path)?, None, records.len())?;
+    Ok(records.with_units(RecordUnits::new(unit, ids)))
 }
 
 /// The records of `x.npy`, without labels.

@@ -33,6 +33,7 @@ use crate::text::Tokenization;
 /// ```
 /// let schema = sordino_data::Schema::parse("people.toml", r#"
 ///     target = "income"          # a name, or a number from 1 if there is no header
+///     # unit = "person"          # the column that identifies the unit of privacy; without it, every record is a unit
 ///     # header = true            # these are the defaults
 ///     # delimiter = ","
 ///     # quotes = true            # false: a double quote is a character like any other
@@ -93,6 +94,9 @@ pub struct Schema {
     pub(crate) others: Unknown,
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<ColumnReference>,
+    /// The column that identifies the unit of privacy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unit: Option<ColumnReference>,
     pub(crate) columns: Vec<Column>,
 }
 
@@ -111,6 +115,7 @@ struct RawSchema {
     #[serde(default)]
     others: Unknown,
     target: Option<ColumnReference>,
+    unit: Option<ColumnReference>,
     columns: Vec<Column>,
 }
 
@@ -168,7 +173,7 @@ impl Schema {
                 Some(span) => format!("{file}, line {}", 1 + text[..span.start].matches('\n').count()),
                 None => file.to_owned(),
             };
-            let hint = "a schema has header, delimiter, quotes, missing, others, target and [[columns]] with name or names and a \
+            let hint = "a schema has header, delimiter, quotes, missing, others, target, unit and [[columns]] with name or names and a \
                         type: number (center, scale, clip, missing), category (values, unknown), text (tokenizer, max_length, \
                         truncation, tokenizer_sha256) or ignore";
             DataError::schema(place, error.message().trim().replace('\n', ", "), hint)
@@ -183,9 +188,11 @@ impl Schema {
         delimiter: u8,
         names: &[String],
         target: Option<(usize, Option<usize>)>,
+        unit: Option<usize>,
         texts: Option<&Tokenization>,
     ) -> Result<Schema, DataError> {
         let column = |(place, name): (usize, &String)| match (target, texts) {
+            _ if unit == Some(place) => Column::ignored(name),
             (Some((target, Some(classes))), _) if target == place => Column::Category(Category {
                 name: name.as_str().into(),
                 values: numbered(classes),
@@ -207,6 +214,7 @@ impl Schema {
             missing: blanks(),
             others: Unknown::Error,
             target: target.map(|(place, _)| ColumnReference::Number(place + 1)),
+            unit: unit.map(|place| ColumnReference::Number(place + 1)),
             columns: names.iter().enumerate().map(column).collect(),
         };
         raw.check().map_err(|(problem, hint)| DataError::file(file, problem, hint))
@@ -226,14 +234,65 @@ impl Schema {
 
     /// The index of the target: the column with the name or the number `other`, or else the target of the schema.
     pub(crate) fn target_place(&self, other: Option<&str>) -> Option<usize> {
+        self.place(other, self.target.as_ref())
+    }
+
+    /// The index of the column that identifies the unit of privacy.
+    pub(crate) fn unit_place(&self) -> Option<usize> {
+        self.place(None, self.unit.as_ref())
+    }
+
+    /// The index of the column with the name or the number `other`, or else of a column that the schema refers to.
+    fn place(&self, other: Option<&str>, own: Option<&ColumnReference>) -> Option<usize> {
         let by_name = |name: &str| self.columns.iter().position(|column| column.name() == name);
         let by_number = |number: usize| number.checked_sub(1).filter(|&place| place < self.columns.len());
-        match (other, &self.target) {
+        match (other, own) {
             (Some(name), _) => by_name(name).or_else(|| name.parse().ok().and_then(by_number)),
             (None, Some(ColumnReference::Name(name))) => by_name(name),
             (None, Some(ColumnReference::Number(number))) => by_number(*number),
             (None, None) => None,
         }
+    }
+
+    /// The same schema with another unit of privacy, if one is named. A column that is not described becomes an ignored column of a table
+    /// with a header.
+    pub(crate) fn with_unit(mut self, other: Option<&str>) -> Result<Schema, DataError> {
+        let Some(name) = other else { return Ok(self) };
+        self.unit = Some(match self.place(other, None) {
+            Some(place) => ColumnReference::Number(place + 1),
+            None => ColumnReference::Name(name.to_owned()),
+        });
+        let refused = |(problem, hint)| DataError::file("the unit", problem, hint);
+        self.with_described_unit().map_err(refused)
+    }
+
+    /// Adds the column of the unit as an ignored column, if it is not described.
+    fn with_described_unit(mut self) -> Result<Schema, SchemaProblem> {
+        match (&self.unit, self.unit_place()) {
+            (Some(ColumnReference::Name(name)), None) if self.header => {
+                self.columns.push(Column::ignored(name));
+            }
+            (Some(ColumnReference::Name(name)), None) => {
+                let problem = format!("the unit `{name}` is not one of the {} columns", self.columns.len());
+                return Err((
+                    problem,
+                    "without a header, describe it under [[columns]], possibly as type = \"ignore\"",
+                ));
+            }
+            (Some(ColumnReference::Number(number)), None) => {
+                let problem = format!("the unit {number} is not one of the {} columns", self.columns.len());
+                return Err((problem, "give the name of a column, or its number from 1"));
+            }
+            (_, Some(place)) if Some(place) == self.target_place(None) => {
+                let problem = format!("the unit `{}` is also the target", self.columns[place].name());
+                return Err((
+                    problem,
+                    "a unit is identified by another column than the one that is predicted",
+                ));
+            }
+            _ => {}
+        }
+        Ok(self)
     }
 
     /// Whether a field counts as missing by default.
@@ -273,7 +332,7 @@ impl Schema {
 
 impl RawSchema {
     fn check(self) -> Result<Schema, SchemaProblem> {
-        let RawSchema { header, delimiter, quotes, missing, others, target, columns } = self;
+        let RawSchema { header, delimiter, quotes, missing, others, target, unit, columns } = self;
         if !delimiter.is_ascii() || matches!(delimiter, '"' | '\n' | '\r') {
             let problem = format!(
                 "delimiter must be an ASCII character other than a quote or a line end, got {delimiter:?}"
@@ -305,7 +364,8 @@ impl RawSchema {
             }
             column.check()?;
         }
-        let schema = Schema { header, delimiter, quotes, missing, others, target, columns };
+        let schema = Schema { header, delimiter, quotes, missing, others, target, unit, columns };
+        let schema = schema.with_described_unit()?;
         match (&schema.target, schema.target_place(None)) {
             (Some(_), None) => return Err(no_target(&schema)),
             (_, Some(place)) => schema.check_target(place)?,

@@ -43,6 +43,9 @@ pub struct Source {
     pub schema: Option<PathBuf>,
     /// The column of a table that is to be predicted: its name, or its number from 1. It overrides the target of the schema.
     pub target: Option<String>,
+    /// The unit of privacy: the column of a table that identifies it (its name, or its number from 1), which overrides the unit of the
+    /// schema; or the array that identifies it, with `_test` after its name for the test records.
+    pub unit: Option<String>,
     /// The number of classes.
     pub classes: Option<usize>,
     /// The number of features.
@@ -81,6 +84,11 @@ impl Source {
         let unused = [
             ("schema", schema, table || format == Format::Cache),
             ("target", self.target.clone(), table || format == Format::ParquetImages),
+            (
+                "unit",
+                self.unit.clone(),
+                table || matches!(format, Format::Npz | Format::NpyFolder | Format::Cache),
+            ),
             ("number of features", self.features.map(|n| n.to_string()), table || format == Format::SvmLight),
             ("image size", self.images.size.map(|size| size.to_string()), stored),
             ("number of channels", self.images.channels.map(|n| n.to_string()), stored),
@@ -90,8 +98,8 @@ impl Source {
         ];
         for (what, given, used) in unused {
             if let Some(got) = given.filter(|_| !used) {
-                let hint = "{schema} and {target} are for tables, {features} is for tables and SVMLight files, {image_size} and \
-                            {channels} are for PNG and JPEG images, {tokenizer}, {max_length} and {truncation} for texts"
+                let hint = "{schema} and {target} are for tables, {unit} is for tables and NPZ and NPY arrays, {features} is for \
+                            tables and SVMLight files, {image_size} and {channels} are for PNG and JPEG images, {tokenizer}, {max_length} and {truncation} for texts"
                     .to_owned();
                 let permitted = format!("left out for {}", self.file());
                 return Err(DataError::Setting { what, permitted, got, hint });
@@ -123,8 +131,8 @@ pub fn read(source: &Source) -> Result<Splits, DataError> {
         Format::Cifar(cifar) => cifar.read(path, source.classes),
         Format::ClassImages | Format::ParquetImages => image_sets(source, format, &mut Err)?.read(),
         Format::Table(table) => table.read(source),
-        Format::Npz => npy::read_npz(path, source.classes),
-        Format::NpyFolder => npy_folder::read(path, source.classes),
+        Format::Npz => npy::read_npz(path, source.classes, source.unit.as_deref()),
+        Format::NpyFolder => npy_folder::read(path, source.classes, source.unit.as_deref()),
         Format::Cache => cache::read(source),
         Format::Npy | Format::Images => Err(without_labels(path, format)),
         Format::SvmLight => {
@@ -168,8 +176,8 @@ pub fn read_test(path: &Path, source: &Source, sets: &Splits) -> Result<Dataset,
         (Format::Cifar(cifar), None) => cifar.read_test(path, train.encoding())?,
         (Format::ClassImages, None) => images::files::read_test(path, train, &source.images)?,
         (Format::ParquetImages, None) => parquet::read_test_images(path, source, train)?,
-        (Format::Npz, None) => npy::read_npz_test(path, source.classes, train.encoding())?,
-        (Format::NpyFolder, None) => npy_folder::read_test(path, source.classes, train.encoding())?,
+        (Format::Npz, None) => npy::read_npz_test(path, source, train.encoding())?,
+        (Format::NpyFolder, None) => npy_folder::read_test(path, source, train.encoding())?,
         (Format::SvmLight, None) => {
             Conversion::new(&file, Encoding::Text, Some(train.encoding()))?;
             svmlight::read(&file, open(path)?, source.features, source.classes)?

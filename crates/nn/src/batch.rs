@@ -6,6 +6,8 @@ use crate::error::NetworkError;
 use crate::loss::{Loss, Target};
 use crate::shape::Shape;
 use crate::store::RecordStore;
+use crate::units::{Combination, Member, Units};
+use crate::views::Views;
 
 /// The inputs of all records of a data set.
 #[derive(Debug, Clone, Copy)]
@@ -189,12 +191,16 @@ impl<'a> Unlabelled<'a> {
 }
 
 /// Records that fit a network and a loss; [`Engine::records`](crate::Engine::records) makes them.
+///
+/// A [pass](crate::Pass) chooses *slots*. A slot is one record, or all records of one [unit](Self::in_units).
 #[derive(Debug, Clone, Copy)]
 pub struct Records<'a> {
     pub(crate) inputs: Unlabelled<'a>,
     targets: Targets<'a>,
     outputs: usize,
     loss: Loss,
+    units: Option<(&'a Units, Combination)>,
+    views: Option<Views>,
 }
 
 impl<'a> Records<'a> {
@@ -221,7 +227,75 @@ impl<'a> Records<'a> {
             ));
         }
         loss.check(outputs, &targets)?;
-        Ok(Records { inputs, targets, outputs, loss })
+        Ok(Records { inputs, targets, outputs, loss, units: None, views: None })
+    }
+
+    /// Makes each unit a slot: the gradients of its records become one, which has one norm and one weight.
+    ///
+    /// # Errors
+    /// If a unit has a record that does not exist.
+    pub fn in_units(self, units: &'a Units, combination: Combination) -> Result<Records<'a>, NetworkError> {
+        match units.last_record().filter(|&last| last >= self.len()) {
+            Some(last) => Err(NetworkError::Records(format!(
+                "a unit has record {last}, but there are only {}",
+                self.len()
+            ))),
+            None => Ok(Records { units: Some((units, combination)), ..self }),
+        }
+    }
+
+    /// Replaces each record by the mean of its views, in passes [with a key](crate::Pass::with_dropout). In passes without one, records are
+    /// not changed.
+    ///
+    /// # Errors
+    /// If records are not images, or a value is not permitted.
+    pub fn with_views(self, views: Views) -> Result<Records<'a>, NetworkError> {
+        views.check(self.inputs.shape())?;
+        Ok(Records { views: Some(views), ..self })
+    }
+
+    /// The number of slots.
+    pub fn slots(&self) -> usize {
+        self.units.map_or(self.len(), |(units, _)| units.len())
+    }
+
+    /// The largest number of gradients that are added up in a slot: its records, times their views.
+    pub fn most_in_slot(&self) -> usize {
+        self.units.map_or(1, |(units, _)| units.most()) * self.views.map_or(1, |views| views.copies)
+    }
+
+    /// The records of a slot.
+    pub(crate) fn in_slot<'s>(&'s self, slot: &'s usize) -> &'s [usize] {
+        self.units.map_or(std::slice::from_ref(slot), |(units, _)| units.members(*slot))
+    }
+
+    /// Steps of the longest record of a slot.
+    pub(crate) fn longest(&self, slot: usize) -> usize {
+        self.in_slot(&slot).iter().map(|&record| self.inputs.steps(record)).max().unwrap_or(0)
+    }
+
+    /// The views in a pass; none if records are not changed.
+    pub(crate) fn views(&self, key: Option<[u8; 32]>) -> Option<([u8; 32], Views)> {
+        key.zip(self.views)
+    }
+
+    /// The number of records of a slot, times their views.
+    pub(crate) fn size_of(&self, slot: usize, key: Option<[u8; 32]>) -> usize {
+        self.in_slot(&slot).len() * self.views(key).map_or(1, |(_, views)| views.copies)
+    }
+
+    /// Adds all views of all records of a slot to a list. Each loss gradient is multiplied by the result.
+    pub(crate) fn members(&self, slot: usize, key: Option<[u8; 32]>, members: &mut Vec<Member>) -> f32 {
+        let copies = self.views(key).map_or(1, |(_, views)| views.copies);
+        let records = self.in_slot(&slot);
+        for &record in records {
+            members.extend((0..copies).map(|copy| Member { record, copy }));
+        }
+        let divisor = match self.units {
+            Some((_, Combination::Mean)) => records.len().max(1) * copies,
+            _ => copies,
+        };
+        (1.0 / divisor as f64) as f32
     }
 
     /// Whether they were checked for this many outputs and this loss.

@@ -53,6 +53,26 @@ fn halve(
     halve(chosen, middle..slots.end, split..places.end, most, steps, pieces);
 }
 
+/// Cuts a piece, whose slots have these numbers of records, into chunks of at most `records` records and `bags` slots. A slot is never
+/// divided, so no slot has more than `records`.
+pub(crate) fn chunks(sizes: &[usize], records: usize, bags: usize) -> Vec<Range<usize>> {
+    if sizes.iter().all(|&size| size == 1) {
+        let number = sizes.len().div_ceil(records.min(bags));
+        let border = |index: usize| sizes.len() * index / number;
+        return (0..number).map(|index| border(index)..border(index + 1)).collect();
+    }
+    let (mut chunks, mut first, mut count) = (Vec::new(), 0, 0);
+    for (place, size) in sizes.iter().enumerate() {
+        if count + size > records || place - first == bags {
+            chunks.push(first..place);
+            (first, count) = (place, 0);
+        }
+        count += size;
+    }
+    chunks.push(first..sizes.len());
+    chunks
+}
+
 /// Assigns the pieces to workers: in descending order of their work, each goes to the worker with the least work so far. The pieces of a
 /// worker keep their order.
 pub(crate) fn assign(pieces: Vec<Piece>, workers: usize, work: impl Fn(&Piece) -> usize) -> Vec<Vec<Piece>> {
@@ -74,7 +94,8 @@ pub(crate) fn assign(pieces: Vec<Piece>, workers: usize, work: impl Fn(&Piece) -
 
 /// The largest distance between the sums of two batches that differ in one record, beyond what that record adds. It is due to rounding to
 /// single precision and relative to the bound on what a record adds. Pieces have at most `most` records and are computed in chunks of at most `chunk`. All
-/// layers add up records in [groups](GROUP) within a chunk if `in_groups` is true; otherwise some layers add them up one after another.
+/// layers add up records in [groups](GROUP) within a chunk if `in_groups` is true; otherwise some layers add them up one after another, and
+/// chunks may have any borders. A record stands for a slot: what follows counts the vectors that are added up, each of them one slot's.
 ///
 /// An addition is off by at most `u = 2^-24` of its result, and a sum over `n` records, each of norm at most 1, has at most norm `n`. So a sum is
 /// off by at most `u` times the number of additions that record `i` takes part in, added up over all `i`. If records are added up one after
@@ -189,6 +210,15 @@ mod tests {
         let sum = |piece: &Vec<usize>| piece.iter().map(|&slot| steps(slot)).sum::<usize>();
         let (padded, own): (usize, usize) = (whole.iter().map(longest).sum(), whole.iter().map(sum).sum());
         assert!(padded as f64 <= 1.5 * own as f64, "{padded} {own}");
+    }
+
+    #[test]
+    fn chunks_hold_whole_slots() {
+        assert_eq!(chunks(&[1; 7], 3, 9), [0..2, 2..4, 4..7]);
+        assert_eq!(chunks(&[1; 7], 9, 3), [0..2, 2..4, 4..7]);
+        assert!(chunks(&[], 3, 3).is_empty());
+        assert_eq!(chunks(&[2, 1, 3, 1, 1, 1, 1], 3, 3), [0..2, 2..3, 3..6, 6..7]);
+        assert_eq!(chunks(&[2, 1, 3, 1, 1, 1, 1], 4, 2), [0..2, 2..4, 4..6, 6..7]);
     }
 
     #[test]

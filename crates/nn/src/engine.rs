@@ -14,9 +14,11 @@ use crate::params::Params;
 use crate::pass::{Outcome, Pass};
 use crate::shape::Shape;
 use crate::tape::{Point, Tape};
-use crate::worker::{PassJob, Worker};
+use crate::worker::{Limits, PassJob, Worker};
 
 /// Runs a network over batches: losses, per-record gradient norms, and weighted sums of per-record gradients.
+///
+/// A record stands for a slot if records are in [units](Records::in_units): all its records together have one norm and one weight.
 ///
 /// A batch is cut into pieces that belong to ranges of the data set. Each worker runs its pieces, in chunks of records small enough for
 /// its cache, forward and backward, obtains weights from the norms, and adds the weighted gradients to its own sum; the sums
@@ -54,8 +56,8 @@ pub struct Engine {
     network: Arc<Network>,
     /// None if the engine computes outputs only.
     loss: Option<Loss>,
-    chunk: usize,
-    /// The largest number of records that are added up in single precision.
+    limits: Limits,
+    /// The largest number of slots that are added up in single precision.
     piece: usize,
     workers: Vec<Worker>,
     packs: [Vec<Vec<Packed>>; 2],
@@ -98,9 +100,18 @@ impl Engine {
                 "workers must be 1 to {MOST_WORKERS}, got {workers}"
             )));
         }
-        let chunk = chunk_size(&network);
+        let packs = [(); 2].map(|()| network.nodes.iter().map(|_| Vec::new()).collect());
+        let limits = limits(&network, 1);
+        let network = Arc::new(network);
+        Engine { network, loss, limits, piece: 1, workers: Vec::new(), packs }.prepare(workers)
+    }
+
+    /// Makes the workers, for the current limits.
+    fn prepare(mut self, workers: usize) -> Result<Engine, NetworkError> {
+        let (network, Limits { records, bags, most }) = (&self.network, self.limits);
         // In double precision, which cannot overflow.
-        let memory = 4.0 * record_size(&network) as f64 * chunk as f64 * workers as f64;
+        let tape = Tape::size(network, network.input().steps()) as f64 * records as f64;
+        let memory = 4.0 * (tape + written_size(network, most) as f64 * bags as f64) * workers as f64;
         if memory > MOST_MEMORY {
             return Err(NetworkError::Description(format!(
                 "one record on each of {workers} workers takes {:.0} GiB, more than the {:.0} permitted; use fewer steps, \
@@ -109,10 +120,28 @@ impl Engine {
                 MOST_MEMORY / f64::from(1 << 30)
             )));
         }
-        let workers = (0..workers).map(|_| Worker::new(&network, chunk)).collect();
-        let packs = [(); 2].map(|()| network.nodes.iter().map(|_| Vec::new()).collect());
-        let piece = piece_size(&network, chunk);
-        Ok(Engine { network: Arc::new(network), loss, chunk, piece, workers, packs })
+        self.workers = (0..workers).map(|_| Worker::new(network, records)).collect();
+        self.piece = piece_size(network, self.limits);
+        Ok(self)
+    }
+
+    /// Prepares the engine for slots with at most this many gradients: the records of a [unit](Records::in_units), times their
+    /// [views](Records::with_views). By default this number is 1.
+    ///
+    /// It must be public, since it determines how norms are computed and how sums are rounded. A pass over records with larger slots is
+    /// refused.
+    ///
+    /// # Errors
+    /// If the number is 0 or above a million, or a chunk takes too much memory.
+    pub fn for_slots_of(mut self, most: usize) -> Result<Engine, NetworkError> {
+        if !(1..=MOST_IN_SLOT).contains(&most) {
+            return Err(NetworkError::Records(format!(
+                "the largest number of gradients in a slot must be 1 to {MOST_IN_SLOT}, got {most}"
+            )));
+        }
+        let workers = self.workers.len();
+        self.limits = limits(&self.network, most);
+        self.prepare(workers)
     }
 
     /// The network.
@@ -122,7 +151,7 @@ impl Engine {
 
     /// The largest number of records in a chunk.
     pub fn chunk_size(&self) -> usize {
-        self.chunk
+        self.limits.records
     }
 
     /// The largest distance between the sums of two batches that differ in one record, beyond what that record adds. It is due to
@@ -133,7 +162,8 @@ impl Engine {
     pub fn rounding(&self, differences: bool) -> f64 {
         let in_groups =
             |node: &Node| node.trained().is_none_or(|(_, parameters)| parameters.sums_in_groups());
-        cut::rounding(self.piece, self.chunk, !differences && self.network.nodes.iter().all(in_groups))
+        let in_groups = !differences && self.limits.most == 1 && self.network.nodes.iter().all(in_groups);
+        cut::rounding(self.piece, self.limits.records, in_groups)
     }
 
     /// Checks inputs against the network.
@@ -177,12 +207,14 @@ impl Engine {
         }
         let here = Point { params: pass.at.values(), packs };
         let there = pass.anchor.map(|anchor| Point { params: anchor.values(), packs: anchor_packs });
-        let job = PassJob { network, loss, chunk: self.chunk, pass, here, there, sums: sums.len() };
-        let steps = |record: usize| pass.records.inputs.steps(record);
-        let pieces = cut::pieces(pass.chosen, pass.records.len(), self.piece, &steps);
-        let active = useful_workers(pass.chosen.len(), self.workers.len(), network.operations());
+        let job = PassJob { network, loss, limits: self.limits, pass, here, there, sums: sums.len() };
+        let longest = |slot: usize| pass.records.longest(slot);
+        let pieces = cut::pieces(pass.chosen, pass.records.slots(), self.piece, &longest);
+        let size = |place: usize| pass.records.size_of(pass.chosen[place], pass.dropout);
+        let records = (0..pass.chosen.len()).map(size).sum();
+        let active = useful_workers(records, self.workers.len(), network.operations());
         let workers = &mut self.workers[..active];
-        let work = |piece: &Piece| piece.iter().map(|&place| steps(pass.chosen[place])).sum();
+        let work = |piece: &Piece| piece.iter().map(|&place| size(place) * longest(pass.chosen[place])).sum();
         let shares = cut::assign(pieces, active, work);
         workers.par_iter_mut().zip(shares).try_for_each(|(worker, pieces)| worker.pass(&job, &pieces))?;
         for (index, sum) in sums.iter_mut().enumerate() {
@@ -238,7 +270,7 @@ impl Engine {
         }
         let mut outputs = vec![0.0; starts[chosen.len()] * width];
         let active = useful_workers(chosen.len(), self.workers.len(), network.operations());
-        let chunks = chosen.len().div_ceil(self.chunk).next_multiple_of(active).max(1);
+        let chunks = chosen.len().div_ceil(self.limits.records).next_multiple_of(active).max(1);
         let size = chosen.len().div_ceil(chunks).max(1);
         let mut shares: Vec<Vec<(usize, &mut [f32])>> = (0..active).map(|_| Vec::new()).collect();
         let mut rest = &mut outputs[..];
@@ -249,7 +281,6 @@ impl Engine {
             rest = others;
         }
         self.workers[..active].par_iter_mut().zip(shares).try_for_each(|(worker, share)| {
-            worker.chunk.dropout = None;
             for (first, outputs) in share {
                 let end = (first + size).min(chosen.len());
                 worker.outputs(network, here, inputs, &chosen[first..end], &starts[first..=end], outputs)?;
@@ -260,7 +291,20 @@ impl Engine {
     }
 
     fn check(&self, pass: &Pass<'_>, loss: Loss, sums: &[Vec<f64>]) -> Result<(), NetworkError> {
-        self.check_inputs(pass.at, &pass.records.inputs, pass.chosen)?;
+        self.check_inputs(pass.at, &pass.records.inputs, &[])?;
+        let slots = pass.records.slots();
+        if let Some(slot) = pass.chosen.iter().find(|&&slot| slot >= slots) {
+            return Err(NetworkError::Records(format!(
+                "record {slot} was chosen, but there are only {slots}"
+            )));
+        }
+        if pass.records.most_in_slot() > self.limits.most {
+            return Err(NetworkError::Records(format!(
+                "a slot may have {} gradients, but this engine was made for at most {}; use Engine::for_slots_of",
+                pass.records.most_in_slot(),
+                self.limits.most
+            )));
+        }
         if !pass.records.fits(self.network.outputs(), &loss) {
             return Err(NetworkError::Records(
                 "these records were checked for another network or loss".to_owned(),
@@ -308,6 +352,9 @@ impl Engine {
     }
 }
 
+/// The largest number of gradients in a slot; more is surely a mistake.
+const MOST_IN_SLOT: usize = 1_000_000;
+
 /// The largest number of workers.
 const MOST_WORKERS: usize = 1024;
 
@@ -334,30 +381,38 @@ fn useful_workers(records: usize, workers: usize, operations: f64) -> usize {
     if worth < workers as f64 { worth as usize } else { workers }
 }
 
-/// Floats of one record: values, gradients, buffers of layers, and gradients that are written out.
-fn record_size(network: &Network) -> usize {
-    let written =
-        |node: &Node| node.trained().map_or(0, |(_, parameters)| parameters.written_sizes().iter().sum());
-    let steps = network.input().steps();
-    Tape::size(network, steps) + network.nodes.iter().map(written).sum::<usize>()
+/// Floats of the gradients of one bag that are written out.
+fn written_size(network: &Network, most: usize) -> usize {
+    let written = |node: &Node| {
+        node.trained().map_or(0, |(_, parameters)| parameters.written_sizes(most).iter().sum::<usize>())
+    };
+    network.nodes.iter().map(written).sum()
 }
 
-/// How many records fit into twice the second-level cache plus as much memory as the packed weights take: every chunk reads these weights
-/// once.
-fn chunk_size(network: &Network) -> usize {
+/// The size of chunks: values, gradients, buffers of layers and written-out gradients fit into twice the second-level cache plus as much
+/// memory as the packed weights take, because every chunk reads these weights once.
+fn limits(network: &Network, most: usize) -> Limits {
     let packed = |node: &Node| match &node.action {
         Action::Operation { operation, .. } => operation.packed_size(node.params.len()),
         _ => 0,
     };
     let memory = 2 * second_level_cache() + 4 * network.nodes.iter().map(packed).sum::<usize>();
-    (memory / (4 * record_size(network)).max(1)).clamp(1, 256)
+    let written = written_size(network, most);
+    let record = Tape::size(network, network.input().steps()) + written / most;
+    let records = (memory / (4 * record).max(1)).clamp(1, 256);
+    let bags = (memory / (4 * written).max(1)).clamp(1, records);
+    Limits { records, bags, most }
 }
 
-/// How many records are added up in single precision before the sum moves to double precision: enough that the move takes about two
-/// hundredths of the time of the piece (a parameter costs some 160 operations), and at most 256, to keep [`cut::rounding`] small.
-fn piece_size(network: &Network, chunk: usize) -> usize {
+/// How many slots are added up in single precision before the sum moves to double precision: enough that the move takes about two
+/// hundredths of the time of the piece (a parameter costs some 160 operations), and at most 256, to keep [`cut::rounding`] small. Bags take
+/// more time than records, so that fewer of them are enough.
+fn piece_size(network: &Network, limits: Limits) -> usize {
     let enough = 8000.0 * network.layout().len() as f64 / network.operations().max(1.0);
-    (enough.min(256.0) as usize).clamp(chunk, 256)
+    match limits.most {
+        1 => (enough.min(256.0) as usize).clamp(limits.records, 256),
+        _ => (enough.min(128.0) as usize).clamp(limits.records.min(128), 128),
+    }
 }
 
 /// Bytes of the second-level cache; a mebibyte if it is unknown.

@@ -31,6 +31,8 @@ mod shape;
 mod shapes;
 mod store;
 mod tape;
+mod units;
+mod views;
 mod worker;
 
 pub use batch::{Inputs, Records, Targets, Unlabelled};
@@ -46,3 +48,5 @@ pub use pass::{Outcome, Pass, WeightRule};
 
 pub use shape::Shape;
 pub use store::RecordStore;
+pub use units::{Combination, Units};
+pub use views::Views;

@@ -4,6 +4,9 @@ use crate::batch::Records;
 use crate::params::Params;
 
 /// A pass over a batch: parameters, records, and the weights of their gradients.
+///
+/// What is said about a record holds for a slot if records are in [units](Records::in_units): its gradient is the sum or the mean of the
+/// gradients of all its records.
 #[derive(Clone, Copy)]
 pub struct Pass<'a> {
     pub(crate) at: &'a Params,
@@ -33,7 +36,7 @@ pub struct Pass<'a> {
 pub type WeightRule<'a> = dyn Fn(&[f64], &mut [f32]) + Sync + 'a;
 
 impl<'a> Pass<'a> {
-    /// The gradients of the chosen records, in ascending order, at these parameters, each with weight 1 in one sum.
+    /// The gradients of the chosen slots, in ascending order, at these parameters, each with weight 1 in one sum.
     pub fn new(at: &'a Params, records: &'a Records<'a>, chosen: &'a [usize]) -> Pass<'a> {
         Pass { at, anchor: None, records, chosen, dropout: None, steps: &[], rule: None }
     }
@@ -53,7 +56,8 @@ impl<'a> Pass<'a> {
         Pass { rule: Some(rule), ..self }
     }
 
-    /// Turns dropout on. The mask of a record is a function of this key and of the record's slot in the data set alone.
+    /// Turns dropout and [views](Records::with_views) on. Masks and views of a record are functions of this key, of the record's place in the data
+    /// set and of the number of the view alone.
     #[must_use]
     pub fn with_dropout(self, key: [u8; 32]) -> Pass<'a> {
         Pass { dropout: Some(key), ..self }
@@ -79,13 +83,13 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// The results of a pass, in the order of the chosen records. All of them are as private as the records.
+/// The results of a pass, in the order of the chosen slots. All of them are as private as the records.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Outcome {
-    /// The loss of each record; for differences, the loss at the first point.
+    /// The loss of each record, and the mean loss of the records of a unit; for differences, the loss at the first point.
     pub losses: Vec<f64>,
     /// The gradient norm of each record; empty in a pass without a weight rule.
     pub norms: Vec<f64>,
-    /// The places in the batch of records whose loss or gradient was not finite. They added nothing.
+    /// The places in the batch of records whose loss or gradient was not finite. They added nothing. A unit with one such record adds nothing.
     pub non_finite: Vec<usize>,
 }

@@ -6,24 +6,34 @@ use crate::kernels::{Aligned, Packed, vector};
 use crate::layers::{BufferSizes, Context, Flow, LayerBuffers, Masks, Term};
 use crate::network::{Action, Network, Node};
 use crate::shape::{Shape, Storage};
+use crate::units::{Bags, Member};
+use crate::views::Views;
 
 /// The records of a chunk.
 #[derive(Default)]
 pub(crate) struct Chunk {
     pub(crate) records: usize,
+    /// The start of each bag among the records, and the end of the last one.
+    bags: Vec<usize>,
+    /// The largest number of records in a bag of any chunk.
+    pub(crate) most: usize,
     /// Steps of the longest record; 1 if the records are not sequences.
     pub(crate) steps: usize,
     /// For each number of [extra steps](Storage::extra) in the network, the lengths of all records.
     lengths: Vec<(usize, Vec<usize>)>,
     /// `steps` tokens for each record; 0 beyond a record's length.
     pub(crate) tokens: Vec<u32>,
-    /// The slot of each record in the data set.
-    pub(crate) slots: Vec<usize>,
+    /// The place of each record in the data set.
+    pub(crate) members: Vec<Member>,
     /// The key of the dropout masks in a training pass.
     pub(crate) dropout: Option<[u8; 32]>,
+    /// The views of the records in a training pass, with their key.
+    pub(crate) views: Option<([u8; 32], Views)>,
     /// Buffers for a record that is not in memory.
-    pub(crate) read_values: Vec<f32>,
+    read_values: Vec<f32>,
     read_tokens: Vec<u32>,
+    /// Buffer for a view of a record.
+    view: Vec<f32>,
 }
 
 /// Where a network is evaluated: parameters, and their packed forms for each node.
@@ -40,12 +50,18 @@ impl Chunk {
             params: &point.params[node.params.clone()],
             packs: &point.packs[index],
             records: self.records,
+            bags: self.bags(),
             steps: self.steps + input.extra,
             lengths: self.lengths(input),
             tokens: &self.tokens,
-            dropout: self.dropout.map(|key| Masks { key, layer: index, slots: &self.slots }),
+            dropout: self.dropout.map(|key| Masks { key, layer: index, members: &self.members }),
             accumulate: false,
         }
+    }
+
+    /// The bags that the records form.
+    pub(crate) fn bags(&self) -> Bags<'_> {
+        Bags { starts: &self.bags, most: self.most }
     }
 
     /// The length of each record in a value.
@@ -59,7 +75,7 @@ impl Chunk {
         self.tokens.get(index * self.steps..index * self.steps + length).unwrap_or_default()
     }
 
-    /// Reads the lengths and tokens of the chosen records.
+    /// Reads the lengths and tokens of records, which form bags with these starts.
     ///
     /// # Errors
     /// A record that cannot be read.
@@ -67,12 +83,16 @@ impl Chunk {
         &mut self,
         network: &Network,
         inputs: &Unlabelled<'_>,
-        chosen: &[usize],
+        members: &[Member],
+        bags: &[usize],
     ) -> Result<(), NetworkError> {
-        self.records = chosen.len();
-        self.slots.clear();
-        self.slots.extend(chosen);
-        self.steps = chosen.iter().map(|&record| inputs.steps(record)).max().unwrap_or(1);
+        self.records = members.len();
+        self.members.clear();
+        self.members.extend(members);
+        self.bags.clear();
+        self.bags.extend(bags);
+        let steps = members.iter().map(|member| inputs.steps(member.record));
+        self.steps = steps.clone().max().unwrap_or(1);
         for &extra in &network.extras {
             if self.lengths.iter().all(|(known, _)| *known != extra) {
                 self.lengths.push((extra, Vec::new()));
@@ -80,12 +100,12 @@ impl Chunk {
         }
         for (extra, lengths) in &mut self.lengths {
             lengths.clear();
-            lengths.extend(chosen.iter().map(|&record| inputs.steps(record) + *extra));
+            lengths.extend(steps.clone().map(|steps| steps + *extra));
         }
         self.tokens.clear();
         if let Shape::Tokens { .. } = inputs.shape() {
-            for &record in chosen {
-                let tokens = inputs.tokens(record, &mut self.read_tokens)?;
+            for member in members {
+                let tokens = inputs.tokens(member.record, &mut self.read_tokens)?;
                 self.tokens.extend(tokens);
                 self.tokens.extend(std::iter::repeat_n(0, self.steps - tokens.len()));
             }
@@ -136,7 +156,7 @@ impl Tape {
         values.chain(buffers).sum()
     }
 
-    /// Copies the chosen records into the first value.
+    /// Copies the records of a chunk, or views of them, into the first value.
     ///
     /// # Errors
     /// A record that cannot be read.
@@ -145,12 +165,19 @@ impl Tape {
         network: &Network,
         chunk: &mut Chunk,
         inputs: &Unlabelled<'_>,
-        chosen: &[usize],
     ) -> Result<(), NetworkError> {
         let storage = network.storage[0];
         let stored = self.values[0].chunks_exact_mut(storage.in_chunk(chunk.steps).max(1));
-        for (stored, &record) in stored.zip(chosen) {
-            storage.write(inputs.values(record, &mut chunk.read_values)?, stored);
+        for (stored, member) in stored.zip(&chunk.members) {
+            let values = inputs.values(member.record, &mut chunk.read_values)?;
+            let values = match chunk.views {
+                None => values,
+                Some((key, views)) => {
+                    views.apply(key, *member, storage.shape, values, &mut chunk.view);
+                    &chunk.view
+                }
+            };
+            storage.write(values, stored);
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! A worker: runs its chunks one after another (forward, backward, norms, weights, sums).
 
 use crate::batch::Unlabelled;
-use crate::cut::Piece;
+use crate::cut::{self, Piece};
 use crate::error::NetworkError;
 use crate::kernels::{Aligned, vector};
 use crate::layers::{Scratch, Term, Workspace};
@@ -9,14 +9,33 @@ use crate::loss::Loss;
 use crate::network::Network;
 use crate::pass::{Pass, WeightRule};
 use crate::tape::{Chunk, Point, Tape, terms};
+use crate::units::Member;
 
-/// One record's part of an [`Outcome`](crate::Outcome).
-pub(crate) struct RecordResult {
-    /// The record's position in the batch.
+/// One slot's part of an [`Outcome`](crate::Outcome).
+pub(crate) struct SlotResult {
+    /// The slot's position in the batch.
     pub(crate) place: usize,
     pub(crate) loss: f64,
     pub(crate) norm: f64,
     pub(crate) finite: bool,
+    /// The number of its records, times their views.
+    size: usize,
+}
+
+/// A slot of a piece.
+#[derive(Clone, Copy)]
+struct Slot {
+    /// Its position in the batch.
+    place: usize,
+    /// The number of its records, times their views.
+    size: usize,
+}
+
+impl Slot {
+    /// The result before the slot has been run.
+    fn result(&self) -> SlotResult {
+        SlotResult { place: self.place, loss: 0.0, norm: 0.0, finite: true, size: self.size }
+    }
 }
 
 /// The buffers and results of one worker.
@@ -27,42 +46,69 @@ pub(crate) struct Worker {
     gradients: ChunkGradients,
     /// Buffer for an input gradient that is added to another one.
     spare: Aligned,
+    /// The gradient of a slot that does not fit into a chunk.
+    slot: Aligned,
     /// The sums over the last piece, in single precision.
     pub(crate) sums: Vec<Aligned>,
     /// The sums over the pieces before it, each rounded to the pass's lattice; empty if there was only one piece.
     pub(crate) totals: Vec<Vec<f64>>,
-    pub(crate) results: Vec<RecordResult>,
+    pub(crate) results: Vec<SlotResult>,
 }
 
-/// Norms, weights and written-out gradients of the records of a chunk.
+/// Norms, weights and written-out gradients of the bags of a chunk.
 #[derive(Default)]
 struct ChunkGradients {
     /// For each node, the gradients that its layer writes out.
     written: Vec<[Aligned; 2]>,
     scratch: Scratch,
-    /// Layer by layer, the squared norms of all records of the chunk.
+    /// Layer by layer, the squared norms of all bags of the chunk.
     squared: Vec<f64>,
-    /// Sum by sum and layer by layer, the weights of all records of the chunk.
+    /// Sum by sum and layer by layer, the weights of all bags of the chunk.
     weights: Vec<f32>,
-    /// The norms and weights of one record, as a [rule](crate::WeightRule) sees them.
-    record_norms: Vec<f64>,
-    record_weights: Vec<f32>,
+    /// The norms and weights of one bag, as a [rule](crate::WeightRule) sees them.
+    bag_norms: Vec<f64>,
+    bag_weights: Vec<f32>,
 }
 
 /// Above this norm a record counts as not finite: after clipping to any sensible bound, its weight would be a subnormal number.
 const GREATEST_NORM: f64 = 1e18;
 
+/// The size of chunks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// The largest number of records in a chunk.
+    pub(crate) records: usize,
+    /// The largest number of bags in a chunk.
+    pub(crate) bags: usize,
+    /// The largest number of gradients in a slot: records, times views.
+    pub(crate) most: usize,
+}
+
+impl Limits {
+    /// Whether every slot fits into a chunk. Otherwise each slot is run alone, in as many chunks as it needs.
+    fn whole_slots(self) -> bool {
+        self.most <= self.records
+    }
+}
+
 /// A pass, as all workers see it.
 pub(crate) struct PassJob<'a> {
     pub(crate) network: &'a Network,
     pub(crate) loss: Loss,
-    /// The largest number of records in a chunk.
-    pub(crate) chunk: usize,
+    /// The size of chunks.
+    pub(crate) limits: Limits,
     pub(crate) pass: &'a Pass<'a>,
     pub(crate) here: Point<'a>,
     pub(crate) there: Option<Point<'a>>,
     /// The number of sums.
     pub(crate) sums: usize,
+}
+
+impl PassJob<'_> {
+    fn slot(&self, place: usize) -> Slot {
+        let records = self.pass.records;
+        Slot { place, size: records.size_of(self.pass.chosen[place], self.pass.dropout) }
+    }
 }
 
 impl Worker {
@@ -77,6 +123,7 @@ impl Worker {
                 ..ChunkGradients::default()
             },
             spare: Aligned::default(),
+            slot: Aligned::default(),
             sums: Vec::new(),
             totals: Vec::new(),
             results: Vec::new(),
@@ -93,10 +140,19 @@ impl Worker {
             if index > 0 {
                 self.fold(job);
             }
-            let chunks = piece.len().div_ceil(job.chunk).max(1);
-            let border = |chunk: usize| piece.len() * chunk / chunks;
-            for chunk in 0..chunks {
-                self.run(job, &piece[border(chunk)..border(chunk + 1)])?;
+            // An empty slot adds nothing.
+            let slots: Vec<Slot> =
+                piece.iter().map(|&place| job.slot(place)).filter(|slot| slot.size > 0).collect();
+            if !job.limits.whole_slots() {
+                slots.iter().try_for_each(|slot| self.run_alone(job, slot))?;
+                continue;
+            }
+            let sizes: Vec<usize> = slots.iter().map(|slot| slot.size).collect();
+            for chunk in cut::chunks(&sizes, job.limits.records, job.limits.bags) {
+                let mut slots = slots[chunk].to_vec();
+                // Sums are formed for all bags of one size together.
+                slots.sort_by_key(|slot| slot.size);
+                self.run(job, &slots)?;
             }
         }
         Ok(())
@@ -112,8 +168,11 @@ impl Worker {
         starts: &[usize],
         mut outputs: &mut [f32],
     ) -> Result<(), NetworkError> {
-        self.chunk.load(network, inputs, chosen)?;
-        self.tape.load(network, &mut self.chunk, inputs, chosen)?;
+        (self.chunk.dropout, self.chunk.views, self.chunk.most) = (None, None, 1);
+        let members: Vec<Member> = chosen.iter().map(|&record| Member::whole(record)).collect();
+        let bags: Vec<usize> = (0..=chosen.len()).collect();
+        self.chunk.load(network, inputs, &members, &bags)?;
+        self.tape.load(network, &mut self.chunk, inputs)?;
         self.tape.forward(network, point, &self.chunk);
         for (record, pair) in starts.windows(2).enumerate() {
             let (own, rest) = outputs.split_at_mut((pair[1] - pair[0]) * network.outputs());
@@ -127,6 +186,8 @@ impl Worker {
     fn prepare(&mut self, job: &PassJob<'_>) {
         self.results.clear();
         self.chunk.dropout = job.pass.dropout;
+        self.chunk.views = job.pass.records.views(job.pass.dropout);
+        self.chunk.most = job.limits.most;
         self.totals.iter_mut().for_each(Vec::clear);
         self.sums.resize_with(job.sums.max(self.sums.len()), Aligned::default);
         for sum in &mut self.sums[..job.sums] {
@@ -134,46 +195,121 @@ impl Worker {
             sum.fill(0.0);
         }
         if job.there.is_some() && self.anchor.is_none() {
-            self.anchor = Some(Tape::new(job.network, job.chunk, job.network.input().steps()));
+            self.anchor = Some(Tape::new(job.network, job.limits.records, job.network.input().steps()));
         }
     }
 
-    /// Runs one chunk: the records at these places in the batch.
-    fn run(&mut self, job: &PassJob<'_>, places: &[usize]) -> Result<(), NetworkError> {
-        let (network, inputs) = (job.network, &job.pass.records.inputs);
-        let chosen: Vec<usize> = places.iter().map(|&place| job.pass.chosen[place]).collect();
-        let chosen = &chosen[..];
-        self.chunk.load(network, inputs, chosen)?;
+    /// Runs one chunk of whole slots.
+    fn run(&mut self, job: &PassJob<'_>, slots: &[Slot]) -> Result<(), NetworkError> {
+        let (mut members, mut bags, mut shares) = (Vec::new(), vec![0], Vec::new());
+        for slot in slots {
+            shares.push(job.pass.records.members(
+                job.pass.chosen[slot.place],
+                job.pass.dropout,
+                &mut members,
+            ));
+            bags.push(members.len());
+        }
         let first_result = self.results.len();
-        let result = |&place: &usize| RecordResult { place, loss: 0.0, norm: 0.0, finite: true };
-        self.results.extend(places.iter().map(result));
-        self.evaluate(job, job.here, chosen, first_result)?;
-        let layers = network.layers.len();
+        self.results.extend(slots.iter().map(Slot::result));
+        self.chunk.load(job.network, &job.pass.records.inputs, &members, &bags)?;
+        let layers = job.network.layers.len();
         self.gradients.squared.clear();
-        self.gradients.squared.resize(layers * chosen.len(), 0.0);
-        let weighed = job.pass.rule.is_some();
-        let anchor = if job.there.is_some() { self.anchor.take() } else { None };
-        if let (Some(there), Some(mut anchor)) = (job.there, anchor) {
-            self.tape.backward(network, job.here, &self.chunk, &mut self.spare, |_, _| {});
-            std::mem::swap(&mut self.tape, &mut anchor);
-            self.evaluate(job, there, chosen, first_result)?;
-            self.tape.backward(network, there, &self.chunk, &mut self.spare, |_, _| {});
-            std::mem::swap(&mut self.tape, &mut anchor);
-            self.tape.subtract(&mut anchor);
-            self.anchor = Some(anchor);
-            if weighed {
-                self.each_layer(job, |gradients, node, terms| gradients.norms(network, node, terms));
+        self.gradients.squared.resize(layers * slots.len(), 0.0);
+        self.differentiate(job, &shares, first_result, job.pass.rule.is_some())?;
+        self.weigh(job, first_result);
+        self.add(job);
+        Ok(())
+    }
+
+    /// Runs one slot, in as many chunks as it needs. Its gradient is written out and added up over the chunks.
+    fn run_alone(&mut self, job: &PassJob<'_>, slot: &Slot) -> Result<(), NetworkError> {
+        let mut members = Vec::new();
+        let share = job.pass.records.members(job.pass.chosen[slot.place], job.pass.dropout, &mut members);
+        let (parts, place) = (slot.size.div_ceil(job.limits.records), self.results.len());
+        self.results.push(slot.result());
+        let mut gradient = std::mem::take(&mut self.slot);
+        gradient.reserve(job.network.layout().len());
+        gradient.fill(0.0);
+        for part in 0..parts {
+            let members = &members[slot.size * part / parts..slot.size * (part + 1) / parts];
+            self.chunk.load(job.network, &job.pass.records.inputs, members, &[0, members.len()])?;
+            self.differentiate(job, &[share], place, false)?;
+            self.each_layer(job, |gradients, index, terms| {
+                let node = &job.network.nodes[index];
+                let Some((_, parameters)) = node.trained() else { return };
+                let mut workspace = gradients.workspace(index);
+                parameters.weighted_sum(terms, None, &mut workspace, &mut gradient[node.params.clone()]);
+            });
+        }
+        self.add_slot(job, place, &gradient);
+        self.slot = gradient;
+        Ok(())
+    }
+
+    /// Adds the weighted gradient of one slot to the sums.
+    fn add_slot(&mut self, job: &PassJob<'_>, place: usize, gradient: &[f32]) {
+        let layers = job.network.layers.len();
+        self.gradients.squared.clear();
+        self.gradients.squared.resize(layers, 0.0);
+        if job.pass.rule.is_some() {
+            for node in &job.network.nodes {
+                if let Some((layer, _)) = node.trained() {
+                    self.gradients.squared[layer] += vector::squared_norm(&gradient[node.params.clone()]);
+                }
             }
-        } else {
+        }
+        let result = &mut self.results[place];
+        result.norm = self.gradients.squared.iter().sum::<f64>().sqrt();
+        result.finite &= result.norm <= GREATEST_NORM;
+        if !result.finite {
+            return;
+        }
+        self.gradients.weights.clear();
+        self.gradients.weights.resize(job.sums * layers, 1.0);
+        if let Some(rule) = job.pass.rule {
+            self.gradients.weigh(rule, 1, 0);
+        }
+        for (number, sum) in self.sums[..job.sums].iter_mut().enumerate() {
+            for node in &job.network.nodes {
+                let Some((layer, _)) = node.trained() else { continue };
+                let weight = self.gradients.weights[number * layers + layer];
+                let range = node.params.clone();
+                vector::add_scaled(&mut sum[range.clone()], weight, &gradient[range]);
+            }
+        }
+    }
+
+    /// Forward and backward for the records of the chunk, whose loss gradients are multiplied by the shares of their bags.
+    fn differentiate(
+        &mut self,
+        job: &PassJob<'_>,
+        shares: &[f32],
+        first_result: usize,
+        norms: bool,
+    ) -> Result<(), NetworkError> {
+        let network = job.network;
+        self.evaluate(job, job.here, shares, first_result)?;
+        let anchor = if job.there.is_some() { self.anchor.take() } else { None };
+        let (Some(there), Some(mut anchor)) = (job.there, anchor) else {
             let gradients = &mut self.gradients;
             self.tape.backward(network, job.here, &self.chunk, &mut self.spare, |node, terms| {
-                if weighed {
+                if norms {
                     gradients.norms(network, node, terms);
                 }
             });
+            return Ok(());
+        };
+        self.tape.backward(network, job.here, &self.chunk, &mut self.spare, |_, _| {});
+        std::mem::swap(&mut self.tape, &mut anchor);
+        self.evaluate(job, there, shares, first_result)?;
+        self.tape.backward(network, there, &self.chunk, &mut self.spare, |_, _| {});
+        std::mem::swap(&mut self.tape, &mut anchor);
+        self.tape.subtract(&mut anchor);
+        self.anchor = Some(anchor);
+        if norms {
+            self.each_layer(job, |gradients, node, terms| gradients.norms(network, node, terms));
         }
-        self.weigh(job, first_result);
-        self.add(job, weighed);
         Ok(())
     }
 
@@ -193,20 +329,27 @@ impl Worker {
         &mut self,
         job: &PassJob<'_>,
         point: Point<'_>,
-        chosen: &[usize],
+        shares: &[f32],
         first_result: usize,
     ) -> Result<(), NetworkError> {
         let records = job.pass.records;
-        self.tape.load(job.network, &mut self.chunk, &records.inputs, chosen)?;
+        self.tape.load(job.network, &mut self.chunk, &records.inputs)?;
         self.tape.forward(job.network, point, &self.chunk);
-        for (index, &record) in chosen.iter().enumerate() {
-            let (outputs, gradient) = self.tape.loss_gradient(job.network, &self.chunk, index);
-            let target = records.target(record, self.chunk.tokens_of(index, records.inputs.steps(record)));
-            let loss = job.loss.gradient(job.network.outputs(), outputs, target, gradient);
-            let result = &mut self.results[first_result + index];
-            result.finite &= loss.is_finite();
-            if std::ptr::eq(point.params, job.here.params) {
-                result.loss = loss;
+        let bags = self.chunk.bags().iter().zip(shares).zip(&mut self.results[first_result..]);
+        for ((bag, &share), result) in bags {
+            for index in bag {
+                let (outputs, gradient) = self.tape.loss_gradient(job.network, &self.chunk, index);
+                let record = self.chunk.members[index].record;
+                let target =
+                    records.target(record, self.chunk.tokens_of(index, records.inputs.steps(record)));
+                let loss = job.loss.gradient(job.network.outputs(), outputs, target, gradient);
+                if share != 1.0 {
+                    gradient.iter_mut().for_each(|g| *g *= share);
+                }
+                result.finite &= loss.is_finite();
+                if std::ptr::eq(point.params, job.here.params) {
+                    result.loss += loss / result.size as f64;
+                }
             }
         }
         Ok(())
@@ -229,40 +372,42 @@ impl Worker {
         }
     }
 
-    /// Erases records that are not finite, and sets the weights of the others by the rule.
+    /// Erases bags that are not finite, and sets the weights of the others by the rule.
     fn weigh(&mut self, job: &PassJob<'_>, first_result: usize) {
-        let (records, layers) = (self.chunk.records, job.network.layers.len());
+        let (bags, layers) = (self.chunk.bags().len(), job.network.layers.len());
         self.gradients.weights.clear();
-        self.gradients.weights.resize(job.sums * layers * records, 0.0);
-        for index in 0..records {
+        self.gradients.weights.resize(job.sums * layers * bags, 0.0);
+        for index in 0..bags {
             let result = &mut self.results[first_result + index];
-            let squared = (0..layers).map(|layer| self.gradients.squared[layer * records + index]);
+            let squared = (0..layers).map(|layer| self.gradients.squared[layer * bags + index]);
             result.norm = squared.sum::<f64>().sqrt();
             result.finite &= result.norm <= GREATEST_NORM;
             if !result.finite {
-                self.gradients.erase(job.network, index);
-                self.tape.erase(job.network, &self.chunk, index);
-                if let Some(anchor) = &mut self.anchor {
-                    anchor.erase(job.network, &self.chunk, index);
+                self.gradients.erase(job.network, job.limits.most, index);
+                for record in self.chunk.bags().members(index) {
+                    self.tape.erase(job.network, &self.chunk, record);
+                    if let Some(anchor) = &mut self.anchor {
+                        anchor.erase(job.network, &self.chunk, record);
+                    }
                 }
                 continue;
             }
             if let Some(rule) = job.pass.rule {
-                self.gradients.weigh(rule, records, index);
+                self.gradients.weigh(rule, bags, index);
             }
         }
     }
 
     /// Adds the weighted gradients to the sums.
-    fn add(&mut self, job: &PassJob<'_>, weighed: bool) {
+    fn add(&mut self, job: &PassJob<'_>) {
         let mut sums = std::mem::take(&mut self.sums);
-        let (records, layers, network) = (self.chunk.records, job.network.layers.len(), job.network);
+        let (bags, layers, network) = (self.chunk.bags().len(), job.network.layers.len(), job.network);
         self.each_layer(job, |gradients, index, terms| {
             let node = &network.nodes[index];
             let Some((layer, parameters)) = node.trained() else { return };
             for (number, sum) in sums[..job.sums].iter_mut().enumerate() {
-                let first = (number * layers + layer) * records;
-                let weights = weighed.then(|| &gradients.weights[first..first + records]);
+                let first = (number * layers + layer) * bags;
+                let weights = job.pass.rule.is_some().then(|| &gradients.weights[first..first + bags]);
                 let (written, scratch) = (&mut gradients.written[index], &mut gradients.scratch);
                 let mut workspace = Workspace { written, scratch };
                 parameters.weighted_sum(terms, weights, &mut workspace, &mut sum[node.params.clone()]);
@@ -273,36 +418,40 @@ impl Worker {
 }
 
 impl ChunkGradients {
-    /// Sets the weights of one record by a rule; a weight that is not finite becomes 0.
-    fn weigh(&mut self, rule: &WeightRule<'_>, records: usize, index: usize) {
-        let norms = self.squared[index..].iter().step_by(records).map(|squared| squared.sqrt());
-        self.record_norms.clear();
-        self.record_norms.extend(norms);
-        self.record_weights.clear();
-        self.record_weights.resize(self.weights.len() / records, 0.0);
-        rule(&self.record_norms, &mut self.record_weights);
-        let weights = self.weights.iter_mut().skip(index).step_by(records);
-        for (weight, chosen) in weights.zip(&self.record_weights) {
+    /// Sets the weights of one bag by a rule; a weight that is not finite becomes 0.
+    fn weigh(&mut self, rule: &WeightRule<'_>, bags: usize, index: usize) {
+        let norms = self.squared[index..].iter().step_by(bags).map(|squared| squared.sqrt());
+        self.bag_norms.clear();
+        self.bag_norms.extend(norms);
+        self.bag_weights.clear();
+        self.bag_weights.resize(self.weights.len() / bags, 0.0);
+        rule(&self.bag_norms, &mut self.bag_weights);
+        let weights = self.weights.iter_mut().skip(index).step_by(bags);
+        for (weight, chosen) in weights.zip(&self.bag_weights) {
             *weight = if chosen.is_finite() { *chosen } else { 0.0 };
         }
     }
 
-    /// Sets a record's written-out gradients to zero.
-    fn erase(&mut self, network: &Network, record: usize) {
+    fn workspace(&mut self, node: usize) -> Workspace<'_> {
+        Workspace { written: &mut self.written[node], scratch: &mut self.scratch }
+    }
+
+    /// Sets a bag's written-out gradients to zero.
+    fn erase(&mut self, network: &Network, most: usize, bag: usize) {
         for (written, node) in self.written.iter_mut().zip(&network.nodes) {
             let Some((_, parameters)) = node.trained() else { continue };
-            for (written, size) in written.iter_mut().zip(parameters.written_sizes()) {
-                let end = ((record + 1) * size).min(written.len());
-                written[(record * size).min(end)..end].fill(0.0);
+            for (written, size) in written.iter_mut().zip(parameters.written_sizes(most)) {
+                let end = ((bag + 1) * size).min(written.len());
+                written[(bag * size).min(end)..end].fill(0.0);
             }
         }
     }
 
-    /// Adds the squared gradient norms of all records for one node.
+    /// Adds the squared gradient norms of all bags for one node.
     fn norms(&mut self, network: &Network, node: usize, terms: &[Term<'_>]) {
         let Some((layer, parameters)) = network.nodes[node].trained() else { return };
-        let records = terms[0].context.records;
+        let bags = terms[0].context.bags.len();
         let mut workspace = Workspace { written: &mut self.written[node], scratch: &mut self.scratch };
-        parameters.squared_norms(terms, &mut workspace, &mut self.squared[layer * records..][..records]);
+        parameters.squared_norms(terms, &mut workspace, &mut self.squared[layer * bags..][..bags]);
     }
 }

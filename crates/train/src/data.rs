@@ -31,8 +31,20 @@ pub struct DataFacts {
     /// The mean and the standard deviation of each channel by which images were normalised; empty if they were not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub normalisation: Vec<(f64, f64)>,
-    /// The number of test records.
+    /// The number of test records, or of their units. The number of records in units is private.
     pub test_records: u64,
+    /// The unit of privacy; none if every record is a unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<UnitFacts>,
+}
+
+/// What is publicly known about the units of privacy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnitFacts {
+    /// What a unit is: the column or array that identifies it.
+    pub name: String,
+    /// The number of records of a unit that are used.
+    pub records: usize,
 }
 
 impl DataFacts {
@@ -44,7 +56,11 @@ impl DataFacts {
             numbers: train.scales().to_vec(),
             encoding: train.encoding(),
             normalisation: train.normalisation().to_vec(),
-            test_records: test.map_or(0, |test| test.len() as u64),
+            test_records: test.map_or(0, |test| test.slots() as u64),
+            unit: train
+                .unit()
+                .zip(train.records_per_unit())
+                .map(|(name, records)| UnitFacts { name: name.to_owned(), records }),
         }
     }
 
@@ -92,7 +108,7 @@ impl DataFacts {
 pub struct DataDescription {
     /// The facts that a model needs.
     pub facts: DataFacts,
-    /// The number of training records.
+    /// The number of units of privacy for training: records, unless they belong to units.
     pub records: usize,
     /// The settings of the data.
     pub(crate) values: SettingValues,
@@ -111,7 +127,7 @@ fn shortened(names: &[String]) -> String {
 }
 
 impl DataDescription {
-    /// Describes this many records by public facts alone. Plans can be priced with this description, before any data is read.
+    /// Describes this many units of privacy by public facts alone. Plans can be priced with this description, before any data is read.
     pub fn public(facts: DataFacts, records: usize) -> Self {
         Self {
             facts,
@@ -161,7 +177,17 @@ impl DataDescription {
             ));
         }
         let facts = DataFacts::new(train, test);
+        let declared = (settings.unit.as_deref(), settings.records_per_unit);
+        let (unit, records) = (train.unit(), train.records_per_unit());
+        if declared.0.is_some_and(|name| Some(name) != unit) || declared.1.is_some_and(|n| Some(n) != records)
+        {
+            return Err(TrainError::refused(
+                "unit and records_per_unit describe a file, but the records are given in memory",
+                "declare units with Dataset::in_units and Dataset::limit_units, and leave out {unit} and {records_per_unit}",
+            ));
+        }
         if let Some(test) = test {
+            check_units(train, test)?;
             if test.targets().is_none() {
                 return Err(TrainError::refused(
                     "the test records have no labels",
@@ -180,8 +206,10 @@ impl DataDescription {
             }
             facts.check_labels(test, "the test records", "training")?;
         }
-        let values = SettingValues { data: given(settings.data.clone()), ..SettingValues::default() };
-        Ok(Self { values, ..Self::public(facts, train.len()) })
+        let (unit, records_per_unit) = unit_values(settings, train);
+        let data = given(settings.data.clone());
+        let values = SettingValues { data, unit, records_per_unit, ..SettingValues::default() };
+        Ok(Self { values, ..Self::public(facts, train.slots()) })
     }
 }
 
@@ -214,6 +242,20 @@ impl RunData {
         check_tokenizer(settings, sets.schema.as_ref())?;
         let separate = separate_test_set(test_data.as_deref(), &source, &sets)?;
         let Splits { train, test, schema } = sets;
+        let limited = |set: Dataset| match settings.records_per_unit {
+            Some(_) if set.unit().is_none() => Err(TrainError::refused(
+                "records_per_unit needs a unit of privacy",
+                "name the column that identifies it with {unit}, or leave out {records_per_unit}",
+            )),
+            Some(most) => Ok(set.limit_units(most)?),
+            None => Ok(set),
+        };
+        let train = limited(train)?;
+        let test = test.or(separate).map(limited).transpose()?;
+        if let Some(test) = &test {
+            check_units(&train, test)?;
+        }
+        let (unit, records_per_unit) = unit_values(settings, &train);
         let mut values = SettingValues {
             data: Some(Value::given_or(
                 settings.data.as_ref().map(|_| source.path.clone()),
@@ -221,6 +263,8 @@ impl RunData {
                 Origin::Default,
             )),
             test_data: given(test_data),
+            unit,
+            records_per_unit,
             image_size: stated(settings.image_size, source.images.size),
             channels: stated(settings.channels, source.images.channels),
             mean: stated(settings.mean.clone(), source.images.mean.clone()),
@@ -246,7 +290,7 @@ impl RunData {
         let schema = schema.map(|schema| schema.with_tokenizer_file(RunFiles::TOKENIZER));
         let schema =
             schema.map(|schema| toml::to_string(&schema).expect("a schema of numbers and strings is TOML"));
-        let (train, test) = match test.or(separate) {
+        let (train, test) = match test {
             Some(test) => {
                 reject_split(settings)?;
                 (train, Some(test))
@@ -264,13 +308,46 @@ impl RunData {
         };
         let description = DataDescription {
             facts: DataFacts::new(&train, test.as_ref()),
-            records: train.len(),
+            records: train.slots(),
             last_changed,
             values,
             schema,
             tokenizer,
         };
         Ok(Self { train, test, description })
+    }
+}
+
+/// The settings of the unit of privacy.
+fn unit_values(settings: &Settings, train: &Dataset) -> (Option<Value<String>>, Option<Value<usize>>) {
+    let unit = train.unit().map(|unit| {
+        Value::given_or(settings.unit.as_ref().map(|_| unit.to_owned()), unit.to_owned(), Origin::PublicFact)
+    });
+    let records = train
+        .records_per_unit()
+        .map(|records| Value::given_or(settings.records_per_unit, records, Origin::Default));
+    (unit, records)
+}
+
+/// Rejects test records that belong to a unit with training records: a unit is protected as a whole.
+fn check_units(train: &Dataset, test: &Dataset) -> Result<(), TrainError> {
+    match (train.unit(), test.unit()) {
+        (None, None) => Ok(()),
+        (Some(unit), Some(_)) if train.shares_units_with(test) => Err(TrainError::refused(
+            format!("a {unit} has records in the training set and in the test set"),
+            format!(
+                "put all records of each {unit} into one of them, or hold back part of the data with {{test_fraction}}"
+            ),
+        )),
+        (Some(_), Some(_)) => Ok(()),
+        (Some(unit), None) => Err(TrainError::refused(
+            format!("the training records have the unit {unit}, but the test records have none"),
+            "give test records with the same unit",
+        )),
+        (None, Some(unit)) => Err(TrainError::refused(
+            format!("the test records have the unit {unit}, but the training records have none"),
+            "give training records with the same unit",
+        )),
     }
 }
 
@@ -285,6 +362,7 @@ pub fn data_source(settings: &Settings) -> Source {
         path: settings.data.clone().unwrap_or_else(|| "mushroom".into()),
         schema: settings.schema.clone(),
         target: settings.target.clone(),
+        unit: settings.unit.clone(),
         classes: settings.classes,
         features: settings.features,
         images: ImageOptions {

@@ -2,8 +2,11 @@
 
 use std::ops::Range;
 
-use sordino_nn::{Engine, NetworkError, Params, Pass, Records};
+use sordino_data::Dataset;
+use sordino_nn::{Combination, Engine, NetworkError, Params, Pass, Records, Units};
 use sordino_privacy::{Gradients, Sum, WeightRule};
+
+use crate::{ResolvedSettings, TrainError, UnitGradient};
 
 /// Records, and the engine that computes their gradients.
 pub struct NetworkGradients<'d> {
@@ -12,9 +15,63 @@ pub struct NetworkGradients<'d> {
 }
 
 impl<'d> NetworkGradients<'d> {
+    /// Gradients of labelled records, in their units and with the views of the settings.
+    ///
+    /// # Errors
+    /// Records without labels, or records that do not fit the network.
+    pub fn of(data: &'d Dataset, resolved: &ResolvedSettings) -> Result<Self, TrainError> {
+        let targets = data.targets().ok_or_else(|| {
+            TrainError::refused(
+                "the records have no targets to learn",
+                "give labelled records, or name the {target}",
+            )
+        })?;
+        let engine = resolved.engine(None)?;
+        let records = engine.records(data.inputs(), targets)?;
+        let records = resolved.in_slots(records, data.units())?;
+        Ok(Self::new(engine, records))
+    }
+
     /// Gradients of these records, which were checked by this engine.
     pub fn new(engine: Engine, records: Records<'d>) -> Self {
         Self { engine, records }
+    }
+}
+
+impl ResolvedSettings {
+    /// An engine for the slots of the run: for the public maximum of gradients in a slot, not for the largest number that
+    /// occurs. Without a number of workers, it has one for each thread.
+    ///
+    /// # Errors
+    /// A network that takes too much memory.
+    pub fn engine(&self, workers: Option<usize>) -> Result<Engine, NetworkError> {
+        let records = self.data.unit.as_ref().map_or(1, |unit| unit.records);
+        let most = records.saturating_mul(self.views.map_or(1, |views| views.copies));
+        let (network, loss) = (self.model.network()?, self.model.loss);
+        let engine = match workers {
+            Some(workers) => Engine::with_workers(network, loss, workers),
+            None => Engine::new(network, loss),
+        };
+        engine?.for_slots_of(most)
+    }
+
+    /// Records in these units, with the views of the run.
+    ///
+    /// # Errors
+    /// Units of other records.
+    pub fn in_slots<'d>(
+        &self,
+        mut records: Records<'d>,
+        units: Option<&'d Units>,
+    ) -> Result<Records<'d>, NetworkError> {
+        if let Some(units) = units {
+            let combination = match self.values.unit_gradient.as_ref().map(|rule| rule.value) {
+                Some(UnitGradient::Sum) => Combination::Sum,
+                Some(UnitGradient::Mean) | None => Combination::Mean,
+            };
+            records = records.in_units(units, combination)?;
+        }
+        self.views.map_or(Ok(records), |views| records.with_views(views))
     }
 }
 
@@ -23,7 +80,7 @@ impl Gradients for NetworkGradients<'_> {
     type Error = NetworkError;
 
     fn records(&self) -> usize {
-        self.records.len()
+        self.records.slots()
     }
 
     fn dimension(&self) -> usize {

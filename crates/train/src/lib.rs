@@ -63,6 +63,7 @@
 #![forbid(unsafe_code)]
 
 mod algorithm;
+mod augmentation;
 mod claim;
 mod data;
 mod encoder;
@@ -91,7 +92,7 @@ mod state;
 
 pub use algorithm::{NetworkAlgorithm, parse_algorithm, parse_algorithm_config};
 pub use claim::Claim;
-pub use data::{DataDescription, DataFacts, RunData, data_source};
+pub use data::{DataDescription, DataFacts, RunData, UnitFacts, data_source};
 pub use encoder::Encoder;
 pub use error::TrainError;
 pub use evaluation::{Evaluator, Score, class_of};
@@ -111,5 +112,5 @@ pub use run_files::{PublicFile, RunFiles, check_unchanged_data, public_files, ve
 pub use seal::{read_weights, write_weights};
 pub use settings::{
     Clipping, LossName, Origin, PoolingName, SamplingName, SettingInfo, SettingValue, SettingValues,
-    Settings, TruncationName, Value,
+    Settings, TruncationName, UnitGradient, Value,
 };

@@ -357,6 +357,7 @@ mod tests {
             encoding: Encoding::Bytes,
             normalisation: Vec::new(),
             test_records: 0,
+            unit: None,
         }
     }
 

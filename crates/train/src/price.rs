@@ -169,9 +169,10 @@ impl PricedRun {
     pub(crate) fn notes(&self, account: &Account) -> HashMap<String, String> {
         let guarantee = match (self.not_private().or(account.disclosure()), self.terms.guarantee()) {
             (None, Some(guarantee)) => format!(
-                "({}, {})-differential privacy, {}, for the whole run{}",
+                "({}, {})-differential privacy for {}, {}, for the whole run{}",
                 rounded_up(guarantee.epsilon.get()),
                 guarantee.delta,
+                self.settings().protected_unit(),
                 guarantee.relation,
                 if guarantee.epsilon.get() > 10.0 { " (WEAK: protects little)" } else { "" }
             ),

@@ -8,7 +8,7 @@ use std::{
 };
 
 use sordino_data::Dataset;
-use sordino_nn::{Engine, Params};
+use sordino_nn::Params;
 use sordino_privacy::{Account, Randomness, Vault};
 
 use crate::{
@@ -155,7 +155,7 @@ impl<'a> Run<'a> {
     ) -> Result<T, TrainError> {
         let model = &self.priced.resolved.model;
         if model.encodes(self.records) {
-            observer.encoding(self.records.len() + self.test.map_or(0, Dataset::len));
+            observer.encoding(self.records.slots() + self.test.map_or(0, Dataset::slots));
         }
         let records = model.encode(self.records)?;
         let test = self.test.map(|test| model.encode(test)).transpose()?.flatten();
@@ -288,16 +288,7 @@ impl<'a> Run<'a> {
     }
 
     fn gradients(&self) -> Result<NetworkGradients<'a>, TrainError> {
-        let model = &self.priced.resolved.model;
-        let engine = Engine::new(model.network()?, model.loss)?;
-        let targets = self.records.targets().ok_or_else(|| {
-            TrainError::refused(
-                "the records have no targets to learn",
-                "give labelled records, or name the {target}",
-            )
-        })?;
-        let records = engine.records(self.records.inputs(), targets)?;
-        Ok(NetworkGradients::new(engine, records))
+        NetworkGradients::of(self.records, &self.priced.resolved)
     }
 }
 

@@ -16,8 +16,13 @@ use sordino_nn::layers::{
     Attention, ClassToken, Conv2d, Dropout, Embedding, Flatten, GroupNorm, ImageToSequence, LastStep,
     LayerNorm, Linear, Lstm, MeanOverSteps, Positions, Relu, Residual, Tanh, TiedOutput,
 };
-use sordino_nn::{Description, Engine, Inputs, Loss, Network, Params, Records, Shape, Targets};
-use sordino_privacy::{ClipRule, PrivacyError, PrivacyStatus, Randomness, Terms, Vault};
+use sordino_nn::{
+    Combination, Description, Engine, Inputs, Loss, Network, NetworkError, Params, Records, Shape, Targets,
+    Units, Views,
+};
+use sordino_privacy::{
+    ClipRule, Gradients, PrivacyError, PrivacyStatus, Randomness, Sum, Terms, Vault, WeightRule,
+};
 use sordino_testing::Intercepted;
 use sordino_train::NetworkGradients;
 
@@ -102,6 +107,19 @@ impl Roll {
         }
     }
 
+    /// Units of up to `most` records, in any order. Some records belong to none, and some units are empty.
+    fn units(&mut self, count: usize, most: usize) -> Units {
+        let mut records: Vec<usize> = (0..count).collect();
+        (1..count).rev().for_each(|last| records.swap(last, self.below(last + 1)));
+        let (mut members, mut starts) = (Vec::new(), vec![0]);
+        while starts.len() < 2 || records.len() > count / 8 {
+            let size = self.below(most + 1).min(records.len());
+            members.extend(records.drain(..size));
+            starts.push(members.len());
+        }
+        Units::new(members, starts).unwrap()
+    }
+
     /// Pairs of a norm and a weight of any size.
     fn table(&mut self) -> Vec<(f64, f64)> {
         let mut pair = || (10_f64.powf(self.between(-6.0, 6.0)), 10_f64.powf(self.between(-6.0, 9.0)));
@@ -148,7 +166,7 @@ fn released(
 ) -> [(Vec<f32>, f64); 2] {
     let twice = vec![NoiseMultiplier::new(HARDLY_ANY).unwrap(); 2];
     let plan = Plan::new(vec![Entry::new(sampling, twice, Steps::new(1).unwrap()).unwrap()]);
-    let count = records.len() as u64;
+    let count = records.slots() as u64;
     let terms = Terms::price(plan, count, Delta::new(1e-5).unwrap(), None, Accountant::Rdp).unwrap();
     let _ = std::fs::remove_file(ledger);
     let gradients = without(NetworkGradients::new(engine, records), absent);
@@ -187,11 +205,25 @@ fn check(seed: u64, ledger: &Path) -> bool {
     };
     let mut starts = vec![0];
     (0..count).for_each(|record| starts.push(starts[record] + 1 + roll.below(steps)));
-    // Any record may be the one that is left out.
-    let absent = roll.below(count);
+    // Half of the time, slots are units of several records.
+    let most = 1 + roll.below(9);
+    let units = (roll.below(2) == 0).then(|| roll.units(count, most));
+    let combination = [Combination::Sum, Combination::Mean][roll.below(2)];
+    let views = (matches!(network.input(), Shape::Image { .. }) && roll.below(2) == 0).then(|| Views {
+        copies: 1 + roll.below(3),
+        flip: roll.below(2) == 0,
+        crop: roll.below(3),
+    });
+    // Any record or unit may be the one that is left out.
+    let absent = roll.below(units.as_ref().map_or(count, Units::len));
+    let members = units.as_ref().map_or(vec![absent], |units| units.members(absent).to_vec());
     let mut values: Vec<f32> = (0..width * starts[count]).map(|_| roll.value(wild)).collect();
     let scale = 10_f64.powf(roll.between(-3.0, 4.0)) as f32;
-    values[width * starts[absent]..width * starts[absent + 1]].iter_mut().for_each(|value| *value *= scale);
+    for record in members {
+        values[width * starts[record]..width * starts[record + 1]]
+            .iter_mut()
+            .for_each(|value| *value *= scale);
+    }
     let classes: Vec<u32> = (0..count).map(|_| roll.below(3) as u32).collect();
     let from: Vec<usize> = (0..count).map(|_| 1 + roll.below(3)).collect();
     let tokens: Vec<u32> = (0..starts[count]).map(|_| roll.below(9) as u32).collect();
@@ -222,7 +254,14 @@ fn check(seed: u64, ledger: &Path) -> bool {
     let sums = |absent: Option<Absent>| {
         let network = Network::new(&description).unwrap();
         let engine = Engine::with_workers(network, loss, workers).unwrap();
-        let records = engine.records(inputs, targets).unwrap();
+        let engine = engine.for_slots_of(most * views.map_or(1, |views| views.copies)).unwrap();
+        let mut records = engine.records(inputs, targets).unwrap();
+        if let Some(units) = &units {
+            records = records.in_units(units, combination).unwrap();
+        }
+        if let Some(views) = views {
+            records = records.with_views(views).unwrap();
+        }
         released(engine, records, (Sampling::FullBatch, absent), points, rules, ledger)
     };
     let (with, without) = (sums(None), sums(Some(Absent::Slot(absent))));
@@ -237,8 +276,8 @@ fn check(seed: u64, ledger: &Path) -> bool {
 }
 
 #[test]
-fn one_record_moves_a_sum_by_at_most_the_declared_sensitivity() {
-    const CASES: u32 = 400;
+fn one_record_or_unit_moves_a_sum_by_at_most_the_declared_sensitivity() {
+    const CASES: u32 = 600;
     let ledger = std::env::temp_dir().join(format!("sordino-neighbours-{}", std::process::id()));
     let config =
         Config { cases: CASES, failure_persistence: None, rng_seed: RngSeed::Fixed(7), ..Config::default() };
@@ -338,4 +377,118 @@ fn no_error_says_whether_a_record_was_drawn() {
         // Nothing was disclosed, so an epsilon is stated.
         assert!(matches!(vault.account().privacy_status(), Ok(PrivacyStatus::Private(_))));
     }
+}
+
+/// An engine with a planted bug: it clips each record of a unit, and adds up the results.
+struct ClipsRecords<'d> {
+    records: NetworkGradients<'d>,
+    units: &'d Units,
+}
+
+impl Gradients for ClipsRecords<'_> {
+    type Point = Params;
+    type Error = NetworkError;
+
+    fn records(&self) -> usize {
+        self.units.len()
+    }
+
+    fn dimension(&self) -> usize {
+        self.records.dimension()
+    }
+
+    fn trainable(&self) -> Vec<std::ops::Range<usize>> {
+        self.records.trainable()
+    }
+
+    fn layers(&self) -> usize {
+        self.records.layers()
+    }
+
+    fn rounding(&self, differences: bool) -> f64 {
+        self.records.rounding(differences)
+    }
+
+    fn pass(
+        &mut self,
+        at: &Params,
+        anchor: Option<&Params>,
+        chosen: &[usize],
+        rule: Option<&WeightRule<'_>>,
+        key: [u8; 32],
+        sums: &mut [Sum],
+    ) -> Result<(), NetworkError> {
+        let mut records: Vec<usize> =
+            chosen.iter().flat_map(|&slot| self.units.members(slot)).copied().collect();
+        records.sort_unstable();
+        self.records.pass(at, anchor, &records, rule, key, sums)
+    }
+}
+
+/// How far the first of two units, with five records, moves a released sum, relative to the sensitivity.
+fn moved_by_a_unit<G: Gradients<Point = Params>>(gradients: impl Fn() -> G) -> f64 {
+    let rule = ClipRule::flat(ClipNorm::new(1.0).unwrap()).unwrap();
+    let released = |absent: bool| {
+        let gradients = Intercepted {
+            gradients: gradients(),
+            batch: Box::new(move |chosen: &[usize], _: bool| {
+                chosen.iter().copied().filter(|slot| !absent || *slot != 0).collect()
+            }),
+        };
+        let noise = vec![NoiseMultiplier::new(HARDLY_ANY).unwrap()];
+        let plan = Plan::new(vec![Entry::new(Sampling::FullBatch, noise, Steps::new(1).unwrap()).unwrap()]);
+        let terms = Terms::price(plan, 2, Delta::new(1e-5).unwrap(), None, Accountant::Rdp).unwrap();
+        let mut vault = Vault::seal_in_memory(gradients, &terms, Randomness::seeded(1)).unwrap();
+        let params = Params::zeros(layout());
+        let release = vault.round(|round| {
+            let sum = round.gradients(&params).clipped_sum(&rule)?;
+            let sensitivity = sum.sensitivity();
+            Ok::<_, PrivacyError>((round.release(sum)?.into_inner(), sensitivity))
+        });
+        release.unwrap().unwrap().unwrap()
+    };
+    let (with, without) = (released(false), released(true));
+    distance(&with.0, &without.0) / with.1
+}
+
+fn one_layer() -> Network {
+    Network::new(&Description::new(Shape::Features(1)).then(Linear::new(1))).unwrap()
+}
+
+fn layout() -> std::sync::Arc<sordino_nn::Layout> {
+    one_layer().layout().clone()
+}
+
+/// Six records with equal gradients, five of which belong to one unit.
+#[test]
+fn clipping_records_in_place_of_units_is_found_and_so_is_sampling_them() {
+    let units = Units::new(vec![0, 1, 2, 3, 4, 5], vec![0, 5, 6]).unwrap();
+    let (inputs, targets) = ([1.0; 6], [-9.0; 6]);
+    let values = Targets::Values { values: &targets, width: 1 };
+    let engine =
+        |most| Engine::with_workers(one_layer(), Loss::SquaredError, 1).unwrap().for_slots_of(most).unwrap();
+    let in_units = |combination| {
+        let engine = engine(5);
+        let records = engine.records(Inputs::Dense(&inputs), values).unwrap();
+        let records = records.in_units(&units, combination).unwrap();
+        NetworkGradients::new(engine, records)
+    };
+    let in_records = || {
+        let engine = engine(1);
+        let records = engine.records(Inputs::Dense(&inputs), values).unwrap();
+        NetworkGradients::new(engine, records)
+    };
+    for combination in [Combination::Sum, Combination::Mean] {
+        let moved = moved_by_a_unit(|| in_units(combination));
+        assert!((0.99..=1.0).contains(&moved), "{moved}");
+    }
+    let moved = moved_by_a_unit(|| ClipsRecords { records: in_records(), units: &units });
+    assert!((4.9..5.1).contains(&moved), "{moved}");
+    // A batch of records in place of units: the terms of the plan are for two units.
+    let noise = vec![NoiseMultiplier::new(1.0).unwrap()];
+    let plan = Plan::new(vec![Entry::new(Sampling::FullBatch, noise, Steps::new(1).unwrap()).unwrap()]);
+    let terms = Terms::price(plan, 2, Delta::new(1e-5).unwrap(), None, Accountant::Rdp).unwrap();
+    let randomness = || Randomness::from_os().unwrap();
+    assert!(Vault::seal_in_memory(in_records(), &terms, randomness()).is_err());
+    assert!(Vault::seal_in_memory(in_units(Combination::Mean), &terms, randomness()).is_ok());
 }

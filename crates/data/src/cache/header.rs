@@ -36,6 +36,9 @@ pub(crate) struct Facts {
     pub(crate) scales: Vec<Scale>,
     /// The schema by which a table was read.
     pub(crate) schema: Option<Schema>,
+    /// What a unit of privacy is, if it is not a record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) unit: Option<String>,
 }
 
 /// An array of a file.
@@ -93,6 +96,7 @@ impl Facts {
             classes: data.classes().to_vec(),
             scales: data.scales().to_vec(),
             schema: schema.cloned(),
+            unit: data.unit().map(str::to_owned),
         }
     }
 
@@ -170,6 +174,7 @@ impl Header {
         for prefix in ["", "test_"].iter().take(1 + usize::from(self.has_test())) {
             let expected = self.check_set(prefix)?;
             known.extend(expected.iter().map(|name| format!("{prefix}{name}")));
+            known.extend(self.facts.unit.as_ref().map(|_| format!("{prefix}units")));
         }
         if let Some(name) = self.tensors.keys().find(|name| !known.contains(name)) {
             return Err(format!("the array {} is not known", quoted(name.as_bytes())));
@@ -204,6 +209,9 @@ impl Header {
                 )),
             }
         };
+        if self.facts.unit.is_some() {
+            expect("units", &[Type::I64], &count)?;
+        }
         match self.facts.scales.len() as u64 {
             0 => expect("labels", &[Type::I32], &count)?,
             width => expect("labels", &[Type::F32], &[records, width])?,

@@ -2,8 +2,8 @@
 //! needed.
 //!
 //! The file has the layout of safetensors, so that Python can read it: the length of the header in 8 bytes, the header as JSON, the arrays.
-//! A set of records has the arrays `values` (`U8` or `F32`), or `tokens` and `starts` (`I32`, `I64`), and `labels` (`I32` or `F32`); the
-//! arrays of a test set begin with `test_`. The metadata of the header has the public [facts](Facts).
+//! A set of records has the arrays `values` (`U8` or `F32`), or `tokens` and `starts` (`I32`, `I64`), and `labels` (`I32` or `F32`), and `units` (`I64`) if the
+//! unit of privacy is not a record; the arrays of a test set begin with `test_`. The metadata of the header has the public [facts](Facts).
 //!
 //! **The file is as private as the records.**
 

@@ -16,6 +16,7 @@ use crate::positioned::PositionedFile;
 use crate::schema::Schema;
 use crate::source::{Source, Splits};
 use crate::stored::{Content, Decoder, RecordFile};
+use crate::unit::{RecordUnits, UnitId};
 use crate::unlabelled::UnlabelledRows;
 
 /// Reads all sets of a file.
@@ -30,6 +31,17 @@ pub(crate) fn read(source: &Source) -> Result<Splits, DataError> {
             permitted: format!("{} as in {}, or left out", cache.header.facts.classes.len(), cache.name),
             got: classes.to_string(),
             hint: "the file states its classes".to_owned(),
+        });
+    }
+    if let Some(unit) = source.unit.as_ref().filter(|unit| cache.header.facts.unit.as_ref() != Some(*unit)) {
+        return Err(DataError::Setting {
+            what: "unit",
+            permitted: match &cache.header.facts.unit {
+                Some(unit) => format!("{unit} as in {}, or left out", cache.name),
+                None => format!("left out for {}, which was written without one", cache.name),
+            },
+            got: unit.clone(),
+            hint: "convert the records again with this {unit}".to_owned(),
         });
     }
     let train = cache.set("", true, None)?;
@@ -117,7 +129,14 @@ impl Cache {
         let (start, _) = self.range(prefix, array);
         let place = format!("{}, array {prefix}{array}", self.name);
         let file = RecordFile::new(self.file.clone(), place, facts.shape, records, start, content)?;
-        Dataset::new(&self.name, facts.shape, encoding, file.checked()?, labels)
+        let data = Dataset::new(&self.name, facts.shape, encoding, file.checked()?, labels)?;
+        let Some(unit) = facts.unit.as_ref().filter(|_| labelled) else { return Ok(data) };
+        let mut ids = Vec::with_capacity(records);
+        self.numbers(prefix, "units", |_, bytes: [u8; 8]| {
+            ids.push(UnitId(u64::from_le_bytes(bytes)));
+            Ok(())
+        })?;
+        Ok(data.with_units(RecordUnits::new(unit, ids)))
     }
 
     fn dtype(&self, prefix: &str, name: &str) -> Type {

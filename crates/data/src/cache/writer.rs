@@ -15,6 +15,7 @@ use crate::error::DataError;
 use crate::format::Format;
 use crate::input::unreadable;
 use crate::source::{Source, Splits, image_sets, read};
+use crate::unit::UnitId;
 
 /// What a file of records contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,7 +98,7 @@ pub(crate) fn write(path: &Path, sets: &Splits) -> Result<(), DataError> {
     writer.finish()
 }
 
-/// The bytes in the header for the places of the arrays: at most 8 arrays with at most 5 numbers each.
+/// The bytes in the header for the places of the arrays: at most 10 arrays with at most 5 numbers each.
 const ROOM: usize = 2048;
 
 /// A file that is being written, under a temporary name.
@@ -204,6 +205,9 @@ impl<'a> CacheWriter<'a> {
                 self.values_array(prefix, dtype, shape, records);
             }
         }
+        if let Some(units) = &data.units {
+            self.units(prefix, units.ids())?;
+        }
         match data.targets() {
             Some(targets) => self.labels(prefix, records, targets),
             None => {
@@ -247,6 +251,15 @@ impl<'a> CacheWriter<'a> {
             self.bytes(&bytes)
         })?;
         Ok(if are_bytes { Type::U8 } else { Type::F32 })
+    }
+
+    /// Writes the unit of each record of a set.
+    pub(crate) fn units(&mut self, prefix: &str, ids: &[UnitId]) -> Result<(), DataError> {
+        for ids in ids.chunks(1 << 12) {
+            self.bytes(&ids.iter().flat_map(|id| id.0.to_le_bytes()).collect::<Vec<_>>())?;
+        }
+        self.array(prefix, "units", Type::I64, vec![ids.len() as u64]);
+        Ok(())
     }
 
     /// Writes the labels of a set.

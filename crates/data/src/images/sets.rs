@@ -104,7 +104,7 @@ impl ImageSets {
     pub(crate) fn convert(self, path: &Path) -> Result<Converted, DataError> {
         let ImageSets { shape, names, train, test } = self;
         let (encoding, scales) = (Encoding::Bytes, Vec::new());
-        let facts = Facts { shape, encoding, classes: names, scales, schema: None };
+        let facts = Facts { shape, encoding, classes: names, scales, schema: None, unit: None };
         let mut writer = CacheWriter::create(path, &facts)?;
         let records = train.write(shape, &mut writer, "")?;
         let test_records = test.map_or(Ok(0), |test| test.write(shape, &mut writer, "test_"))?;

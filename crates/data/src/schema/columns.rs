@@ -90,6 +90,11 @@ fn one() -> f64 {
 }
 
 impl Column {
+    /// A column that is not read.
+    pub(super) fn ignored(name: &str) -> Column {
+        Column::Ignore(Ignored { name: name.into() })
+    }
+
     pub(crate) fn name(&self) -> &str {
         self.names().first()
     }

@@ -51,6 +51,7 @@ impl Schema {
             missing: blanks(),
             others: Unknown::Error,
             target: Some(ColumnReference::Name("label".to_owned())),
+            unit: None,
             columns: vec![Column::Text(TextColumn::new("text", &texts)), Column::Category(label)],
         };
         raw.check().map_err(|(problem, hint)| DataError::file(file, problem, hint))

@@ -31,7 +31,8 @@ pub(super) fn convert(
         LabelValues::Absent => (Vec::new(), Vec::new()),
     };
     let stored = schema.clone().with_target(options.target).with_absolute_tokenizer().with_pinned_tokenizer();
-    let facts = Facts { shape, encoding: Encoding::Text, classes, scales, schema: Some(stored) };
+    let unit = layout.unit().map(str::to_owned);
+    let facts = Facts { shape, encoding: Encoding::Text, classes, scales, schema: Some(stored), unit };
     let mut writer = CacheWriter::create(path, &facts)?;
     let records = set(&mut writer, "", train, &schema, &layout, encoder.as_ref())?;
     let test_records = match test {
@@ -60,12 +61,13 @@ fn set(
     let file = rows.file().to_owned();
     let mut tokens = encoder.map(|encoder| TokenBuffer::new(&file, encoder, layout.form));
     let (mut features, mut bytes) = (vec![0.0; layout.width], Vec::new());
-    let (mut classes, mut numbers, mut records) = (Vec::new(), Vec::new(), 0);
+    let (mut classes, mut numbers, mut units, mut records) = (Vec::new(), Vec::new(), Vec::new(), 0);
     loop {
         features.fill(0.0);
         let row = layout.read(rows, &mut features)?;
         classes.extend(row.class);
         numbers.extend(row.number);
+        units.extend(row.unit);
         match &mut tokens {
             Some(tokens) => {
                 tokens.push(row.texts)?;
@@ -89,6 +91,9 @@ fn set(
             writer.token_arrays(prefix)?;
         }
         None => writer.array(prefix, "values", Type::F32, vec![records, layout.width as u64]),
+    }
+    if layout.unit().is_some() {
+        writer.units(prefix, &units)?;
     }
     let targets = match layout.labelling() {
         Labelling::Class(_) => Targets::Classes(&classes),

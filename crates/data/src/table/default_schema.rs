@@ -3,7 +3,7 @@
 use super::rows::Rows;
 use super::{Options, name_of, no_such_target};
 use crate::error::DataError;
-use crate::field::parse;
+use crate::field::{listed, parse};
 use crate::labels::check_classes;
 use crate::schema::Schema;
 
@@ -28,13 +28,22 @@ pub(super) fn default_schema(rows: &dyn Rows, options: &Options<'_>) -> Result<S
         false => (1..=first.len()).map(|number| number.to_string()).collect(),
     };
     let by_number = |name: &str| name.parse().ok().filter(|number| (1..=names.len()).contains(number));
-    let named = match options.target {
-        None => None,
-        Some(name) => {
-            let place = names.iter().position(|other| other == name);
-            place.or_else(|| by_number(name).map(|number| number - 1))
-        }
+    let place_of = |name: &str| {
+        let place = names.iter().position(|other| other == name);
+        place.or_else(|| by_number(name).map(|number| number - 1))
     };
+    let named = options.target.and_then(place_of);
+    let unit = match options.unit.map(|name| (name, place_of(name))) {
+        Some((name, None)) => {
+            return Err(DataError::file(
+                file,
+                format!("the unit `{name}` is not one of the {} columns", names.len()),
+                format!("the columns are {}; a number from 1 is also permitted", listed(&names)),
+            ));
+        }
+        found => found.and_then(|(_, place)| place),
+    };
+    let last = (0..names.len()).rev().find(|&place| Some(place) != unit).unwrap_or(0);
     // A target is needed: with labels, or if there is one column more than there are features.
     let needed = options.labelled || options.features.is_some_and(|features| names.len() == features + 1);
     if needed && named.is_none() && options.target.is_none() && !rows.orders_columns() {
@@ -47,14 +56,12 @@ pub(super) fn default_schema(rows: &dyn Rows, options: &Options<'_>) -> Result<S
     }
     let target = match (options.labelled, options.target, named, options.features) {
         (true, Some(name), None, _) => return Err(no_such_target(file, name, &names)),
-        (true, _, place, _) => Some(place.unwrap_or(names.len() - 1)),
+        (true, _, place, _) => Some(place.unwrap_or(last)),
         (false, _, _, Some(features)) if names.len() == features => None,
-        (false, _, place, Some(features)) if names.len() == features + 1 => {
-            Some(place.unwrap_or(names.len() - 1))
-        }
+        (false, _, place, Some(features)) if names.len() == features + 1 => Some(place.unwrap_or(last)),
         (false, _, place, _) => place,
     };
-    let features = names.len() - usize::from(target.is_some());
+    let features = names.len() - usize::from(target.is_some()) - usize::from(unit.is_some());
     if let Some(expected) = options.features
         && features != expected
     {
@@ -76,5 +83,5 @@ pub(super) fn default_schema(rows: &dyn Rows, options: &Options<'_>) -> Result<S
     }
     let classes = options.classes.filter(|_| options.labelled).map(check_classes).transpose()?;
     let target = target.map(|place| (place, classes));
-    Schema::plain(file, header, options.delimiter, &names, target, options.texts.as_ref())
+    Schema::plain(file, header, options.delimiter, &names, target, unit, options.texts.as_ref())
 }

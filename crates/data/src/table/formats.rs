@@ -155,7 +155,9 @@ impl TableFormat {
         };
         let (tokenizer, max_length) = (source.tokenizer.as_deref(), source.max_length);
         let truncation = source.truncation;
+        let unit = source.unit.as_deref();
         let schema = schema.map(|schema| schema.with_texts(tokenizer, max_length, truncation)).transpose()?;
+        let schema = schema.map(|schema| schema.with_unit(unit)).transpose()?;
         let stated = tokenizer.is_some() || max_length.is_some() || truncation.is_some();
         let texts = (schema.is_none() && stated).then(|| Tokenization {
             tokenizer: tokenizer.unwrap_or(DEFAULT_TOKENIZER).to_owned(),
@@ -165,7 +167,7 @@ impl TableFormat {
         let delimiter = self.delimiter();
         let target = source.target.as_deref();
         let (classes, features) = (source.classes, source.features);
-        Ok(Options { schema, target, classes, features, delimiter, texts, ..Options::default() })
+        Ok(Options { schema, target, unit, classes, features, delimiter, texts, ..Options::default() })
     }
 
     /// Opens the file or a part of the folder.

@@ -7,6 +7,7 @@ use crate::error::{DataError, quoted};
 use crate::field::{Lookup, Refused, Vocabulary, listed, number_of, text_of};
 use crate::schema::{Column, Number, Schema};
 use crate::text::Form;
+use crate::unit::UnitId;
 
 /// The meaning of each field of a row.
 pub(super) struct Layout<'a> {
@@ -15,6 +16,8 @@ pub(super) struct Layout<'a> {
     names: Vec<String>,
     /// The field that identifies the row.
     id: Option<usize>,
+    /// The field that identifies the unit of privacy, if labels are read.
+    unit: Option<usize>,
     missing: &'a [String],
     ignore_unknown: bool,
     /// Whether the schema belongs to a trained model and cannot be changed.
@@ -43,6 +46,7 @@ pub(super) struct ParsedRow<'r> {
     pub(super) texts: [&'r str; 2],
     pub(super) class: Option<u32>,
     pub(super) number: Option<f32>,
+    pub(super) unit: Option<UnitId>,
     /// Fields with a category that is not listed.
     pub(super) unknown: Vec<usize>,
 }
@@ -100,6 +104,10 @@ impl<'a> Layout<'a> {
             cells: order.iter().map(cell).collect(),
             names: order.iter().map(name).collect(),
             id,
+            unit: schema
+                .unit_place()
+                .filter(|_| options.labelled)
+                .and_then(|unit| order.iter().position(|&place| place == Some(unit))),
             missing: &schema.missing,
             ignore_unknown: options.ignore_unknown,
             predicting: !options.labelled,
@@ -177,7 +185,28 @@ impl<'a> Layout<'a> {
                 report(self.error(rows, field, refused));
             }
         }
+        if let Some(field) = self.unit {
+            let id = rows.record()[field].trim_ascii();
+            match self.missing.iter().any(|missing| missing.as_bytes() == id) {
+                false => row.unit = Some(UnitId::of(id)),
+                true => report(self.missing_unit(rows, field)),
+            }
+        }
         row
+    }
+
+    fn missing_unit(&self, rows: &dyn Rows, field: usize) -> DataError {
+        DataError::value(
+            format!("{}, column {} ({})", rows.place(), field + 1, self.names[field]),
+            "the id of a unit",
+            quoted(&rows.record()[field]),
+            "every record belongs to a unit; give a record that is a unit of its own an id of its own",
+        )
+    }
+
+    /// The name of the column that identifies the unit of privacy.
+    pub(super) fn unit(&self) -> Option<&str> {
+        self.unit.map(|field| self.names[field].as_str())
     }
 
     /// The type of the labels.

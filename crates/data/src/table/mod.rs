@@ -25,6 +25,7 @@ use crate::field::listed;
 use crate::labels::{LabelValues, Scale};
 use crate::schema::Schema;
 use crate::text::{TextEncoder, TokenBuffer, Tokenization};
+use crate::unit::{RecordUnits, UnitId};
 use crate::unlabelled::UnlabelledRows;
 use crate::values::RecordValues;
 
@@ -33,6 +34,8 @@ use crate::values::RecordValues;
 pub(crate) struct Options<'a> {
     pub(crate) schema: Option<Schema>,
     pub(crate) target: Option<&'a str>,
+    /// The column that identifies the unit of privacy, if there is no schema.
+    pub(crate) unit: Option<&'a str>,
     pub(crate) classes: Option<usize>,
     pub(crate) features: Option<usize>,
     pub(crate) delimiter: u8,
@@ -81,11 +84,16 @@ impl Table {
         let layout = Layout::new(rows, &schema, &options)?;
         first_record(rows, &schema)?;
         let (file, encoder) = (rows.file().to_owned(), schema.encoder()?);
-        let Read { values, labels, refused, ids, unknown } =
+        let Read { values, labels, units, refused, ids, unknown } =
             Read::all(&file, rows, &layout, encoder.as_ref(), options.labelled)?;
         let unknown = layout.named(&unknown);
         let shape = shape_of(&layout, encoder.as_ref());
         let records = Dataset::new(&file, shape, Encoding::Text, values, labels)?;
+        // After a row that cannot be read, there is an error and no data set.
+        let records = match layout.unit() {
+            Some(unit) if refused.is_empty() => records.with_units(RecordUnits::new(unit, units)),
+            _ => records,
+        };
         Ok(Table { records, refused, ids, unknown, schema: schema.with_target(options.target) })
     }
 }
@@ -142,6 +150,7 @@ fn labels_of(layout: &Layout<'_>, classes: Vec<u32>, numbers: Vec<f32>, from: Ve
 struct Read {
     values: RecordValues,
     labels: LabelValues,
+    units: Vec<UnitId>,
     refused: Vec<(usize, DataError)>,
     ids: Option<Vec<String>>,
     /// The number of unknown categories in each field.
@@ -159,7 +168,7 @@ impl Read {
     ) -> Result<Read, DataError> {
         let mut values: Vec<f32> = Vec::new();
         let mut tokens = encoder.map(|encoder| TokenBuffer::new(file, encoder, layout.form));
-        let (mut classes, mut numbers) = (Vec::new(), Vec::new());
+        let (mut classes, mut numbers, mut units) = (Vec::new(), Vec::new(), Vec::new());
         let mut refused = Vec::new();
         let mut ids = (layout.has_id() || rows.id().is_some()).then(Vec::new);
         let mut unknown = vec![0; layout.fields()];
@@ -176,6 +185,7 @@ impl Read {
                     texts = read.texts;
                     classes.extend(read.class);
                     numbers.extend(read.number);
+                    units.extend(read.unit);
                     read.unknown.into_iter().for_each(|field: usize| unknown[field] += 1);
                 }
                 Err(error) => refused.push((row, error)),
@@ -193,7 +203,7 @@ impl Read {
             None => (values.into(), Vec::new()),
         };
         let labels = labels_of(layout, classes, numbers, from);
-        Ok(Read { values, labels, refused, ids, unknown })
+        Ok(Read { values, labels, units, refused, ids, unknown })
     }
 }
 

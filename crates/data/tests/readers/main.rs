@@ -24,3 +24,4 @@ mod text_folders;
 mod texts;
 #[cfg(feature = "tokenizers")]
 mod tokenizer_files;
+mod units;

@@ -222,6 +222,7 @@ fn chosen(name: &str, input: Shape) -> Option<Network> {
         encoding: Encoding::Bytes,
         normalisation: Vec::new(),
         test_records: 0,
+        unit: None,
     };
     ResolvedModel::choose(name, None, &facts).ok()?.network().ok()
 }

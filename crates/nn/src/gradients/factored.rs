@@ -2,14 +2,18 @@
 
 use super::direct;
 use super::norm::{GREATEST_FACTOR, Right, norm_of_outer};
+use super::stacked::RecordRows;
 use crate::cut::GROUP;
 use crate::kernels::vector::Strided;
-use crate::kernels::{Matrix, Runs, WIDTH, outer_sum, vector};
+use crate::kernels::{Runs, WIDTH, outer_sum, vector};
 use crate::layers::{Scratch, Workspace};
+use crate::units::Bags;
+use std::ops::Range;
 
 /// A weight matrix `outputs x inputs`, which may be stored as several matrices side by side, with its biases.
 ///
-/// The gradient of a record is `sum_t b_t a_t^T` for the matrix and `sum_t b_t` for every bias.
+/// The gradient of a record is `sum_t b_t a_t^T` for the matrix and `sum_t b_t` for every bias. For a bag, the sum is over the rows of all its
+/// records.
 #[derive(Debug, Clone)]
 pub(crate) struct Factored {
     pub(crate) outputs: usize,
@@ -70,70 +74,96 @@ impl Factored {
         self.blocks.iter().map(|block| block.offset).chain(self.biases.iter().copied()).min().unwrap_or(0)
     }
 
-    /// Whether a record's gradient is written out. The two ways round differently, so the choice must not depend on the records
-    /// in the chunk: otherwise the presence of one record would change the norms of the others.
-    fn written(&self) -> bool {
-        !gram_is_cheaper(self.most_rows, self.inputs(), self.outputs)
+    /// Whether gradients of bags of at most `most` records are written out. The two ways round differently, so the choice must not depend on
+    /// the records in the chunk: otherwise the presence of one record would change the norms of the others.
+    fn written(&self, most: usize) -> bool {
+        !gram_is_cheaper(self.most_rows * most, self.inputs(), self.outputs)
     }
 
     /// Whether a weighted sum adds up records in [groups](GROUP). This holds for single rows and for gradients that are written out.
     pub(crate) fn sums_in_groups(&self) -> bool {
-        self.most_rows == 1 || self.written()
+        self.most_rows == 1 || self.written(1)
     }
 
-    /// Floats for each record in [`Workspace::written`]: its gradient, if that is written out, or the gradient of a bias.
-    pub(crate) fn written_size(&self) -> usize {
-        match (self.written(), self.most_rows > 1 && !self.biases.is_empty()) {
+    /// Floats for each bag in [`Workspace::written`]: its gradient, if that is written out, or the gradient of a bias.
+    pub(crate) fn written_size(&self, most: usize) -> usize {
+        match (self.written(most), self.most_rows * most > 1 && !self.biases.is_empty()) {
             (true, _) => self.len().next_multiple_of(16),
             (false, true) => self.outputs.next_multiple_of(16),
             (false, false) => 0,
         }
     }
 
-    /// Adds each record's squared gradient norm to `out`.
-    pub(crate) fn squared_norms(&self, terms: &[Factor<'_>], workspace: &mut Workspace<'_>, out: &mut [f64]) {
-        let (inputs, rows) = (self.inputs(), terms[0].rows);
-        if let ([term], 1) = (terms, self.most_rows) {
+    /// Adds each bag's squared gradient norm to `out`.
+    pub(crate) fn squared_norms(
+        &self,
+        terms: &[Factor<'_>],
+        bags: Bags<'_>,
+        workspace: &mut Workspace<'_>,
+        out: &mut [f64],
+    ) {
+        if let ([term], 1, 1) = (terms, self.most_rows, bags.most) {
             return self.norms_of_single_rows(term, out);
         }
-        let size = self.written_size();
+        let (size, written) = (self.written_size(bags.most), self.written(bags.most));
         workspace.written[self.buffer].reserve(size * out.len());
-        for (record, out) in out.iter_mut().enumerate() {
-            if !self.written() {
-                *out += norm_by_gram(
-                    terms,
-                    record,
-                    (self.first_input(), inputs),
-                    self.outputs,
-                    workspace.scratch,
-                );
-            }
-            if self.written() {
-                let gradient = &mut workspace.written[self.buffer][record * size..][..self.len()];
+        for (index, (bag, out)) in bags.iter().zip(out).enumerate() {
+            if written {
+                let gradient = &mut workspace.written[self.buffer][index * size..][..self.len()];
                 gradient.fill(0.0);
-                let length = terms[0].length(record);
-                self.add_matrices(
-                    terms,
-                    Units { first: &[record * rows], rows: length, unit: length },
-                    gradient,
-                );
+                self.add_bag(terms, bag.clone(), gradient);
                 for &offset in &self.biases {
                     let gradient = &mut gradient[offset - self.offset()..][..self.outputs];
-                    self.add_biases(last(terms).record(record), gradient, &[1.0]);
+                    self.add_biases_of_bag(last(terms), bag.clone(), gradient);
                 }
                 *out += vector::squared_norm(gradient);
-            } else if !self.biases.is_empty() {
+                continue;
+            }
+            *out += self.norm_by_gram(terms, bag.clone(), workspace.scratch);
+            if !self.biases.is_empty() {
                 let bias = match size {
                     0 => {
                         workspace.scratch.second.reserve(self.outputs);
                         &mut workspace.scratch.second[..self.outputs]
                     }
-                    _ => &mut workspace.written[self.buffer][record * size..][..self.outputs],
+                    _ => &mut workspace.written[self.buffer][index * size..][..self.outputs],
                 };
                 bias.fill(0.0);
-                self.add_biases(last(terms).record(record), bias, &[1.0]);
+                self.add_biases_of_bag(last(terms), bag, bias);
                 *out += self.biases.len() as f64 * vector::squared_norm(bias);
             }
+        }
+    }
+
+    /// `|sum_terms sum_t b_t a_t^T|^2 = sum over pairs of positions of (a_t . a_s)(b_t . b_s)`, for one bag.
+    fn norm_by_gram(&self, terms: &[Factor<'_>], bag: Range<usize>, scratch: &mut Scratch) -> f64 {
+        let (first, inputs) = (self.first_input(), self.inputs());
+        let mut stacked = Vec::with_capacity(terms.len());
+        for &Factor { a, a_stride, b, b_stride, rows, lengths } in terms {
+            let a = RecordRows { data: &a[first..], width: inputs, stride: a_stride, rows, lengths };
+            let b = RecordRows { data: b, width: self.outputs, stride: b_stride, rows, lengths };
+            stacked.push((a.of_bag(bag.clone()), b.of_bag(bag.clone())));
+        }
+        let parts: Vec<_> = stacked.iter().map(|(a, b)| (a.matrix(), Right::Rows(b.matrix()))).collect();
+        norm_of_outer(&parts, scratch)
+    }
+
+    /// Adds the matrix gradients of a bag, a few records at a time: their rows are summed before they are added to the matrix.
+    fn add_bag(&self, terms: &[Factor<'_>], bag: Range<usize>, gradient: &mut [f32]) {
+        /// Rows that are summed together, if records are short.
+        const ROWS: usize = 128;
+        let (mut record, rows) = (bag.start, terms[0].rows);
+        while record < bag.end {
+            let length = terms[0].length(record);
+            let equal = (record..bag.end).take_while(|&other| terms[0].length(other) == length);
+            let first: Vec<usize> = equal.map(|record| record * rows).collect();
+            let together = (ROWS / length.max(1)).clamp(1, first.len());
+            self.add_matrices(
+                terms,
+                Units { first: &first, rows: length, unit: together * length },
+                gradient,
+            );
+            record += first.len();
         }
     }
 
@@ -161,20 +191,25 @@ impl Factored {
         );
     }
 
-    /// Adds the weighted sum of all records' gradients to the layer's slice of a sum.
+    /// Adds the bias gradient of a bag.
+    fn add_biases_of_bag(&self, term: Factor<'_>, bag: Range<usize>, sum: &mut [f32]) {
+        bag.for_each(|record| self.add_biases(term.record(record), sum, &[1.0]));
+    }
+
+    /// Adds the weighted sum of all bags' gradients to the layer's slice of a sum.
     ///
-    /// Each record is first summed separately, over its rows and the terms of a difference. Only single rows of one term, which need
-    /// no such sum, are added up [in groups](GROUP).
+    /// Each bag is first summed separately, over the rows of its records and the terms of a difference. Only single rows of one term, which
+    /// need no such sum, are added up [in groups](GROUP).
     pub(crate) fn weighted_sum(
         &self,
         terms: &[Factor<'_>],
-        records: usize,
+        bags: Bags<'_>,
         weights: Option<&[f32]>,
         workspace: &mut Workspace<'_>,
         sum: &mut [f32],
     ) {
-        let rows = terms[0].rows;
-        let size = self.written_size();
+        let (rows, records) = (terms[0].rows, bags.records());
+        let size = self.written_size(bags.most);
         let Some(weights) = weights else {
             let count = records * rows;
             for &offset in &self.biases {
@@ -184,17 +219,30 @@ impl Factored {
             let units = Units { first: &[0], rows: count, unit: GROUP };
             return self.add_matrices(terms, units, &mut sum[self.offset()..]);
         };
-        if self.written() {
+        if self.written(bags.most) {
             let sum = &mut sum[self.offset()..][..self.len()];
-            return direct::weighted_sum(&workspace.written[self.buffer], size, records, Some(weights), sum);
+            return direct::weighted_sum(
+                &workspace.written[self.buffer],
+                size,
+                bags.len(),
+                Some(weights),
+                sum,
+            );
         }
         for &offset in &self.biases {
             let sum = &mut sum[offset..][..self.outputs];
             match size {
                 0 => self.add_single_biases(last(terms), weights, workspace.scratch, sum),
-                _ => direct::weighted_sum(&workspace.written[self.buffer], size, records, Some(weights), sum),
+                _ => direct::weighted_sum(
+                    &workspace.written[self.buffer],
+                    size,
+                    bags.len(),
+                    Some(weights),
+                    sum,
+                ),
             }
         }
+        let weights = &*bags.weights_of_records(weights);
         // Scaling one factor scales the product. The narrower one is copied.
         let (first, inputs) = (self.first_input(), self.inputs());
         let narrow_outputs = self.outputs <= inputs;
@@ -215,12 +263,15 @@ impl Factored {
                 false => Factor { a: copy, ..*term },
             });
         }
-        let every: Vec<usize> = (0..records).map(|record| record * rows).collect();
-        let units = match (rows, terms.len()) {
-            (1, 1) => Units { first: &[0], rows: records, unit: GROUP },
-            _ => Units { first: &every, rows, unit: rows },
-        };
-        self.add_matrices(&scaled, units, &mut sum[self.offset()..]);
+        let sum = &mut sum[self.offset()..];
+        if (rows, terms.len(), bags.most) == (1, 1, 1) {
+            return self.add_matrices(&scaled, Units { first: &[0], rows: records, unit: GROUP }, sum);
+        }
+        // Rows beyond the end of a record are zero.
+        for (size, records) in bags.by_size() {
+            let first: Vec<usize> = records.iter().map(|record| record * rows).collect();
+            self.add_matrices(&scaled, Units { first: &first, rows: size * rows, unit: size * rows }, sum);
+        }
     }
 
     /// Adds the weighted bias gradients of records with a single row, [in groups](GROUP).
@@ -280,24 +331,4 @@ impl<'a> Factor<'a> {
         let (a, b) = (&self.a[first * self.a_stride..], &self.b[first * self.b_stride..]);
         Factor { a, b, rows: self.length(record), lengths: None, ..self }
     }
-}
-
-/// `|sum_terms sum_t b_t a_t^T|^2 = sum over pairs of positions of (a_t . a_s)(b_t . b_s)`, for one record.
-fn norm_by_gram(
-    terms: &[Factor<'_>],
-    record: usize,
-    (first, inputs): (usize, usize),
-    outputs: usize,
-    scratch: &mut Scratch,
-) -> f64 {
-    let parts: Vec<_> = terms
-        .iter()
-        .map(|term| {
-            let term = term.record(record);
-            let a = Matrix { data: &term.a[first..], count: term.rows, width: inputs, stride: term.a_stride };
-            let b = Matrix { data: term.b, count: term.rows, width: outputs, stride: term.b_stride };
-            (a, Right::Rows(b))
-        })
-        .collect();
-    norm_of_outer(&parts, scratch)
 }

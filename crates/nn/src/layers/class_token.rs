@@ -1,5 +1,7 @@
 //! A learned first step for every sequence.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -52,6 +54,13 @@ impl ClassTokenOperation {
     fn first<'a>(&self, term: &Term<'a>, record: usize) -> &'a [f32] {
         &term.dy[record * (term.context.steps + 1) * Storage::stride(self.width)..][..self.width]
     }
+
+    /// The sum over the records of a bag.
+    fn of_bag<'a>(&self, term: &Term<'_>, bag: Range<usize>, own: &'a mut [f32]) -> &'a [f32] {
+        own.copy_from_slice(self.first(term, bag.start));
+        bag.skip(1).for_each(|record| vector::add(own, self.first(term, record)));
+        own
+    }
 }
 
 impl Operation for ClassTokenOperation {
@@ -84,8 +93,9 @@ impl Operation for ClassTokenOperation {
 impl ParameterGradients for ClassTokenOperation {
     fn squared_norms(&self, terms: &[Term<'_>], _: &mut Workspace<'_>, out: &mut [f64]) {
         let term = &terms[terms.len() - 1];
-        for (record, out) in out.iter_mut().enumerate() {
-            *out += vector::squared_norm(self.first(term, record));
+        let mut own = vec![0.0; self.width];
+        for (out, bag) in out.iter_mut().zip(term.context.bags.iter()) {
+            *out += vector::squared_norm(self.of_bag(term, bag, &mut own));
         }
     }
 
@@ -97,9 +107,10 @@ impl ParameterGradients for ClassTokenOperation {
         sum: &mut [f32],
     ) {
         let term = &terms[terms.len() - 1];
-        for record in 0..term.context.records {
-            let weight = weights.map_or(1.0, |weights| weights[record]);
-            vector::add_scaled(&mut sum[..self.width], weight, self.first(term, record));
+        let mut own = vec![0.0; self.width];
+        for (index, bag) in term.context.bags.iter().enumerate() {
+            let weight = weights.map_or(1.0, |weights| weights[index]);
+            vector::add_scaled(&mut sum[..self.width], weight, self.of_bag(term, bag, &mut own));
         }
     }
 

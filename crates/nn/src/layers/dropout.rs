@@ -12,11 +12,12 @@ use crate::graph_builder::Source;
 use crate::kernels::math;
 use crate::shape::Shape;
 use crate::shapes::real_values;
+use crate::units::Member;
 
 /// Keeps a value with probability `1 - rate` and scales it by `1 / (1 - rate)`; does nothing outside training.
 ///
-/// The mask is a function of the key of the pass, the layer, the record's slot in the data set and the position of the value in the
-/// record. So it does not depend on which other records are chosen or on how the batch is cut, and is the same at both points of a
+/// The mask is a function of the key of the pass, the layer, the record's place in the data set, the number of its view and the position of
+/// the value in the record. So it does not depend on which other records are chosen or on how the batch is cut, and is the same at both points of a
 /// difference.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -44,15 +45,15 @@ pub(crate) struct Masks<'a> {
     pub(crate) key: [u8; 32],
     /// The number of the layer in the network.
     pub(crate) layer: usize,
-    /// The slot of each record of the chunk.
-    pub(crate) slots: &'a [usize],
+    /// The records of the chunk.
+    pub(crate) members: &'a [Member],
 }
 
 impl Masks<'_> {
     /// The stream for a record of the chunk.
     fn stream(&self, record: usize) -> ChaCha8Rng {
         let mut stream = ChaCha8Rng::from_seed(self.key);
-        stream.set_stream(self.slots[record] as u64);
+        stream.set_stream(self.members[record].stream());
         // A stream has 2^68 words: 2^40 for each layer.
         stream.set_word_pos((self.layer as u128) << 40);
         stream

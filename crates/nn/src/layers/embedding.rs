@@ -2,6 +2,8 @@
 
 mod tied;
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 use tied::Tied;
@@ -64,7 +66,7 @@ impl PlannedOperation for Embedding {
     }
 }
 
-/// A table of vectors. Its gradient for a record has as many rows as the record has different tokens; norms and
+/// A table of vectors. Its gradient for a bag has as many rows as the bag has different tokens; norms and
 /// sums use only those.
 struct EmbeddingOperation {
     width: usize,
@@ -104,8 +106,8 @@ impl Operation for EmbeddingOperation {
 }
 
 impl ParameterGradients for EmbeddingOperation {
-    fn written_sizes(&self) -> [usize; 2] {
-        [self.tied.as_ref().map_or(0, Tied::written_size), 0]
+    fn written_sizes(&self, most: usize) -> [usize; 2] {
+        [self.tied.as_ref().map_or(0, |tied| tied.written_size(most)), 0]
     }
 
     fn squared_norms(&self, terms: &[Term<'_>], workspace: &mut Workspace<'_>, out: &mut [f64]) {
@@ -116,15 +118,20 @@ impl ParameterGradients for EmbeddingOperation {
         let stride = Storage::stride(self.width);
         // In double precision, since a token may be repeated very often.
         let mut sum = vec![0.0f64; self.width];
-        let mut equals = Equals::default();
-        let mut norms = vec![0.0; context.steps];
+        let (mut equals, mut tokens, mut norms) = (Equals::default(), BagTokens::default(), Vec::new());
         let rows = vector::Strided { width: self.width, stride };
-        for (record, (out, &length)) in out.iter_mut().zip(context.lengths).enumerate() {
-            let first = record * context.steps;
-            let gradient = |step: usize| &dy[(first + step) * stride..][..self.width];
-            equals.link(&context.tokens[first..first + length]);
-            vector::squared_norms_of_rows(&dy[first * stride..], rows, &mut norms[..length]);
-            for step in (0..length).filter(|&step| !equals.again[step]) {
+        for (out, bag) in out.iter_mut().zip(context.bags.iter()) {
+            tokens.collect(&context, bag.clone());
+            norms.resize(tokens.tokens.len(), 0.0);
+            let mut first = 0;
+            for record in bag {
+                let norms = &mut norms[first..first + context.lengths[record]];
+                vector::squared_norms_of_rows(&dy[record * context.steps * stride..], rows, norms);
+                first += norms.len();
+            }
+            let gradient = |step: usize| &dy[tokens.places[step] * stride..][..self.width];
+            equals.link(&tokens.tokens);
+            for step in (0..tokens.tokens.len()).filter(|&step| !equals.again[step]) {
                 if equals.next[step] == NONE {
                     *out += norms[step];
                     continue;
@@ -149,15 +156,14 @@ impl ParameterGradients for EmbeddingOperation {
         let Term { context, dy, .. } = terms[terms.len() - 1];
         let stride = Storage::stride(self.width);
         let mut own = vec![0.0f64; self.width];
-        let mut equals = Equals::default();
-        for (record, &length) in context.lengths.iter().enumerate() {
-            let first = record * context.steps;
-            let (tokens, weight) =
-                (&context.tokens[first..first + length], weights.map_or(1.0, |weights| weights[record]));
-            let gradient = |step: usize| &dy[(first + step) * stride..][..self.width];
-            equals.link(tokens);
-            for step in (0..length).filter(|&step| !equals.again[step]) {
-                let row = &mut sum[tokens[step] as usize * self.width..][..self.width];
+        let (mut equals, mut tokens) = (Equals::default(), BagTokens::default());
+        for (index, bag) in context.bags.iter().enumerate() {
+            tokens.collect(&context, bag);
+            let weight = weights.map_or(1.0, |weights| weights[index]);
+            let gradient = |step: usize| &dy[tokens.places[step] * stride..][..self.width];
+            equals.link(&tokens.tokens);
+            for (step, &token) in tokens.tokens.iter().enumerate().filter(|(step, _)| !equals.again[*step]) {
+                let row = &mut sum[token as usize * self.width..][..self.width];
                 if equals.next[step] == NONE {
                     vector::add_scaled(row, weight, gradient(step));
                     continue;
@@ -174,9 +180,30 @@ impl ParameterGradients for EmbeddingOperation {
     }
 }
 
+/// The tokens of all records of a bag, one after another.
+#[derive(Default)]
+struct BagTokens {
+    tokens: Vec<u32>,
+    /// The place of each token among the steps of the chunk.
+    places: Vec<usize>,
+}
+
+impl BagTokens {
+    fn collect(&mut self, context: &Context<'_>, bag: Range<usize>) {
+        self.tokens.clear();
+        self.places.clear();
+        for record in bag {
+            let first = record * context.steps;
+            let places = first..first + context.lengths[record];
+            self.tokens.extend(&context.tokens[places.clone()]);
+            self.places.extend(places);
+        }
+    }
+}
+
 const NONE: usize = usize::MAX;
 
-/// Which steps of a record have the same token, as chains through the record.
+/// Which steps of a bag have the same token, as chains through the bag.
 #[derive(Default)]
 struct Equals {
     /// The next step with the same token.
@@ -228,6 +255,7 @@ mod tests {
     use super::*;
     use crate::kernels::Aligned;
     use crate::layers::Scratch;
+    use crate::units::Bags;
 
     /// Gradients of one token that cancel: what is added has the norm that was reported, however small.
     #[test]
@@ -244,6 +272,7 @@ mod tests {
             params: &[0.0; 2],
             packs: &[],
             records: 1,
+            bags: Bags { starts: &[0, 1], most: 1 },
             steps,
             lengths: &[steps],
             tokens: &[1; 9],

@@ -234,8 +234,14 @@ impl Operation for GroupNormOperation {
 
 impl ParameterGradients for GroupNormOperation {
     fn squared_norms(&self, terms: &[Term<'_>], _: &mut Workspace<'_>, out: &mut [f64]) {
-        let gradients = &terms[terms.len() - 1].buffers.gradients;
-        direct::squared_norms(gradients, 2 * self.input.channels, self.gradient(), out);
+        let last = terms[terms.len() - 1];
+        direct::squared_norms_of_bags(
+            &last.buffers.gradients,
+            2 * self.input.channels,
+            self.gradient(),
+            last.context.bags,
+            out,
+        );
     }
 
     fn weighted_sum(
@@ -246,7 +252,13 @@ impl ParameterGradients for GroupNormOperation {
         sum: &mut [f32],
     ) {
         let last = terms[terms.len() - 1];
-        direct::weighted_sum(&last.buffers.gradients, self.gradient(), last.context.records, weights, sum);
+        direct::weighted_sum_of_bags(
+            &last.buffers.gradients,
+            self.gradient(),
+            last.context.bags,
+            weights,
+            sum,
+        );
     }
 
     fn sums_in_groups(&self) -> bool {

@@ -216,13 +216,14 @@ impl Operation for GruOperation {
 }
 
 impl ParameterGradients for GruOperation {
-    fn written_sizes(&self) -> [usize; 2] {
-        [self.from_input.written_size(), self.from_state.written_size()]
+    fn written_sizes(&self, most: usize) -> [usize; 2] {
+        [self.from_input.written_size(most), self.from_state.written_size(most)]
     }
 
     fn squared_norms(&self, terms: &[Term<'_>], workspace: &mut Workspace<'_>, out: &mut [f64]) {
-        self.from_input.squared_norms(&self.factors(terms, false), workspace, out);
-        self.from_state.squared_norms(&self.factors(terms, true), workspace, out);
+        let bags = terms[0].context.bags;
+        self.from_input.squared_norms(&self.factors(terms, false), bags, workspace, out);
+        self.from_state.squared_norms(&self.factors(terms, true), bags, workspace, out);
     }
 
     fn weighted_sum(
@@ -232,9 +233,9 @@ impl ParameterGradients for GruOperation {
         workspace: &mut Workspace<'_>,
         sum: &mut [f32],
     ) {
-        let records = terms[0].context.records;
-        self.from_input.weighted_sum(&self.factors(terms, false), records, weights, workspace, sum);
-        self.from_state.weighted_sum(&self.factors(terms, true), records, weights, workspace, sum);
+        let bags = terms[0].context.bags;
+        self.from_input.weighted_sum(&self.factors(terms, false), bags, weights, workspace, sum);
+        self.from_state.weighted_sum(&self.factors(terms, true), bags, weights, workspace, sum);
     }
 
     fn sums_in_groups(&self) -> bool {

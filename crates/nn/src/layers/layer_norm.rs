@@ -154,8 +154,14 @@ impl Operation for LayerNormOperation {
 
 impl ParameterGradients for LayerNormOperation {
     fn squared_norms(&self, terms: &[Term<'_>], _: &mut Workspace<'_>, out: &mut [f64]) {
-        let gradients = &terms[terms.len() - 1].buffers.gradients;
-        direct::squared_norms(gradients, 2 * self.width, self.gradient(), out);
+        let last = terms[terms.len() - 1];
+        direct::squared_norms_of_bags(
+            &last.buffers.gradients,
+            2 * self.width,
+            self.gradient(),
+            last.context.bags,
+            out,
+        );
     }
 
     fn weighted_sum(
@@ -166,7 +172,13 @@ impl ParameterGradients for LayerNormOperation {
         sum: &mut [f32],
     ) {
         let last = terms[terms.len() - 1];
-        direct::weighted_sum(&last.buffers.gradients, self.gradient(), last.context.records, weights, sum);
+        direct::weighted_sum_of_bags(
+            &last.buffers.gradients,
+            self.gradient(),
+            last.context.bags,
+            weights,
+            sum,
+        );
     }
 
     fn sums_in_groups(&self) -> bool {

@@ -169,12 +169,12 @@ impl Operation for LinearOperation {
 }
 
 impl ParameterGradients for LinearOperation {
-    fn written_sizes(&self) -> [usize; 2] {
-        [self.gradient.written_size(), 0]
+    fn written_sizes(&self, most: usize) -> [usize; 2] {
+        [self.gradient.written_size(most), 0]
     }
 
     fn squared_norms(&self, terms: &[Term<'_>], workspace: &mut Workspace<'_>, out: &mut [f64]) {
-        self.gradient.squared_norms(&self.factors(terms), workspace, out);
+        self.gradient.squared_norms(&self.factors(terms), terms[0].context.bags, workspace, out);
     }
 
     fn weighted_sum(
@@ -184,7 +184,7 @@ impl ParameterGradients for LinearOperation {
         workspace: &mut Workspace<'_>,
         sum: &mut [f32],
     ) {
-        self.gradient.weighted_sum(&self.factors(terms), terms[0].context.records, weights, workspace, sum);
+        self.gradient.weighted_sum(&self.factors(terms), terms[0].context.bags, weights, workspace, sum);
     }
 
     fn sums_in_groups(&self) -> bool {

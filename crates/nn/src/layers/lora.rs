@@ -239,14 +239,14 @@ impl Operation for UpOperation {
 }
 
 impl ParameterGradients for UpOperation {
-    fn written_sizes(&self) -> [usize; 2] {
-        let size = |index: usize| self.parts.get(index).map_or(0, |part| part.gradient.written_size());
+    fn written_sizes(&self, most: usize) -> [usize; 2] {
+        let size = |index: usize| self.parts.get(index).map_or(0, |part| part.gradient.written_size(most));
         [size(0), size(1)]
     }
 
     fn squared_norms(&self, terms: &[Term<'_>], workspace: &mut Workspace<'_>, out: &mut [f64]) {
         for part in &self.parts {
-            part.gradient.squared_norms(&self.factors(part, terms), workspace, out);
+            part.gradient.squared_norms(&self.factors(part, terms), terms[0].context.bags, workspace, out);
         }
     }
 
@@ -259,7 +259,7 @@ impl ParameterGradients for UpOperation {
     ) {
         for part in &self.parts {
             let factors = self.factors(part, terms);
-            part.gradient.weighted_sum(&factors, terms[0].context.records, weights, workspace, sum);
+            part.gradient.weighted_sum(&factors, terms[0].context.bags, weights, workspace, sum);
         }
     }
 

@@ -4,6 +4,7 @@ use super::Masks;
 use crate::init::Parameter;
 use crate::kernels::{Aligned, Packed};
 use crate::shape::{Shape, Storage};
+use crate::units::Bags;
 
 /// An operation before the graph is complete. It is built when the storage of its values is known.
 pub(crate) trait PlannedOperation {
@@ -78,17 +79,21 @@ pub(crate) trait Operation: Send + Sync {
     fn backward(&self, context: &Context<'_>, flow: Flow<'_>, buffers: &mut LayerBuffers);
 }
 
-/// Norms and weighted sums of the per-record gradients of a layer's parameters.
+/// Norms and weighted sums of the gradients of a layer's parameters.
+///
+/// The gradient of a [bag](Bags) is the sum of the gradients of its records. It has one norm and one weight. Without units, each record is a
+/// bag of its own.
 pub(crate) trait ParameterGradients {
-    /// Floats for each record in each buffer of [`Workspace::written`].
-    fn written_sizes(&self) -> [usize; 2] {
+    /// Floats for each bag in each buffer of [`Workspace::written`], if bags have at most `most` records.
+    fn written_sizes(&self, most: usize) -> [usize; 2] {
+        let _ = most;
         [0; 2]
     }
 
-    /// Adds each record's squared gradient norm to `out`.
+    /// Adds each bag's squared gradient norm to `out`.
     fn squared_norms(&self, terms: &[Term<'_>], workspace: &mut Workspace<'_>, out: &mut [f64]);
 
-    /// Adds the sum of gradients times weights to `sum`; without weights, all weights are 1.
+    /// Adds the sum of the bags' gradients times weights to `sum`; without weights, all weights are 1.
     ///
     /// With weights, [`squared_norms`](Self::squared_norms) has been called on the same terms and workspace.
     fn weighted_sum(
@@ -99,9 +104,9 @@ pub(crate) trait ParameterGradients {
         sum: &mut [f32],
     );
 
-    /// Whether a weighted sum of gradients (not of differences) adds up all records in [groups](crate::cut::GROUP). Otherwise it adds up
-    /// some of them one after another. In both cases a record adds one vector, which is computed separately and has at most the
-    /// reported norm.
+    /// Whether a weighted sum of gradients (not of differences) of bags of one record adds up all records in [groups](crate::cut::GROUP).
+    /// Otherwise it adds up some of them one after another. In both cases a bag adds one vector, which is computed separately and has at most
+    /// the reported norm.
     fn sums_in_groups(&self) -> bool;
 
     /// Turns a sum in the layer's own order into the order of its parameters.
@@ -140,6 +145,8 @@ pub(crate) struct Context<'a> {
     pub(crate) packs: &'a [Packed],
     /// Records in the chunk.
     pub(crate) records: usize,
+    /// The bags that they form. Only gradients of parameters depend on them.
+    pub(crate) bags: Bags<'a>,
     /// Steps of the longest record in the chunk; 1 if the records are not sequences.
     pub(crate) steps: usize,
     /// The length of each record.
@@ -202,7 +209,7 @@ pub(crate) struct Term<'a> {
 
 /// Buffers for norms and sums.
 pub(crate) struct Workspace<'a> {
-    /// Gradients of this layer's records, one after another, for weights whose gradients are written out.
+    /// Gradients of this layer's bags, one after another, for weights whose gradients are written out.
     pub(crate) written: &'a mut [Aligned; 2],
     /// Scratch space for the duration of a call.
     pub(crate) scratch: &'a mut Scratch,

@@ -318,8 +318,14 @@ fn reset(values: &mut Vec<f32>, len: usize) {
 
 impl ParameterGradients for OwnOperation {
     fn squared_norms(&self, terms: &[Term<'_>], _: &mut Workspace<'_>, out: &mut [f64]) {
-        let gradients = &terms[terms.len() - 1].buffers.gradients;
-        direct::squared_norms(gradients, self.parameters, self.gradient_size(), out);
+        let last = terms[terms.len() - 1];
+        direct::squared_norms_of_bags(
+            &last.buffers.gradients,
+            self.parameters,
+            self.gradient_size(),
+            last.context.bags,
+            out,
+        );
     }
 
     fn weighted_sum(
@@ -330,10 +336,10 @@ impl ParameterGradients for OwnOperation {
         sum: &mut [f32],
     ) {
         let last = terms[terms.len() - 1];
-        direct::weighted_sum(
+        direct::weighted_sum_of_bags(
             &last.buffers.gradients,
             self.gradient_size(),
-            last.context.records,
+            last.context.bags,
             weights,
             sum,
         );

@@ -1,5 +1,7 @@
 //! A learned vector for each position in a sequence.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -70,14 +72,37 @@ impl Operation for PositionsOperation {
     }
 }
 
+impl PositionsOperation {
+    /// Calls `f` for each step of a bag and its gradient, summed over the records that have this step.
+    fn each_step(
+        &self,
+        term: &Term<'_>,
+        bag: Range<usize>,
+        own: &mut [f32],
+        mut f: impl FnMut(usize, &[f32]),
+    ) {
+        let (context, stride) = (term.context, Storage::stride(self.width));
+        let longest = context.lengths[bag.clone()].iter().max().copied().unwrap_or(0);
+        for step in 0..longest {
+            let row = |record: usize| &term.dy[(record * context.steps + step) * stride..][..self.width];
+            if bag.len() == 1 {
+                f(step, row(bag.start));
+                continue;
+            }
+            own.fill(0.0);
+            let records = bag.clone().filter(|&record| step < context.lengths[record]);
+            records.for_each(|record| vector::add(own, row(record)));
+            f(step, own);
+        }
+    }
+}
+
 impl ParameterGradients for PositionsOperation {
     fn squared_norms(&self, terms: &[Term<'_>], _: &mut Workspace<'_>, out: &mut [f64]) {
-        let Term { context, dy, .. } = terms[terms.len() - 1];
-        let stride = Storage::stride(self.width);
-        for (record, (out, &length)) in out.iter_mut().zip(context.lengths).enumerate() {
-            for place in record * context.steps..record * context.steps + length {
-                *out += vector::squared_norm(&dy[place * stride..][..self.width]);
-            }
+        let last = &terms[terms.len() - 1];
+        let mut own = vec![0.0; self.width];
+        for (out, bag) in out.iter_mut().zip(last.context.bags.iter()) {
+            self.each_step(last, bag, &mut own, |_, row| *out += vector::squared_norm(row));
         }
     }
 
@@ -88,14 +113,13 @@ impl ParameterGradients for PositionsOperation {
         _: &mut Workspace<'_>,
         sum: &mut [f32],
     ) {
-        let Term { context, dy, .. } = terms[terms.len() - 1];
-        let stride = Storage::stride(self.width);
-        for (record, &length) in context.lengths.iter().enumerate() {
-            let weight = weights.map_or(1.0, |weights| weights[record]);
-            for step in 0..length {
-                let dy = &dy[(record * context.steps + step) * stride..][..self.width];
-                vector::add_scaled(&mut sum[step * self.width..][..self.width], weight, dy);
-            }
+        let last = &terms[terms.len() - 1];
+        let mut own = vec![0.0; self.width];
+        for (index, bag) in last.context.bags.iter().enumerate() {
+            let weight = weights.map_or(1.0, |weights| weights[index]);
+            self.each_step(last, bag, &mut own, |step, row| {
+                vector::add_scaled(&mut sum[step * self.width..][..self.width], weight, row);
+            });
         }
     }
 

@@ -128,8 +128,14 @@ impl Operation for SegmentsOperation {
 
 impl ParameterGradients for SegmentsOperation {
     fn squared_norms(&self, terms: &[Term<'_>], _: &mut Workspace<'_>, out: &mut [f64]) {
-        let gradients = &terms[terms.len() - 1].buffers.gradients;
-        direct::squared_norms(gradients, self.len(), self.gradient_size(), out);
+        let last = terms[terms.len() - 1];
+        direct::squared_norms_of_bags(
+            &last.buffers.gradients,
+            self.len(),
+            self.gradient_size(),
+            last.context.bags,
+            out,
+        );
     }
 
     fn weighted_sum(
@@ -140,10 +146,10 @@ impl ParameterGradients for SegmentsOperation {
         sum: &mut [f32],
     ) {
         let last = terms[terms.len() - 1];
-        direct::weighted_sum(
+        direct::weighted_sum_of_bags(
             &last.buffers.gradients,
             self.gradient_size(),
-            last.context.records,
+            last.context.bags,
             weights,
             sum,
         );

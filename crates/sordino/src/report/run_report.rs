@@ -14,7 +14,7 @@ use sordino_train::{
 
 use super::{
     DataAccount, DataAccountRecord,
-    statement::{json, noise, protects, sampling, status},
+    statement::{counted_units, json, noise, protects, sampling, status},
     table::labelled,
 };
 
@@ -75,6 +75,11 @@ struct ReportRecord<'a> {
     finished: bool,
     planned_steps: u64,
     training_records: u64,
+    /// The unit of privacy: the column or array that identifies it. Then `training_records` counts units.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unit: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    records_per_unit: Option<usize>,
     relation: Option<String>,
     accountant: Option<&'static str>,
     noise_multiplier: Option<f64>,
@@ -127,6 +132,8 @@ impl RunReport<'_> {
             finished: self.account.is_closed(),
             planned_steps: self.account.steps(),
             training_records: self.account.records(),
+            unit: self.settings.unit.as_deref(),
+            records_per_unit: self.settings.records_per_unit.filter(|_| self.settings.unit.is_some()),
             relation: guarantee.map(|guarantee| guarantee.relation.to_string()),
             accountant: guarantee.map(|guarantee| guarantee.accountant.name()),
             noise_multiplier: self.multiplier(),
@@ -187,7 +194,7 @@ impl RunReport<'_> {
         let mut lines = vec![
             ("epsilon", self.epsilon(guarantee.epsilon.get())?),
             ("delta", self.delta(guarantee.delta.get())),
-            ("protects", protects.replacen("one record", "one training record", 1)),
+            ("protects", protects.replacen("one record", &self.settings.protected_unit(), 1)),
         ];
         if let Some(plan) = self.account.plan() {
             lines.push(("sampling", sampling(plan)));
@@ -329,10 +336,10 @@ impl RunReport<'_> {
     pub(super) fn training(&self) -> String {
         let data = self.settings.data.as_ref().map(|path| format!(" of {}", path.display()));
         format!(
-            "{} with {} on {} training records{}",
+            "{} with {} on {}{}",
             self.settings.algorithm.as_deref().unwrap_or("dp-sgd"),
             self.settings.optimizer.as_deref().unwrap_or("?"),
-            grouped(self.account.records()),
+            counted_units(self.settings, self.account.records()),
             data.unwrap_or_default()
         )
     }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use sordino_accounting::{Entry, Guarantee, Plan, Relation, Sampling, pld::GroupSize};
 use sordino_train::{
-    Hint,
+    Hint, Settings,
     format::{grouped, rounded_down, rounded_up},
 };
 
@@ -70,6 +70,14 @@ pub fn protects(relation: Relation, group: GroupSize) -> String {
     match relation {
         Relation::ZeroOut => format!("{unit}, relation {relation}: present, or replaced by nothing"),
         Relation::ReplaceOne => format!("{unit}, relation {relation}: one value, or any other"),
+    }
+}
+
+/// This many units of privacy.
+pub(crate) fn counted_units(settings: &Settings, count: u64) -> String {
+    match &settings.unit {
+        Some(unit) => format!("{} units ({unit})", grouped(count)),
+        None => format!("{} training records", grouped(count)),
     }
 }
 

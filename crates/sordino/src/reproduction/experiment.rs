@@ -98,6 +98,7 @@ impl Experiment {
             encoding: Encoding::Floats,
             normalisation: Vec::new(),
             test_records: 0,
+            unit: None,
         };
         let description = DataDescription::public(facts, self.data.records);
         // The plan does not depend on how data is read, nor on the model.

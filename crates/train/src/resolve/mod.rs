@@ -18,13 +18,13 @@ pub use privacy::without_unused;
 use privacy::{BudgetSettings, algorithm_text, reject_unused};
 use sordino_accounting::{Accountant, NoiseMultiplier, calibrate::Budget};
 use sordino_algorithms::{Algorithm, AlgorithmConfig, Defaults, Options, RunFacts};
-use sordino_nn::Description;
+use sordino_nn::{Description, Views};
 use sordino_privacy::ClipRule;
 
 use crate::{
     Clipping, DataDescription, DataFacts, Footprint, Learning, NetworkAlgorithm, Origin, PublicModel,
-    ResolvedModel, RunFiles, SamplingName, SettingValues, Settings, TrainError, Value, parse_algorithm,
-    schedule_files, settings::given,
+    ResolvedModel, RunFiles, SamplingName, SettingValues, Settings, TrainError, UnitGradient, Value,
+    augmentation::views, parse_algorithm, schedule_files, settings::given,
 };
 
 /// A run whose settings all have values. No record is needed for this.
@@ -49,6 +49,8 @@ pub struct ResolvedSettings {
     pub noise_multiplier: Option<NoiseMultiplier>,
     /// The accountant that prices the plan.
     pub accountant: Accountant,
+    /// The random views of images.
+    pub views: Option<Views>,
     /// The memory that training takes.
     pub footprint: Footprint,
     /// The steps between two measurements on test records.
@@ -210,6 +212,8 @@ pub fn resolve_with(
             epochs: batches.epochs,
             steps: batches.given_steps,
             batch_size: Some(batches.size),
+            unit_gradient: unit_gradient(settings, data)?,
+            augment: given(settings.augment.clone()),
             learning_rate: Some(learning_rate),
             optimizer: Some(optimizer),
             schedule: Some(schedule),
@@ -227,6 +231,7 @@ pub fn resolve_with(
             schedules,
         },
         last_changed: data.last_changed.clone(),
+        views: settings.augment.as_ref().map(|text| views(text, network.input())).transpose()?,
         model,
         algorithm,
         learning,
@@ -234,6 +239,21 @@ pub fn resolve_with(
         footprint,
         checkpoint_every,
     })
+}
+
+/// How the gradients of a unit are combined; none if every record is a unit.
+fn unit_gradient(
+    settings: &Settings,
+    data: &DataDescription,
+) -> Result<Option<Value<UnitGradient>>, TrainError> {
+    match (settings.unit_gradient, &data.facts.unit) {
+        (Some(_), None) => Err(TrainError::refused(
+            "unit_gradient needs a unit of privacy",
+            "name the column that identifies it with {unit}, or leave out {unit_gradient}",
+        )),
+        (_, None) => Ok(None),
+        (chosen, Some(_)) => Ok(Some(Value::given_or(chosen, UnitGradient::Mean, Origin::Default))),
+    }
 }
 
 /// The model setting, the model, and the text of the file that describes it.

@@ -19,7 +19,7 @@ pub(crate) use definition::given;
 pub use definition::{Origin, SettingInfo, SettingValue, Value};
 pub(crate) use named::named;
 
-use crate::{TrainError, schedule_files};
+use crate::{TrainError, format::grouped, schedule_files};
 
 settings! {
     "Data" {
@@ -30,6 +30,11 @@ settings! {
         schema: PathBuf = "FILE";
         /// Column to predict, by name or by number from 1
         target: String = "COLUMN";
+        /// Unit of privacy: the column or array that identifies it, such as a person with several records. All records of a unit are
+        /// used and protected together [default: every record is a unit]
+        unit: String = "COLUMN";
+        /// Public number of records of a unit that are used, its first ones [default: 20, if there is a unit]
+        records_per_unit: usize = "N";
         /// Public number of classes
         classes: usize = "N";
         /// Public number of features
@@ -104,6 +109,11 @@ settings! {
         steps: Steps = "T";
         /// Expected batch size [default: a sixtieth of the records, at least 256]
         batch_size: u64 = "B";
+        /// How the gradients of a unit's records are combined before they are clipped [default: mean]
+        unit_gradient: UnitGradient = "RULE";
+        /// Random views of images, such as flip,crop=4,copies=4, whose gradients are averaged before the image is clipped: mirrored, shifted by
+        /// up to 4 pixels, 4 views [default: none]
+        augment: String = "VIEWS";
         /// Learning rate, for gradients divided by the expected batch size [default for sgd: 4 / max_grad_norm, or 4 / the sum of the
         /// clipping norms if there are several]
         learning_rate: f64 = "R";
@@ -210,6 +220,16 @@ permitted_values! {
     }
 }
 
+permitted_values! {
+    /// How the gradients of a unit's records are combined before they are clipped.
+    pub enum UnitGradient {
+        /// Their mean: every unit has the same influence, however many records it has.
+        Mean = "mean",
+        /// Their sum.
+        Sum = "sum",
+    }
+}
+
 /// Whether a model is a file or a folder, and not a name.
 pub(crate) fn is_path(model: &str) -> bool {
     model.ends_with(".toml") || model.contains(['/', '\\'])
@@ -242,6 +262,16 @@ impl Settings {
         settings
     }
 
+    /// The unit that a run protects, in words.
+    pub fn protected_unit(&self) -> String {
+        match (&self.unit, self.records_per_unit) {
+            (Some(unit), Some(records)) => {
+                format!("all records of one {unit}, up to {}", grouped(records as u64))
+            }
+            _ => "one training record".to_owned(),
+        }
+    }
+
     /// Whether nothing is set.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -255,6 +285,7 @@ impl Settings {
         let count = |value: Option<usize>| value.map(|value| value as u64);
         let widest = self.hidden.as_ref().and_then(|hidden| hidden.iter().max().copied());
         let numbers = [
+            ("records_per_unit", count(self.records_per_unit)),
             ("classes", count(self.classes)),
             ("features", count(self.features)),
             ("max_length", count(self.max_length)),

@@ -1,6 +1,7 @@
 //! Norms and weighted sums of the per-record gradients of a convolution.
 
 use std::cell::RefCell;
+use std::ops::Range;
 
 use rayon::prelude::*;
 
@@ -15,37 +16,48 @@ use crate::shape::Storage;
 const LARGE: usize = 1 << 18;
 
 impl Conv2dOperation {
-    /// Whether norms come from dot products between patches.
-    fn by_gram(&self) -> bool {
+    /// Whether norms of bags of at most `most` records come from dot products between patches.
+    fn by_gram(&self, most: usize) -> bool {
         // Patches overlap and must be copied, so the number of rows is doubled, unless a written-out gradient would not stay in the cache.
-        let rows = self.output.pixels() * if self.len() < LARGE { 2 } else { 1 };
+        let rows = self.output.pixels() * most * if self.len() < LARGE { 2 } else { 1 };
         // The gradient of a standardised filter is a map of the written-out one.
         self.groups == 1 && !self.standardised && gram_is_cheaper(rows, self.taps(), self.output.channels)
     }
 
-    /// Floats of each record's gradient, if it is written out.
-    fn written_size(&self) -> usize {
-        if self.by_gram() { 0 } else { self.len().next_multiple_of(16) }
+    /// Floats of each bag's gradient, if it is written out.
+    fn written_size(&self, most: usize) -> usize {
+        if self.by_gram(most) { 0 } else { self.len().next_multiple_of(16) }
     }
 
-    /// Adds the gradients of `records` records from `first` on, each summed over all terms separately, to `sum`, or replaces it by
-    /// them.
+    /// Adds the gradients of some records, each summed over all terms separately, to `sum`, or replaces it by them.
     fn add_gradient(
         &self,
         terms: &[(&[f32], &[f32])],
-        first: usize,
-        records: usize,
+        records: Range<usize>,
         sum: &mut [f32],
         accumulate: bool,
     ) {
-        if let (false, Some(winograd)) = (self.by_gram(), self.winograd_gradient()) {
-            for record in first..first + records {
-                winograd.gradient(terms, record, sum, accumulate || record > first);
+        match self.winograd_gradient() {
+            Some(winograd) => {
+                for record in records.clone() {
+                    winograd.gradient(terms, record, sum, accumulate || record > records.start);
+                }
             }
-            return;
+            None => self.add_direct(terms, records, 1, sum, accumulate),
         }
+    }
+
+    /// Adds the gradients of some records to `sum`, or replaces it by them. `together` consecutive records are summed over all terms separately.
+    fn add_direct(
+        &self,
+        terms: &[(&[f32], &[f32])],
+        records: Range<usize>,
+        together: usize,
+        sum: &mut [f32],
+        accumulate: bool,
+    ) {
         let (inputs, outputs) = (self.group_inputs(), self.group_outputs());
-        let mut starts = Vec::with_capacity(records * self.output.height);
+        let mut starts = Vec::with_capacity(records.len() * self.output.height);
         // The taps of one filter row are contiguous in the image; with groups, those of one tap.
         let (columns, width) =
             if self.groups == 1 { (1, self.kernel * inputs) } else { (self.kernel, inputs) };
@@ -54,7 +66,7 @@ impl Conv2dOperation {
                 for column in 0..columns {
                     starts.clear();
                     let tap = row * self.input.row() + column * self.input.channels + group * inputs;
-                    for record in first..first + records {
+                    for record in records.clone() {
                         let (x, dy) = (record * self.input.record() + tap, record * self.output.record());
                         starts.extend(
                             (0..self.output.height).map(|y| {
@@ -67,7 +79,7 @@ impl Conv2dOperation {
                         len: self.output.width,
                         left_step: self.stride * self.input.channels,
                         right_step: self.output.channels,
-                        unit: self.output.pixels(),
+                        unit: together * self.output.pixels(),
                     };
                     let place = ((group * self.kernel + row) * columns + column) * width * outputs;
                     outer_sum((width, outputs), terms, runs, &mut sum[place..], outputs, accumulate);
@@ -76,32 +88,35 @@ impl Conv2dOperation {
         }
     }
 
-    fn add_bias_gradient(&self, dy: &[f32], record: usize, sum: &mut [f32]) {
+    fn add_bias_gradient(&self, dy: &[f32], records: Range<usize>, sum: &mut [f32]) {
         if self.bias {
             let sum = &mut sum[self.weights()..][..self.output.channels];
-            for (y, x) in self.positions() {
-                let place = record * self.output.record() + self.output.at(y, x);
-                vector::add(sum, &dy[place..][..self.output.channels]);
+            for record in records {
+                for (y, x) in self.positions() {
+                    let place = record * self.output.record() + self.output.at(y, x);
+                    vector::add(sum, &dy[place..][..self.output.channels]);
+                }
             }
         }
     }
 
-    /// Writes out the gradients of all records.
+    /// Writes out the gradients of all bags.
     fn write_gradients(&self, terms: &[Term<'_>], workspace: &mut Workspace<'_>) {
-        let (records, kept) = (terms[0].context.records, self.written_size());
-        workspace.written[0].reserve(kept * records);
+        let bags = terms[0].context.bags;
+        let kept = self.written_size(bags.most);
+        workspace.written[0].reserve(kept * bags.len());
         let factors: Vec<_> = terms.iter().map(|term| (term.x, term.dy)).collect();
         let filters: Vec<_> = match self.standardised {
             true => terms.iter().map(|term| Standardised::new(self, term.context.params)).collect(),
             false => Vec::new(),
         };
-        for record in 0..records {
-            let gradient = &mut workspace.written[0][record * kept..][..self.len()];
+        for (index, bag) in bags.iter().enumerate() {
+            let gradient = &mut workspace.written[0][index * kept..][..self.len()];
             gradient[self.weights()..].fill(0.0);
-            self.add_gradient(&factors, record, 1, gradient, false);
-            self.add_bias_gradient(terms[terms.len() - 1].dy, record, gradient);
+            self.add_gradient(&factors, bag.clone(), gradient, false);
+            self.add_bias_gradient(terms[terms.len() - 1].dy, bag.clone(), gradient);
             if self.standardised {
-                self.map_gradient(&filters, &factors, record, gradient, workspace.scratch);
+                self.map_gradient(&filters, &factors, bag, gradient, workspace.scratch);
             }
         }
     }
@@ -114,7 +129,7 @@ impl Conv2dOperation {
         &self,
         filters: &[Standardised],
         factors: &[(&[f32], &[f32])],
-        record: usize,
+        bag: Range<usize>,
         gradient: &mut [f32],
         scratch: &mut Scratch,
     ) {
@@ -123,8 +138,8 @@ impl Conv2dOperation {
         if let ([here, there], [(_, b), (a, change)]) = (filters, factors) {
             scratch.first.reserve(2 * self.weights());
             let (whole, difference) = scratch.first.split_at_mut(self.weights());
-            self.add_gradient(&[(a, b)], record, 1, whole, false);
-            self.add_gradient(&[(a, change)], record, 1, difference, false);
+            self.add_gradient(&[(a, b)], bag.clone(), whole, false);
+            self.add_gradient(&[(a, change)], bag, difference, false);
             vector::subtract(&mut whole[..], &difference[..self.weights()]);
             here.add_mapped(self, whole, 1.0, &mut mapped);
             there.add_mapped(self, whole, -1.0, &mut mapped);
@@ -132,33 +147,36 @@ impl Conv2dOperation {
         gradient.iter_mut().zip(&mapped).for_each(|(g, mapped)| *g = *mapped as f32);
     }
 
-    /// The patches of a record, row by row.
-    fn patches<'a>(&self, x: &[f32], out: &'a mut [f32]) -> Matrix<'a> {
-        let (taps, stride) = (self.taps(), Storage::stride(self.taps()));
-        for ((y, column), out) in self.positions().zip(out.chunks_exact_mut(stride)) {
-            let row = self.kernel * self.input.channels;
+    /// The patches of all records of a bag, row by row.
+    fn patches<'a>(&self, x: &[f32], bag: Range<usize>, out: &'a mut [f32]) -> Matrix<'a> {
+        let (taps, stride, count) =
+            (self.taps(), Storage::stride(self.taps()), bag.len() * self.output.pixels());
+        let places = bag.flat_map(|record| self.positions().map(move |(y, column)| (record, y, column)));
+        for ((record, y, column), out) in places.zip(out.chunks_exact_mut(stride)) {
+            let (x, row) = (&x[record * self.input.record()..], self.kernel * self.input.channels);
             for (tap, out) in out[..taps].chunks_exact_mut(row).enumerate() {
                 out.copy_from_slice(&x[self.window(y, column) + tap * self.input.row()..][..row]);
             }
         }
-        Matrix { data: out, count: self.output.pixels(), width: taps, stride }
+        Matrix { data: out, count, width: taps, stride }
     }
 
-    /// The output gradients of a record, row by row.
-    fn rows<'a>(&self, dy: &[f32], out: &'a mut [f32]) -> Matrix<'a> {
+    /// The output gradients of all records of a bag, row by row.
+    fn rows<'a>(&self, dy: &[f32], bag: Range<usize>, out: &'a mut [f32]) -> Matrix<'a> {
         let (width, stride) = (self.output.channels, Storage::stride(self.output.channels));
-        for ((y, x), out) in self.positions().zip(out.chunks_exact_mut(stride)) {
-            out[..width].copy_from_slice(&dy[self.output.at(y, x)..][..width]);
+        let count = bag.len() * self.output.pixels();
+        let places = bag.flat_map(|record| self.positions().map(move |(y, x)| (record, y, x)));
+        for ((record, y, x), out) in places.zip(out.chunks_exact_mut(stride)) {
+            out[..width]
+                .copy_from_slice(&dy[record * self.output.record() + self.output.at(y, x)..][..width]);
         }
-        Matrix { data: out, count: self.output.pixels(), width, stride }
+        Matrix { data: out, count, width, stride }
     }
 
-    fn norm_by_gram(&self, terms: &[Term<'_>], record: usize, scratch: &mut Scratch) -> f64 {
+    fn norm_by_gram(&self, terms: &[Term<'_>], bag: Range<usize>, scratch: &mut Scratch) -> f64 {
         let channels = self.output.channels;
-        let (patches, rows) = (
-            self.output.pixels() * Storage::stride(self.taps()),
-            self.output.pixels() * Storage::stride(channels),
-        );
+        let pixels = bag.len() * self.output.pixels();
+        let (patches, rows) = (pixels * Storage::stride(self.taps()), pixels * Storage::stride(channels));
         scratch.first.reserve(terms.len() * patches);
         scratch.second.reserve(terms.len() * rows + channels);
         let mut left = std::mem::take(&mut scratch.first);
@@ -168,8 +186,8 @@ impl Conv2dOperation {
         for ((term, left), right) in
             terms.iter().zip(left.chunks_exact_mut(patches)).zip(right_rows.chunks_exact_mut(rows))
         {
-            let a = self.patches(&term.x[record * self.input.record()..], left);
-            parts.push((a, Right::Rows(self.rows(&term.dy[record * self.output.record()..], right))));
+            let a = self.patches(term.x, bag.clone(), left);
+            parts.push((a, Right::Rows(self.rows(term.dy, bag.clone(), right))));
         }
         let mut norm = norm_of_outer(&parts, scratch);
         if let (Some((_, Right::Rows(rows))), true) = (parts.last(), self.bias) {
@@ -185,20 +203,73 @@ impl Conv2dOperation {
     }
 }
 
+/// Sums of gradients that are not written out.
+impl Conv2dOperation {
+    /// The sum without weights.
+    fn plain_sum(&self, terms: &[Term<'_>], sum: &mut [f32]) {
+        let records = terms[0].context.records;
+        self.add_bias_gradient(terms[terms.len() - 1].dy, 0..records, sum);
+        let factors: Vec<_> = terms.iter().map(|term| (term.x, term.dy)).collect();
+        // Few enough records at a time that they stay in the first-level cache for all taps.
+        let some = (128 / self.output.pixels()).max(1);
+        for first in (0..records).step_by(some) {
+            let records = first..records.min(first + some);
+            match self.by_gram(1) {
+                true => self.add_direct(&factors, records, 1, sum, true),
+                false => self.add_gradient(&factors, records, sum, true),
+            }
+        }
+    }
+
+    /// The weighted sum, with scaled output gradients.
+    fn factored_sum(&self, terms: &[Term<'_>], weights: &[f32], scratch: &mut Scratch, sum: &mut [f32]) {
+        let (bags, dy) = (terms[0].context.bags, terms[terms.len() - 1].dy);
+        if self.bias {
+            // Positions are added before they are weighted, as for the norm: if they were weighted one by one, they might cancel differently.
+            scratch.second.reserve(self.len());
+            let own = &mut scratch.second[..self.len()];
+            for (bag, weight) in bags.iter().zip(weights) {
+                own[self.weights()..].fill(0.0);
+                self.add_bias_gradient(dy, bag, own);
+                vector::add_scaled(&mut sum[self.weights()..self.len()], *weight, &own[self.weights()..]);
+            }
+        }
+        let size = self.output.record();
+        // The kernel reads a whole cache line at the last pixel.
+        let part = bags.records() * size + WIDTH;
+        scratch.first.reserve(terms.len() * part);
+        let mut scaled = scratch.first.chunks_exact_mut(part);
+        let mut factors = Vec::with_capacity(terms.len());
+        let weights = bags.weights_of_records(weights);
+        for (term, scaled) in terms.iter().zip(&mut scaled) {
+            let records = scaled.chunks_exact_mut(size).zip(term.dy.chunks(size));
+            for ((own, dy), weight) in records.zip(&*weights) {
+                vector::scaled(own, *weight, dy);
+            }
+            factors.push((term.x, &*scaled));
+        }
+        for (size, firsts) in bags.by_size() {
+            let end = firsts[firsts.len() - 1] + size;
+            self.add_direct(&factors, firsts[0]..end, size, sum, true);
+        }
+    }
+}
+
 impl ParameterGradients for Conv2dOperation {
-    fn written_sizes(&self) -> [usize; 2] {
-        [self.written_size(), 0]
+    fn written_sizes(&self, most: usize) -> [usize; 2] {
+        [self.written_size(most), 0]
     }
 
     fn squared_norms(&self, terms: &[Term<'_>], workspace: &mut Workspace<'_>, out: &mut [f64]) {
-        if self.by_gram() {
-            for (record, out) in out.iter_mut().enumerate() {
-                *out += self.norm_by_gram(terms, record, workspace.scratch);
+        let bags = terms[0].context.bags;
+        if self.by_gram(bags.most) {
+            for (bag, out) in bags.iter().zip(out) {
+                *out += self.norm_by_gram(terms, bag, workspace.scratch);
             }
             return;
         }
         self.write_gradients(terms, workspace);
-        direct::squared_norms(&workspace.written[0], self.len(), self.written_size(), out);
+        direct::squared_norms(&workspace.written[0], self.len(), self.written_size(bags.most), out);
     }
 
     fn weighted_sum(
@@ -208,59 +279,22 @@ impl ParameterGradients for Conv2dOperation {
         workspace: &mut Workspace<'_>,
         sum: &mut [f32],
     ) {
-        let records = terms[0].context.records;
+        let bags = terms[0].context.bags;
         if weights.is_none() && self.standardised {
             self.write_gradients(terms, workspace);
         }
-        if (weights.is_some() || self.standardised) && !self.by_gram() {
-            let (written, size) = (&workspace.written[0], self.written_size());
-            return direct::weighted_sum(written, size, records, weights, &mut sum[..self.len()]);
+        if (weights.is_some() || self.standardised) && !self.by_gram(bags.most) {
+            let (written, size) = (&workspace.written[0], self.written_size(bags.most));
+            return direct::weighted_sum(written, size, bags.len(), weights, &mut sum[..self.len()]);
         }
-        for record in 0..records {
-            let dy = terms[terms.len() - 1].dy;
-            match weights {
-                None => self.add_bias_gradient(dy, record, sum),
-                // Positions are added before they are weighted, as for the norm: if they were weighted one by one, they might cancel differently.
-                Some(weights) if self.bias => {
-                    workspace.scratch.second.reserve(self.len());
-                    let own = &mut workspace.scratch.second[..self.len()];
-                    own[self.weights()..].fill(0.0);
-                    self.add_bias_gradient(dy, record, own);
-                    vector::add_scaled(
-                        &mut sum[self.weights()..self.len()],
-                        weights[record],
-                        &own[self.weights()..],
-                    );
-                }
-                Some(_) => {}
-            }
+        match weights {
+            Some(weights) => self.factored_sum(terms, weights, workspace.scratch, sum),
+            None => self.plain_sum(terms, sum),
         }
-        let Some(weights) = weights else {
-            let factors: Vec<_> = terms.iter().map(|term| (term.x, term.dy)).collect();
-            // Few enough records at a time that they stay in the first-level cache for all taps.
-            let some = (128 / self.output.pixels()).max(1);
-            for first in (0..records).step_by(some) {
-                self.add_gradient(&factors, first, some.min(records - first), sum, true);
-            }
-            return;
-        };
-        let size = self.output.record();
-        // The kernel reads a whole cache line at the last pixel.
-        let part = records * size + WIDTH;
-        workspace.scratch.first.reserve(terms.len() * part);
-        let mut scaled = workspace.scratch.first.chunks_exact_mut(part);
-        let mut factors = Vec::with_capacity(terms.len());
-        for (term, scaled) in terms.iter().zip(&mut scaled) {
-            for ((own, dy), weight) in scaled.chunks_exact_mut(size).zip(term.dy.chunks(size)).zip(weights) {
-                vector::scaled(own, *weight, dy);
-            }
-            factors.push((term.x, &*scaled));
-        }
-        self.add_gradient(&factors, 0, records, sum, true);
     }
 
     fn sums_in_groups(&self) -> bool {
-        !self.by_gram()
+        !self.by_gram(1)
     }
 
     fn reorder(&self, sum: &mut [f64]) {

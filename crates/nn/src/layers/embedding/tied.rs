@@ -3,14 +3,16 @@
 //! With the tokens `v_s` of a record, the gradients `d_s` of their vectors, and the inputs `h_t` and the output gradients `b_t` of the
 //! output layer, it is `sum_s e(v_s) d_s^T + sum_t b_t h_t^T`, where `e(v)` is the unit vector of token `v`. Its norm contains the cross
 //! term of the two sums. Each record adds one vector to a weighted sum: if it added the two sums one after the other, they might
-//! cancel, and rounding could exceed the bound.
+//! cancel, and rounding could exceed the bound. For a bag, both sums are over the positions of all its records.
 
-use super::Equals;
+use std::ops::Range;
+
+use super::{BagTokens, Equals};
 use crate::cut::GROUP;
-use crate::gradients::{Right, direct, gram_is_cheaper, norm_of_outer};
+use crate::gradients::{RecordRows, Right, direct, gram_is_cheaper, norm_of_outer};
 use crate::kernels::vector::{self, Strided};
 use crate::kernels::{Matrix, Runs, WIDTH, outer_sum};
-use crate::layers::{Scratch, Term, Workspace};
+use crate::layers::{Context, Scratch, Term, Workspace};
 use crate::shape::Storage;
 
 pub(super) struct Tied {
@@ -52,49 +54,67 @@ impl Tied {
         self.vocabulary * self.width
     }
 
-    /// Whether a record's gradient is written out; this must not depend on the records in the chunk.
-    fn written(&self) -> bool {
-        !gram_is_cheaper(self.most_steps, self.width, self.vocabulary)
+    /// Whether gradients of bags of at most `most` records are written out; this must not depend on the records in the chunk.
+    fn written(&self, most: usize) -> bool {
+        !gram_is_cheaper(self.most_steps * most, self.width, self.vocabulary)
     }
 
-    pub(super) fn written_size(&self) -> usize {
-        if self.written() { self.len().next_multiple_of(16) } else { 0 }
+    pub(super) fn written_size(&self, most: usize) -> usize {
+        if self.written(most) { self.len().next_multiple_of(16) } else { 0 }
     }
 
     pub(super) fn sums_in_groups(&self) -> bool {
-        self.written()
+        self.written(1)
     }
 
     pub(super) fn squared_norms(&self, terms: &[Term<'_>], workspace: &mut Workspace<'_>, out: &mut [f64]) {
-        let (uses, size) = (Uses::new(terms), self.written_size());
+        let (uses, bags) = (Uses::new(terms), terms[0].context.bags);
+        let size = self.written_size(bags.most);
         workspace.written[0].reserve(size * out.len());
-        for (record, out) in out.iter_mut().enumerate() {
-            if !self.written() {
-                *out += self.norm_by_gram(&uses, record, workspace.scratch);
+        let operands: Vec<_> = uses.output.iter().map(|term| (term.dy, term.x)).collect();
+        for (index, (bag, out)) in bags.iter().zip(out).enumerate() {
+            if !self.written(bags.most) {
+                *out += self.norm_by_gram(&uses, bag, workspace.scratch);
                 continue;
             }
-            let gradient = &mut workspace.written[0][record * size..][..self.len()];
-            let operands: Vec<_> = uses.output.iter().map(|term| (term.dy, term.x)).collect();
-            self.add_outputs(&operands, &uses, record, gradient, false);
-            let (tokens, rows) = uses.embedded(record, self.width);
-            for (step, &token) in tokens.iter().enumerate() {
-                vector::add(&mut gradient[token as usize * self.width..][..self.width], rows.row(step));
+            let gradient = &mut workspace.written[0][index * size..][..self.len()];
+            for record in bag.clone() {
+                self.add_outputs(&operands, &uses, record, gradient, record > bag.start);
+            }
+            for record in bag {
+                let (tokens, rows) = uses.embedded(record, self.width);
+                for (step, &token) in tokens.iter().enumerate() {
+                    vector::add(&mut gradient[token as usize * self.width..][..self.width], rows.row(step));
+                }
             }
             *out += vector::squared_norm(gradient);
         }
     }
 
-    fn norm_by_gram(&self, uses: &Uses<'_, '_>, record: usize, scratch: &mut Scratch) -> f64 {
+    fn norm_by_gram(&self, uses: &Uses<'_, '_>, bag: Range<usize>, scratch: &mut Scratch) -> f64 {
         let (outputs, inputs) = self.strides();
-        let mut parts = Vec::with_capacity(uses.output.len() + 1);
-        for term in uses.output {
-            let (first, count) = (record * term.context.steps, term.context.lengths[record]);
-            let a = Matrix { data: &term.x[first * inputs..], count, width: self.width, stride: inputs };
-            let data = &term.dy[first * outputs..];
-            parts.push((a, Right::Rows(Matrix { data, count, width: self.vocabulary, stride: outputs })));
-        }
-        let (tokens, rows) = uses.embedded(record, self.width);
-        parts.push((rows, Right::Tokens { tokens, vocabulary: self.vocabulary }));
+        let Context { steps: rows, lengths, .. } = uses.output[0].context;
+        let stack = |data, width, stride| {
+            RecordRows { data, width, stride, rows, lengths: Some(lengths) }.of_bag(bag.clone())
+        };
+        let stacked = uses
+            .output
+            .iter()
+            .map(|term| (stack(term.x, self.width, inputs), stack(term.dy, self.vocabulary, outputs)));
+        let stacked: Vec<_> = stacked.collect();
+        let mut tokens = BagTokens::default();
+        tokens.collect(&uses.embedding.context, bag.clone());
+        let Context { steps: rows, lengths, .. } = uses.embedding.context;
+        let embedded = RecordRows {
+            data: uses.embedding.dy,
+            width: self.width,
+            stride: inputs,
+            rows,
+            lengths: Some(lengths),
+        };
+        let rows = embedded.of_bag(bag);
+        let mut parts: Vec<_> = stacked.iter().map(|(a, b)| (a.matrix(), Right::Rows(b.matrix()))).collect();
+        parts.push((rows.matrix(), Right::Tokens { tokens: &tokens.tokens, vocabulary: self.vocabulary }));
         norm_of_outer(&parts, scratch)
     }
 
@@ -107,9 +127,20 @@ impl Tied {
         sum: &mut [f32],
         accumulate: bool,
     ) {
-        let (outputs, inputs) = self.strides();
         let context = uses.output[0].context;
-        let (first, len) = (record * context.steps, context.lengths[record]);
+        self.add_rows(operands, record * context.steps, context.lengths[record], sum, accumulate);
+    }
+
+    /// Adds `len` rows of the output layer from `first` on, summed separately.
+    fn add_rows(
+        &self,
+        operands: &[(&[f32], &[f32])],
+        first: usize,
+        len: usize,
+        sum: &mut [f32],
+        accumulate: bool,
+    ) {
+        let (outputs, inputs) = self.strides();
         let starts = [(first * outputs, first * inputs)];
         let runs = Runs { starts: &starts, len, left_step: outputs, right_step: inputs, unit: len.max(1) };
         outer_sum((self.vocabulary, self.width), operands, runs, sum, self.width, accumulate);
@@ -122,12 +153,12 @@ impl Tied {
         workspace: &mut Workspace<'_>,
         sum: &mut [f32],
     ) {
-        let (uses, records) = (Uses::new(terms), terms[0].context.records);
+        let (uses, bags) = (Uses::new(terms), terms[0].context.bags);
         match weights {
-            None => self.plain_sum(&uses, records, sum),
-            Some(_) if self.written() => {
-                let sum = &mut sum[..self.len()];
-                direct::weighted_sum(&workspace.written[0], self.written_size(), records, weights, sum);
+            None => self.plain_sum(&uses, bags.records(), sum),
+            Some(_) if self.written(bags.most) => {
+                let (size, sum) = (self.written_size(bags.most), &mut sum[..self.len()]);
+                direct::weighted_sum(&workspace.written[0], size, bags.len(), weights, sum);
             }
             Some(weights) => self.factored_sum(&uses, weights, workspace.scratch, sum),
         }
@@ -148,21 +179,25 @@ impl Tied {
         }
     }
 
-    /// Adds record by record. The rows of a record's tokens are set aside while the output layer's part is added to all others, and each
+    /// Adds bag by bag. The rows of a bag's tokens are set aside while the output layer's part is added to all others, and each
     /// of them then adds both parts at once.
     fn factored_sum(&self, uses: &Uses<'_, '_>, weights: &[f32], scratch: &mut Scratch, sum: &mut [f32]) {
-        let ((_, inputs), steps, width) = (self.strides(), uses.output[0].context.steps, self.width);
+        let ((_, inputs), Context { bags, steps, .. }) = (self.strides(), uses.output[0].context);
+        let width = self.width;
         // The kernel reads a whole cache line at the last row.
-        let part = weights.len() * steps * inputs + WIDTH;
+        let part = bags.records() * steps * inputs + WIDTH;
         scratch.first.reserve(uses.output.len() * part);
         let mut scaled = Vec::with_capacity(uses.output.len());
+        let of_records = bags.weights_of_records(weights);
         for (term, copy) in uses.output.iter().zip(scratch.first.chunks_exact_mut(part)) {
-            vector::scale_rows(copy, term.x, Strided { width, stride: inputs }, steps, weights);
+            vector::scale_rows(copy, term.x, Strided { width, stride: inputs }, steps, &of_records);
             scaled.push((term.dy, &*copy));
         }
-        let (mut equals, mut own) = (Equals::default(), vec![0.0; width]);
-        for (record, &weight) in weights.iter().enumerate() {
-            let (tokens, rows) = uses.embedded(record, width);
+        let (mut equals, mut tokens, mut own) = (Equals::default(), BagTokens::default(), vec![0.0; width]);
+        let (embedded, stride) = (uses.embedding.dy, Storage::stride(width));
+        for (bag, &weight) in bags.iter().zip(weights) {
+            tokens.collect(&uses.embedding.context, bag.clone());
+            let BagTokens { tokens, places } = &tokens;
             equals.link(tokens);
             let row = |step: usize| tokens[step] as usize * width..(tokens[step] as usize + 1) * width;
             let different = || (0..tokens.len()).filter(|&step| !equals.again[step]);
@@ -170,10 +205,16 @@ impl Tied {
             for (aside, step) in scratch.second.chunks_exact_mut(width).zip(different()) {
                 aside.copy_from_slice(&sum[row(step)]);
             }
-            self.add_outputs(&scaled, uses, record, sum, true);
+            match bag.len() {
+                1 => self.add_outputs(&scaled, uses, bag.start, sum, true),
+                // Rows beyond the end of a record are zero.
+                records => self.add_rows(&scaled, bag.start * steps, records * steps, sum, true),
+            }
             for (aside, step) in scratch.second.chunks_exact(width).zip(different()) {
-                equals.add(step, |step| rows.row(step), &mut own);
-                self.add_output_row(uses, record, tokens[step] as usize, &mut own);
+                equals.add(step, |step| &embedded[places[step] * stride..][..width], &mut own);
+                for record in bag.clone() {
+                    self.add_output_row(uses, record, tokens[step] as usize, &mut own);
+                }
                 for ((sum, aside), own) in sum[row(step)].iter_mut().zip(aside).zip(&own) {
                     *sum = aside + (f64::from(weight) * own) as f32;
                 }

@@ -13,7 +13,7 @@ use sordino_train::{
 };
 
 use super::{RunEvidence, percent, percent_up};
-use crate::report::{noise, protects, sampling, status, unprotected_records};
+use crate::report::{counted_units, noise, protects, sampling, status, unprotected_records};
 
 impl RunEvidence {
     /// The guarantee, or that there is none, in one sentence.
@@ -54,8 +54,11 @@ impl RunEvidence {
                  weights."
                     .to_owned(),
             ),
-            ("Unit of privacy", "One training record, which is one row or one file of the data. A person with several records is protected less.".to_owned()),
-            ("Neighbouring data sets", capital(&protects(guarantee.relation, GroupSize::ONE)) + "."),
+            ("Unit of privacy", self.unit()),
+            (
+                "Neighbouring data sets",
+                capital(&protects(guarantee.relation, GroupSize::ONE).replacen("one record", &self.settings.protected_unit(), 1)) + ".",
+            ),
             ("Epsilon", self.epsilon(guarantee)),
             ("Delta", self.delta(guarantee)),
             (
@@ -76,6 +79,17 @@ impl RunEvidence {
             points.push(("Noise", noise(plan) + "."));
         }
         points
+    }
+
+    fn unit(&self) -> String {
+        match &self.settings.unit {
+            Some(unit) => format!(
+                "{}. The gradients of the records of a {unit} are combined and clipped together, and batches are drawn from {unit} units.",
+                capital(&self.settings.protected_unit())
+            ),
+            None => "One training record, which is one row or one file of the data. A person with several records is protected less."
+                .to_owned(),
+        }
     }
 
     fn epsilon(&self, guarantee: &Guarantee) -> String {
@@ -113,7 +127,10 @@ impl RunEvidence {
 
     fn public(&self) -> String {
         let mut public = vec![
-            format!("the number of training records ({})", grouped(self.account.records())),
+            match &self.settings.unit {
+                Some(unit) => format!("the number of {unit} units ({})", grouped(self.account.records())),
+                None => format!("the number of training records ({})", grouped(self.account.records())),
+            },
             "all settings".to_owned(),
         ];
         if self.settings.schema.is_some() {
@@ -174,12 +191,15 @@ impl RunEvidence {
             [
                 "A public fact that was derived from the training records, such as a scale, a vocabulary or a list of classes.",
                 "Another use of the same records: other runs, statistics, or plots. Their cost adds to this one.",
-                "A person with several records: the guarantee is for one record. The command sordino epsilon computes it for groups of records.",
                 "Publishing a number that was measured on training records without noise, such as the training loss or a count.",
                 "An attacker who measures time, memory or power of the computer during training, or reads its random numbers.",
             ]
             .map(str::to_owned),
         );
+        voids.push(match &self.settings.unit {
+            Some(unit) => format!("A person with several {unit} values: the guarantee is for one of them."),
+            None => "A person with several records: the guarantee is for one record. Name the unit of privacy to protect all records of a person together.".to_owned(),
+        });
         voids
     }
 
@@ -220,13 +240,14 @@ impl RunEvidence {
             )
         });
         format!(
-            "The model was trained with {} on {} records{}. It satisfies {}-differential privacy in the central model, for one training record and \
+            "The model was trained with {} on {}{}. It satisfies {}-differential privacy in the central model, for {} and \
              under the relation {}.{steps} The guarantee covers all intermediate models. It is an upper bound, for noise in real \
              arithmetic, by {} ({}). Batches are sampled as this analysis assumes. Delta was fixed before training.{}{attacker}{accuracy} Training and accounting: Sordino {}; hash of the ledger: {}.",
             self.settings.algorithm.as_deref().unwrap_or("dp-sgd"),
-            grouped(self.account.records()),
+            counted_units(&self.settings, self.account.records()),
             self.unfinished(),
             pair(guarantee.epsilon, guarantee.delta),
+            self.settings.protected_unit(),
             guarantee.relation,
             guarantee.accountant.description(),
             guarantee.accountant,

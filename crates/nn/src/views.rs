@@ -1,0 +1,155 @@
+//! Random views of images: augmentation within a record.
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+use crate::error::NetworkError;
+use crate::shape::Shape;
+use crate::units::Member;
+
+/// Random views of each record, whose gradients are averaged before the record is clipped ("augmentation multiplicity", De et al. 2022).
+///
+/// A view is a function of the key of the pass, the record's place in the data set, and the number of the view. It does not depend
+/// on other records, so a slot still adds one vector of bounded norm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Views {
+    /// How many views of each record are averaged.
+    pub copies: usize,
+    /// Whether a view is mirrored, left to right, with probability one half.
+    pub flip: bool,
+    /// A view is shifted by up to this many pixels in each direction. Pixels from outside the image are 0.
+    pub crop: usize,
+}
+
+/// The largest number of views of a record.
+const MOST_COPIES: usize = 1024;
+
+/// The position of views in a record's stream of random numbers, behind the masks of all [layers](crate::layers::Dropout).
+const POSITION: u128 = ((1 << 28) - 1) << 40;
+
+impl Views {
+    /// Checks that the values are permitted for records of this shape.
+    pub(crate) fn check(self, shape: Shape) -> Result<(), NetworkError> {
+        let refuse = |problem: String| Err(NetworkError::Records(problem));
+        let Shape::Image { height, width, .. } = shape else {
+            return refuse(format!("views need images, but the network reads records of {shape}"));
+        };
+        if !(1..=MOST_COPIES).contains(&self.copies) {
+            return refuse(format!("the number of views must be 1 to {MOST_COPIES}, got {}", self.copies));
+        }
+        let most = height.min(width) - 1;
+        match self.crop > most {
+            true => {
+                refuse(format!("the crop of {height}x{width} images must be 0 to {most}, got {}", self.crop))
+            }
+            false => Ok(()),
+        }
+    }
+
+    /// The view of an image with these values, channel by channel.
+    pub(crate) fn apply(
+        self,
+        key: [u8; 32],
+        member: Member,
+        shape: Shape,
+        values: &[f32],
+        view: &mut Vec<f32>,
+    ) {
+        view.clear();
+        let Shape::Image { height, width, .. } = shape else { return view.extend(values) };
+        let mut stream = ChaCha8Rng::from_seed(key);
+        stream.set_stream(member.stream());
+        stream.set_word_pos(POSITION);
+        let mirrored = self.flip && stream.next_u32() % 2 == 1;
+        // Multiplication maps 32 bits to the shifts, with equal probabilities up to 2^-31.
+        let mut shift = || ((u64::from(stream.next_u32()) * (2 * self.crop as u64 + 1)) >> 32) as usize;
+        let (down, right) = (shift(), shift());
+        view.resize(values.len(), 0.0);
+        let planes = values.chunks_exact(height * width).zip(view.chunks_exact_mut(height * width));
+        for (values, view) in planes {
+            for (y, row) in view.chunks_exact_mut(width).enumerate() {
+                let Some(from) = (y + down).checked_sub(self.crop).filter(|&from| from < height) else {
+                    continue;
+                };
+                for (x, pixel) in row.iter_mut().enumerate() {
+                    let x = if mirrored { width - 1 - x } else { x };
+                    if let Some(column) = (x + right).checked_sub(self.crop).filter(|&column| column < width)
+                    {
+                        *pixel = values[from * width + column];
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPE: Shape = Shape::Image { channels: 2, height: 3, width: 4 };
+
+    fn view(views: Views, key: u8, record: usize, copy: usize) -> Vec<f32> {
+        let values: Vec<f32> = (1..=24).map(|value| value as f32).collect();
+        let mut view = Vec::new();
+        views.apply([key; 32], Member { record, copy }, SHAPE, &values, &mut view);
+        view
+    }
+
+    /// Every view is one of the shifted and mirrored images, and all of them occur.
+    #[test]
+    fn all_shifts_and_both_sides_occur_and_nothing_else() {
+        let views = Views { copies: 1, flip: true, crop: 1 };
+        let mut expected = Vec::new();
+        for (mirrored, down, right) in [false, true]
+            .into_iter()
+            .flat_map(|m| (-1..=1).flat_map(move |y| (-1..=1).map(move |x| (m, y, x))))
+        {
+            let pixel = |channel: i32, y: i32, x: i32| {
+                let (y, x) = (y + down, if mirrored { 3 - x } else { x } + right);
+                let inside = (0..3).contains(&y) && (0..4).contains(&x);
+                if inside { (1 + channel * 12 + y * 4 + x) as f32 } else { 0.0 }
+            };
+            let places = (0..24).map(|place| pixel(place / 12, place / 4 % 3, place % 4));
+            expected.push(places.collect::<Vec<f32>>());
+        }
+        let mut counts = [0; 18];
+        for record in 0..1800 {
+            let view = view(views, 1, record, 0);
+            let kind = expected.iter().position(|expected| *expected == view);
+            counts[kind.unwrap_or_else(|| panic!("{view:?}"))] += 1;
+        }
+        // 100 each, with a standard deviation of 10; the key is fixed.
+        assert!(counts.iter().all(|count| (50..150).contains(count)), "{counts:?}");
+    }
+
+    #[test]
+    fn a_view_depends_on_key_record_and_copy_alone() {
+        let views = Views { copies: 4, flip: true, crop: 2 };
+        let some =
+            |key: u8, copy: usize| (0..20).map(|record| view(views, key, record, copy)).collect::<Vec<_>>();
+        assert_eq!(some(1, 0), some(1, 0));
+        assert_ne!(some(1, 0), some(2, 0));
+        assert_ne!(some(1, 0), some(1, 1));
+    }
+
+    #[test]
+    fn what_is_not_permitted_is_refused() {
+        let problem = |views: Views, shape: Shape| views.check(shape).err().map(|error| error.to_string());
+        let plain = Views { copies: 1, flip: false, crop: 0 };
+        assert_eq!(problem(plain, SHAPE), None);
+        assert_eq!(problem(Views { crop: 2, copies: 1024, ..plain }, SHAPE), None);
+        assert_eq!(
+            problem(Views { crop: 3, ..plain }, SHAPE).as_deref(),
+            Some("the crop of 3x4 images must be 0 to 2, got 3")
+        );
+        for copies in [0, 1025] {
+            let message = format!("the number of views must be 1 to 1024, got {copies}");
+            assert_eq!(problem(Views { copies, ..plain }, SHAPE), Some(message));
+        }
+        assert_eq!(
+            problem(plain, Shape::Features(9)).as_deref(),
+            Some("views need images, but the network reads records of 9")
+        );
+    }
+}
