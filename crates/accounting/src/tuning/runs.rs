@@ -1,10 +1,13 @@
 //! The random number of runs of a search.
 
+use serde::{Deserialize, Serialize};
+
 use super::out_of_range;
 use crate::{AccountingError, number::real};
 
 /// The distribution of the number of runs.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Runs {
     /// A negative binomial conditioned on at least one run.
     TruncatedNegativeBinomial {
@@ -63,7 +66,8 @@ impl Runs {
     /// The number of runs at a quantile: the smallest `k` with `P(K <= k) >= probability`, at most `2^32`.
     ///
     /// For a uniform probability in [0, 1) this is a draw of `K`. Rounding changes the probability of any set of numbers by less than
-    /// [`ROUNDING`](Self::ROUNDING) for means up to 10,000.
+    /// [`ROUNDING`](Self::ROUNDING) for means up to 1,000: each probability has an error of at most
+    /// a few units of the last place, and at most half a million of them are added up.
     pub fn quantile(&self, probability: f64) -> u64 {
         // Ratios of successive probabilities.
         let (mut k, mut mass) = match *self {

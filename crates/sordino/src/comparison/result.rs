@@ -196,7 +196,7 @@ impl AllRuns {
             runs += results.len() as u64;
             match (run.terms.plan(), run.terms.guarantee()) {
                 (Some(plan), Some(&guarantee)) if all_private(results)? => {
-                    priced.push(PricedRuns { plan, guarantee, runs: results.len() as u64 });
+                    priced.push(PricedRuns { plan: Some(plan), guarantee, runs: results.len() as u64 });
                 }
                 _ if !not_private.contains(algorithm) => not_private.push(algorithm.clone()),
                 _ => {}

@@ -191,7 +191,7 @@ fn cost(runs: &[Used]) -> Result<Cost, NoCost> {
     }
     let all: Vec<PricedRuns<'_>> = priced
         .iter()
-        .filter_map(|&(account, guarantee, runs)| Some(PricedRuns { plan: account.plan()?, guarantee, runs }))
+        .map(|&(account, guarantee, runs)| PricedRuns { plan: account.plan(), guarantee, runs })
         .collect();
     Ok(Cost {
         any: Total::summed(&all).map_err(|error| unknown(&error))?,

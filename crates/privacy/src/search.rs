@@ -1,0 +1,318 @@
+//! A search for settings: a random number of trials, of which only the best is released.
+
+use std::path::Path;
+
+use rand_chacha::rand_core::Rng;
+use serde::{Deserialize, Serialize};
+use sordino_accounting::{
+    Delta, Epsilon, Guarantee, Plan,
+    calibrate::Budget,
+    tuning::{Runs, Trial},
+};
+
+use crate::{
+    Account, PrivacyError, PrivacyStatus, Randomness, Terms,
+    ledger::{Event, Ledger},
+};
+
+/// What a search may do, fixed before its first trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SearchPlan {
+    /// The plans of the candidates. Each trial trains one of them, drawn at random with equal probabilities.
+    pub candidates: Vec<Plan>,
+    /// The distribution of the number of trials.
+    pub runs: Runs,
+    /// The epsilon of the score of each trial, which is measured on held-back slots; none if scores use public records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measuring: Option<Epsilon>,
+}
+
+impl SearchPlan {
+    /// The largest mean number of trials. Up to there, `Runs::ROUNDING` covers the rounding of a draw.
+    const MOST_TRIALS: f64 = 1000.0;
+
+    /// The guarantee of the search, for training slots and for held-back slots, within a budget.
+    ///
+    /// # Errors
+    /// No candidates; a candidate that cannot be priced; a search that exceeds the budget, or that has too many trials.
+    pub fn price(&self, budget: Budget) -> Result<Guarantee, PrivacyError> {
+        let Budget { epsilon: most, delta } = budget;
+        if !(self.runs.mean() <= Self::MOST_TRIALS) {
+            return Err(PrivacyError::Mismatch(format!(
+                "a search has at most {} trials on average, got {}",
+                Self::MOST_TRIALS,
+                self.runs.mean()
+            )));
+        }
+        // A part of delta is for the rounding of the number of trials.
+        let exact = Delta::new(delta.get() - (1.0 + most.get().exp()) * Runs::ROUNDING).map_err(|_| {
+            PrivacyError::Mismatch(format!("a search with epsilon = {most} needs a delta above {delta}"))
+        })?;
+        let training = Trial::of(&self.candidates)?.price(self.runs, exact)?;
+        let mut guarantee = Guarantee {
+            epsilon: training.epsilon(),
+            epsilon_lower: None,
+            delta,
+            accountant: training.accountant(),
+            relation: self.candidates[0].relation(),
+        };
+        if let Some(measuring) = self.measuring {
+            let measuring = Trial::pure(measuring).price(self.runs, exact)?;
+            if !(measuring.epsilon() <= guarantee.epsilon) {
+                (guarantee.epsilon, guarantee.accountant) = (measuring.epsilon(), measuring.accountant());
+            }
+        }
+        match guarantee.epsilon <= most {
+            true => Ok(guarantee),
+            false => Err(PrivacyError::OverBudget { cost: guarantee.epsilon, budget: most, delta }),
+        }
+    }
+}
+
+/// What one trial returns: its ledger, its score, and its output.
+pub struct Tried<T> {
+    /// The content of the ledger of the trial's vault.
+    pub account: Account,
+    /// The score, larger for better models: from a release on held-back slots, or from public records. A NaN is the worst.
+    pub score: f64,
+    /// What is released if this trial is the best.
+    pub output: T,
+}
+
+/// A search that has begun. Its ledger has charged it in full.
+///
+/// **Guarantees.** What [`select`](Self::select) returns satisfies the guarantee of the terms, as `PROOF.md` proves, if trials follow the
+/// contract of `select`. The number of trials, and all other trials, are never released, and a search that ends early releases nothing.
+pub struct Search {
+    ledger: Ledger,
+    plan: SearchPlan,
+    randomness: Randomness,
+}
+
+impl Search {
+    /// Begins a ledger and charges the whole search. When this returns, the charge is on the disk.
+    ///
+    /// # Errors
+    /// Terms of a single run; a ledger that exists already or cannot be written.
+    pub fn begin(terms: &Terms, randomness: Randomness, ledger: &Path) -> Result<Self, PrivacyError> {
+        let plan = terms.search_plan().cloned().ok_or_else(|| {
+            PrivacyError::Mismatch("these are the terms of a single run, not of a search".to_owned())
+        })?;
+        let mut ledger = Ledger::create(ledger, terms, randomness.is_seeded())?;
+        ledger.charge(1)?;
+        Ok(Self { ledger, plan, randomness })
+    }
+
+    /// Draws the number of trials and the candidate of each, calls `trial` with the number of the candidate, and returns the output with the
+    /// best score. None if a search without trials is possible and was drawn.
+    ///
+    /// **Trusted**: `trial` trains in a vault that is sealed under the plan of its candidate. Its score and its output are computed from
+    /// releases of that vault and from public values, with fresh randomness, and nothing else depends on the trial: it writes no file and
+    /// prints nothing. Its errors do not depend on the values of records.
+    ///
+    /// # Errors
+    /// The first error of a trial; a trial whose ledger has other terms. Then nothing is released, and the search stays charged.
+    pub fn select<T, E: From<PrivacyError>>(
+        &mut self,
+        mut trial: impl FnMut(usize) -> Result<Tried<T>, E>,
+    ) -> Result<Option<T>, E> {
+        let mut coins = self.randomness.streams().number(0);
+        // 53 bits, as many as a floating-point number in [0, 1) can have.
+        #[expect(clippy::cast_precision_loss, reason = "exact below 2^53")]
+        let uniform = (coins.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
+        let mut best: Option<(f64, T)> = None;
+        for _ in 0..self.plan.runs.quantile(uniform) {
+            let candidate = below(self.plan.candidates.len(), &mut coins);
+            let Tried { account, score, output } = trial(candidate)?;
+            self.check(candidate, &account)?;
+            let score = if score.is_nan() { f64::NEG_INFINITY } else { score };
+            if best.as_ref().is_none_or(|(most, _)| score > *most) {
+                best = Some((score, output));
+            }
+        }
+        Ok(best.map(|(_, output)| output))
+    }
+
+    /// Refuses a trial that did not follow the terms of the search.
+    fn check(&self, candidate: usize, account: &Account) -> Result<(), PrivacyError> {
+        let refused = |problem: &str| Err(PrivacyError::Mismatch(format!("a trial of a search {problem}")));
+        if account.plan() != self.plan.candidates.get(candidate) {
+            return refused("did not follow the plan of its candidate");
+        }
+        let seeded = self.randomness.is_seeded();
+        match account.privacy_status_after(0)? {
+            PrivacyStatus::Private(_) => Ok(()),
+            PrivacyStatus::NotPrivate(_) if seeded && account.disclosure().is_none() => Ok(()),
+            PrivacyStatus::NotPrivate(_) => refused("is not private"),
+        }
+    }
+
+    /// Enters the settings of the selected candidate, before they are written anywhere. They are a part of what was selected.
+    ///
+    /// # Errors
+    /// A ledger that cannot be written.
+    pub fn choose(&mut self, about: &str) -> Result<(), PrivacyError> {
+        self.ledger.write(Event::Chosen { about: about.to_owned() })
+    }
+
+    /// Enters the hash of the selected weights, before they are written.
+    ///
+    /// # Errors
+    /// A ledger that cannot be written.
+    pub fn enter_model(&mut self, hash: &str) -> Result<(), PrivacyError> {
+        self.ledger.write(Event::Model { hash: hash.to_owned() })
+    }
+
+    /// The state of the ledger.
+    pub fn account(&self) -> &Account {
+        self.ledger.account()
+    }
+
+    /// Marks the search as finished.
+    ///
+    /// # Errors
+    /// A ledger that cannot be written.
+    pub fn close(mut self) -> Result<Account, PrivacyError> {
+        self.ledger.write(Event::Closed { steps: 1 })?;
+        Ok(self.ledger.account().clone())
+    }
+}
+
+/// A uniform number below `count`, without bias: numbers beyond the largest multiple of `count` are drawn again.
+fn below(count: usize, coins: &mut impl Rng) -> usize {
+    let count = count.max(1) as u64;
+    let fair = u64::MAX - u64::MAX % count;
+    loop {
+        let drawn = coins.next_u64();
+        if drawn < fair {
+            #[expect(clippy::cast_possible_truncation, reason = "below a length")]
+            return (drawn % count) as usize;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sordino_accounting::{Accountant, NoiseMultiplier, SamplingRate, Steps};
+    use sordino_testing::{Folder, rows};
+
+    use super::*;
+    use crate::Vault;
+
+    fn plan(z: f64) -> Plan {
+        let (z, rate) = (NoiseMultiplier::new(z).unwrap(), SamplingRate::new(0.5).unwrap());
+        Plan::dp_sgd(z, rate, Steps::new(1).unwrap())
+    }
+
+    fn budget(epsilon: f64) -> Budget {
+        Budget { epsilon: Epsilon::new(epsilon).unwrap(), delta: Delta::new(1e-5).unwrap() }
+    }
+
+    fn search(measuring: Option<f64>) -> SearchPlan {
+        SearchPlan {
+            candidates: vec![plan(5.0), plan(6.0)],
+            runs: Runs::negative_binomial(0.0, 3.0).unwrap(),
+            measuring: measuring.map(|epsilon| Epsilon::new(epsilon).unwrap()),
+        }
+    }
+
+    fn terms() -> Terms {
+        Terms::search(search(Some(0.3)), 4, budget(2.0)).unwrap()
+    }
+
+    /// The account of a run with this plan.
+    fn run(plan: Plan, randomness: Randomness) -> Account {
+        let terms = Terms::price(plan, 4, budget(1.0).delta, None, Accountant::Pld).unwrap();
+        let vault = Vault::seal_in_memory(rows(vec![vec![1.0]; 4]), &terms, randomness).unwrap();
+        vault.account().clone()
+    }
+
+    #[test]
+    fn the_price_is_the_larger_of_training_and_measuring() {
+        let price = |measuring| search(measuring).price(budget(8.0)).unwrap().epsilon;
+        assert_eq!(price(None), price(Some(0.01)));
+        assert!(price(Some(3.0)) > price(None));
+        assert!(matches!(search(Some(3.0)).price(budget(1.0)), Err(PrivacyError::OverBudget { .. })));
+        // The guarantee is at the whole delta, and the price at a little less.
+        let direct = Trial::of(&search(None).candidates).unwrap();
+        let direct = direct.price(search(None).runs, budget(8.0).delta).unwrap().epsilon();
+        assert!(price(None) >= direct && price(None).get() < 1.01 * direct.get());
+        let many = SearchPlan { runs: Runs::negative_binomial(0.0, 2000.0).unwrap(), ..search(None) };
+        assert!(many.price(budget(8.0)).is_err());
+        assert!(SearchPlan { candidates: Vec::new(), ..search(None) }.price(budget(8.0)).is_err());
+    }
+
+    #[test]
+    fn a_search_is_charged_before_its_first_trial() {
+        let folder = Folder::new("search-charged");
+        let path = folder.file("ledger");
+        let search = Search::begin(&terms(), Randomness::from_os().unwrap(), &path).unwrap();
+        let before = Account::read(&path).unwrap();
+        assert_eq!((before.charged(), before.steps(), before.is_closed()), (1, 1, false));
+        let PrivacyStatus::Private(guarantee) = before.privacy_status().unwrap() else { panic!() };
+        assert_eq!(Some(&guarantee), terms().guarantee());
+        drop(search);
+        // It cannot be resumed or begun again with the same ledger.
+        assert!(Search::begin(&terms(), Randomness::from_os().unwrap(), &path).is_err());
+        let gradients = rows(vec![vec![1.0]; 4]);
+        assert!(Vault::resume(gradients, &terms(), Randomness::from_os().unwrap(), &path).is_err());
+    }
+
+    #[test]
+    fn the_best_trial_is_selected_and_the_ledger_does_not_depend_on_the_number_of_trials() {
+        let mut ledgers = std::collections::BTreeSet::new();
+        let mut counts = std::collections::BTreeSet::new();
+        for seed in 0..20 {
+            let folder = Folder::new("search-select");
+            let path = folder.file("ledger");
+            let mut search = Search::begin(&terms(), Randomness::seeded(seed), &path).unwrap();
+            let mut scores = Vec::new();
+            let best = search.select(|candidate| {
+                let score = [0.3, f64::NAN, 0.9, 0.1][scores.len() % 4];
+                scores.push(score);
+                let account = run(plan(5.0 + candidate as f64), Randomness::seeded(1));
+                Ok::<_, PrivacyError>(Tried { account, score, output: scores.len() })
+            });
+            let best = best.unwrap().unwrap();
+            assert_eq!(best, if scores.len() > 2 { 3 } else { 1 });
+            counts.insert(scores.len());
+            search.choose("settings").unwrap();
+            search.enter_model("hash").unwrap();
+            assert!(search.close().unwrap().is_closed());
+            assert!(Account::read(&path).unwrap().is_closed());
+            ledgers.insert(std::fs::read(&path).unwrap());
+        }
+        assert!(counts.len() > 3 && ledgers.len() == 1, "{counts:?}");
+    }
+
+    #[test]
+    fn trials_under_other_terms_are_refused() {
+        let folder = Folder::new("search-terms");
+        let mut attempt = 0;
+        let mut refused = |account: &dyn Fn(usize) -> Account| {
+            attempt += 1;
+            let path = folder.file(&attempt.to_string());
+            let mut search = Search::begin(&terms(), Randomness::from_os().unwrap(), &path).unwrap();
+            search
+                .select(|candidate| {
+                    Ok::<_, PrivacyError>(Tried { account: account(candidate), score: 0.0, output: () })
+                })
+                .is_err()
+        };
+        assert!(!refused(&|candidate| run(plan(5.0 + candidate as f64), Randomness::from_os().unwrap())));
+        // Less noise than the candidate has.
+        assert!(refused(&|_| run(plan(4.0), Randomness::from_os().unwrap())));
+        // Noise that can be reproduced.
+        assert!(refused(&|candidate| run(plan(5.0 + candidate as f64), Randomness::seeded(1))));
+    }
+
+    #[test]
+    fn candidates_are_drawn_evenly() {
+        let mut coins = Randomness::seeded(3).streams().number(0);
+        let mut counts = [0; 3];
+        (0..3000).for_each(|_| counts[below(3, &mut coins)] += 1);
+        assert!(counts.iter().all(|count| (870..1130).contains(count)), "{counts:?}");
+        assert_eq!(below(1, &mut coins), 0);
+    }
+}
