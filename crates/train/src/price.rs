@@ -56,14 +56,18 @@ pub fn price(resolved: ResolvedSettings, resumed: Option<&Account>) -> Result<Pr
         }
         None => priced_terms(&resolved, plan.clone())?,
     };
-    let about = resolved.files.about(&resolved.values.to_settings()) + &resolved.last_changed;
     Ok(PricedRun {
         provable: provable(&resolved, &plan),
         published_noise: resolved.algorithm.published_noise(&resolved.facts)?,
-        terms: terms.about(&about),
+        terms: terms.about(&about(&resolved)),
         plan,
         resolved,
     })
+}
+
+/// What the ledger stores about the settings of a run.
+fn about(resolved: &ResolvedSettings) -> String {
+    resolved.files.about(&resolved.values.to_settings()) + &resolved.last_changed
 }
 
 /// Why a run is not protected. A resumed run keeps the text in its ledger, which may be from an earlier version.
@@ -145,6 +149,11 @@ pub fn read_published_noise(folder: &RunFolder) -> Vec<PublishedNoise> {
 }
 
 impl PricedRun {
+    /// The same plan and price for other settings, which do not change the plan.
+    pub(crate) fn for_settings(&self, resolved: ResolvedSettings) -> Self {
+        Self { terms: self.terms.clone().about(&about(&resolved)), resolved, ..self.clone() }
+    }
+
     /// All settings, with their values.
     pub fn settings(&self) -> Settings {
         self.resolved.values.to_settings()

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use sordino_privacy::Account;
 
-use crate::{RunFolder, Settings, TrainError, data::last_changed, schedule_files::stored_names, write_whole};
+use crate::{DataDescription, RunFolder, Settings, TrainError, data::last_changed, schedule_files::stored_names, write_whole};
 
 /// The contents of the public files that the settings refer to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +32,12 @@ impl RunFiles {
     pub const PUBLIC_MODEL: &str = "public_model.toml";
     /// The name of the tokenizer's file.
     pub const TOKENIZER: &str = "tokenizer.json";
+
+    /// The files of the data alone.
+    pub(crate) fn of_data(data: &DataDescription) -> Self {
+        let (schema, tokenizer) = (data.schema.clone(), data.tokenizer.clone());
+        Self { schema, network: None, public_model: None, tokenizer, schedules: Vec::new() }
+    }
 
     /// The files with their names.
     fn named(&self) -> impl Iterator<Item = (&'static str, &String)> {
@@ -117,6 +123,12 @@ pub(crate) struct PublicFiles {
 /// # Errors
 /// Files that were changed after the run began.
 pub fn verified_settings(folder: &RunFolder, account: &Account) -> Result<Settings, TrainError> {
+    if account.search().is_some() && !account.is_closed() {
+        // An unfinished search may have been killed while it wrote the settings of the selected candidate.
+        let text = account.initial_about().split("# ").next().unwrap_or_default();
+        return Settings::parse(text)
+            .map_err(|problem| TrainError::refused(problem, "the ledger of the search was changed"));
+    }
     let settings = Settings::read_as_written(&folder.config())?;
     let expected = RunFiles::read(folder)?.about(&settings);
     let rest = account.about().strip_prefix(&expected);

@@ -8,6 +8,6 @@ mod table;
 
 pub use data_account::{DataAccount, DataAccountRecord};
 pub use run_report::{RunReport, unprotected_records};
-pub(crate) use statement::counted_units;
+pub(crate) use statement::{counted_units, search};
 pub use statement::{GuaranteeRecord, json, noise, plan_statement, protects, sampling, status};
 pub use table::{Column, labelled, markdown, table};
