@@ -1,10 +1,13 @@
 //! Times training steps for `bench/engine.py`: `engine_steps MODEL MODE SECONDS [BATCH]`, or `engine_steps gemm-ceiling`.
+//!
+//! The mode is `plain`, `private`, or `units8` for a private step whose records form units of 8 (or of any other number).
 #![expect(clippy::unwrap_used, reason = "a benchmark stops at the first error")]
 
 use std::time::{Duration, Instant};
 
 use sordino_nn::{
-    Description, Engine, Inputs, LayerDescription, Loss, Network, NetworkError, Pass, Shape, Targets,
+    Combination, Description, Engine, Inputs, LayerDescription, Loss, Network, NetworkError, Pass, Shape,
+    Targets, Units,
     layers::{Attention, Embedding, Gelu, LayerNorm, Linear, Lora, MeanOverSteps, Positions, Residual},
     models::{self, ModelConfig, ResNet18, Transformer},
 };
@@ -130,10 +133,11 @@ fn main() {
     let gflop = network.operations() * batch as f64 / 1e9;
     let shape = network.input();
     let outputs = network.outputs();
-    let mut engine = Engine::new(network, loss).unwrap();
+    let size: usize = mode.strip_prefix("units").map_or(1, |size| size.parse().unwrap());
+    let mut engine = Engine::new(network, loss).unwrap().for_slots_of(size).unwrap();
     let params = engine.network().init(1);
     // A pool of records of its own size, so that memory does not grow because the data does.
-    let pool = batch.min(256);
+    let pool = batch.min(256).next_multiple_of(size);
     let values = numbers(pool * shape.len());
     let tokens: Vec<u32> = values.iter().map(|value| ((value + 1.0) * 499.9) as u32).collect();
     let starts: Vec<usize> = (0..=pool).map(|record| record * shape.steps()).collect();
@@ -143,7 +147,10 @@ fn main() {
     };
     let classes: Vec<u32> = (0..pool as u32).map(|record| record * 7 % outputs.max(2) as u32).collect();
     let records = engine.records(inputs, Targets::Classes(&classes)).unwrap();
-    let chosen: Vec<usize> = (0..batch).map(|record| record * pool / batch).collect();
+    let units = Units::new((0..pool).collect(), (0..=pool / size).map(|unit| unit * size).collect()).unwrap();
+    let records = records.in_units(&units, Combination::Sum).unwrap();
+    let slots = batch / size;
+    let chosen: Vec<usize> = (0..slots).map(|slot| slot * units.len() / slots).collect();
     let clip = |norms: &[f64], weights: &mut [f32]| {
         let norm = norms.iter().map(|norm| norm * norm).sum::<f64>().sqrt();
         weights.fill((1.0 / norm).min(1.0) as f32);
@@ -151,7 +158,7 @@ fn main() {
     let mut sums = [vec![0.0; params.values().len()]];
     let mut step = || {
         let pass = Pass::new(&params, &records, &chosen);
-        let pass = if mode == "private" { pass.weighed_by(&clip) } else { pass };
+        let pass = if mode == "plain" { pass } else { pass.weighed_by(&clip) };
         std::hint::black_box(engine.pass(&pass, &mut sums).unwrap());
     };
     (0..3).for_each(|_| step());

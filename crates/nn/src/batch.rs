@@ -264,6 +264,11 @@ impl<'a> Records<'a> {
         self.units.map_or(1, |(units, _)| units.most()) * self.views.map_or(1, |views| views.copies)
     }
 
+    /// What a slot is called.
+    pub(crate) fn kind_of_slot(&self) -> &'static str {
+        if self.units.is_some() { "unit" } else { "record" }
+    }
+
     /// The records of a slot.
     pub(crate) fn in_slot<'s>(&'s self, slot: &'s usize) -> &'s [usize] {
         self.units.map_or(std::slice::from_ref(slot), |(units, _)| units.members(*slot))

@@ -294,8 +294,9 @@ impl Engine {
         self.check_inputs(pass.at, &pass.records.inputs, &[])?;
         let slots = pass.records.slots();
         if let Some(slot) = pass.chosen.iter().find(|&&slot| slot >= slots) {
+            let kind = pass.records.kind_of_slot();
             return Err(NetworkError::Records(format!(
-                "record {slot} was chosen, but there are only {slots}"
+                "{kind} {slot} was chosen, but there are only {slots}"
             )));
         }
         if pass.records.most_in_slot() > self.limits.most {

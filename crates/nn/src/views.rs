@@ -86,6 +86,9 @@ impl Views {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernels::vector::tests::numbers;
+    use crate::layers::{Conv2d, Flatten, Linear};
+    use crate::{Combination, Description, Engine, Inputs, Loss, Network, Pass, Records, Targets, Units};
 
     const SHAPE: Shape = Shape::Image { channels: 2, height: 3, width: 4 };
 
@@ -131,6 +134,45 @@ mod tests {
         assert_eq!(some(1, 0), some(1, 0));
         assert_ne!(some(1, 0), some(2, 0));
         assert_ne!(some(1, 0), some(1, 1));
+    }
+
+    /// Three records with four views each, against units of the twelve views.
+    #[test]
+    fn a_record_adds_the_mean_of_its_views() {
+        let description =
+            Description::new(SHAPE).then(Conv2d::new(3, 2, 1, 0)).then(Flatten).then(Linear::new(2));
+        let views = Views { copies: 4, flip: true, crop: 1 };
+        let (values, classes) = (numbers(3 * 24, 1), [0, 1, 1]);
+        let mut shown = Vec::new();
+        let mut buffer = Vec::new();
+        for (record, copy) in (0..3).flat_map(|record| (0..4).map(move |copy| (record, copy))) {
+            views.apply([5; 32], Member { record, copy }, SHAPE, &values[record * 24..][..24], &mut buffer);
+            shown.extend_from_slice(&buffer);
+        }
+        let units = Units::new((0..12).collect(), vec![0, 4, 8, 12]).expect("units of four");
+        let rule = |norms: &[f64], weights: &mut [f32]| weights.fill(0.3 / norms[0] as f32);
+        for most in [4, 300] {
+            let network = Network::new(&description).expect("a network");
+            let engine = Engine::with_workers(network, Loss::cross_entropy(), 1).expect("an engine");
+            let mut engine = engine.for_slots_of(most).expect("slots of four");
+            let params = engine.network().init(1);
+            let mut run = |records: Records<'_>| {
+                let mut sums = [vec![0.0; params.values().len()]];
+                let pass = Pass::new(&params, &records, &[0, 1, 2]).with_dropout([5; 32]).weighed_by(&rule);
+                (engine.pass(&pass, &mut sums).expect("a pass"), sums)
+            };
+            let unit_targets: Vec<u32> = classes.iter().flat_map(|class| [*class; 4]).collect();
+            let network = Network::new(&description).expect("a network");
+            let check = Engine::with_workers(network, Loss::cross_entropy(), 1).expect("an engine");
+            let plain = check.records(Inputs::Dense(&values), Targets::Classes(&classes)).expect("records");
+            let all = check.records(Inputs::Dense(&shown), Targets::Classes(&unit_targets)).expect("records");
+            let expected = run(all.in_units(&units, Combination::Mean).expect("units"));
+            assert_eq!(run(plain.with_views(views).expect("views")), expected);
+            assert_ne!(run(plain), expected);
+            // One view that changes nothing.
+            let same = Views { copies: 1, flip: false, crop: 0 };
+            assert_eq!(run(plain.with_views(same).expect("views")), run(plain));
+        }
     }
 
     #[test]

@@ -43,6 +43,12 @@ pub enum PrivacyError {
         /// The number of releases in the plan.
         planned: usize,
     },
+    /// More measurements were asked for than the terms permit.
+    #[error("the terms permit {planned} measurements of held-back records, and all of them have been charged")]
+    NoMeasurementLeft {
+        /// The number of measurements in the terms.
+        planned: u64,
+    },
     /// The engine computed a sum that is not finite.
     #[error("the sum of gradients is not finite, so nothing was released; the step is charged")]
     NotFinite,
@@ -89,6 +95,7 @@ impl PrivacyError {
             Self::Stateful(_) => "entries with stateful sampling are for the accountant alone",
             Self::Rule(_) => "typical values of {max_grad_norm} are between 0.1 and 10",
             Self::OffPlan { .. } => "put every release of a step into the plan before training starts",
+            Self::NoMeasurementLeft { .. } => "plan the number of {measurements} before training starts",
             Self::NotFinite => "end this run and repair the engine: it adds gradients that are not finite",
             Self::NoRandomness(_) => "noise needs getrandom(2) or its equivalent; there is no substitute",
             Self::Engine(_) => "check that the parameters belong to the model",

@@ -2,7 +2,7 @@
 //!
 //! A [`Plan`](sordino_accounting::Plan) becomes [`Terms`] when it is priced. A [`Vault`] holds private records under these terms and
 //! runs one [`Round`] for each step of the plan. A round is charged to the ledger, draws its batch, and can release what the plan
-//! permits, with noise. All other values computed from records are [`Sensitive`] or [`Bounded`] and cannot be read.
+//! permits, with noise. A [measurement](Vault::measure) releases a table of counts on held-back slots. All other values computed from records are [`Sensitive`] or [`Bounded`] and cannot be read.
 //!
 //! `PROOF.md`, next to this crate, proves that the releases satisfy the printed guarantee. It has a section for each file.
 #![forbid(unsafe_code)]
@@ -17,9 +17,11 @@
 )]
 
 mod clip;
+mod discrete_laplace;
 mod error;
 mod gradients;
 mod ledger;
+mod measurement;
 mod memory;
 #[cfg(doctest)]
 mod misuse;
@@ -38,6 +40,7 @@ pub use clip::ClipRule;
 pub use error::PrivacyError;
 pub use gradients::{Gradients, Sum, WeightRule};
 pub use ledger::Account;
+pub use measurement::{MeasurementBudget, Outcomes, Tally};
 pub use per_record::PerRecord;
 pub use randomness::Randomness;
 pub use release::Release;

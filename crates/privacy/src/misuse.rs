@@ -220,4 +220,56 @@
 //! }
 //! ```
 //!
+//! Reading the table of a measurement before it has noise, making one, or keeping one:
+//!
+//! ```compile_fail,E0616
+//! fn read(tally: &sordino_privacy::Tally<'_>) -> i64 {
+//!     tally.counts[0]
+//! }
+//! ```
+//!
+//! ```compile_fail,E0277
+//! fn print(tally: &sordino_privacy::Tally<'_>) {
+//!     println!("{tally:?}");
+//! }
+//! ```
+//!
+//! ```compile_fail,E0624
+//! fn forge() {
+//!     let tally = sordino_privacy::Tally::new(10, 10);
+//! }
+//! ```
+//!
+//! ```compile_fail
+//! use sordino_privacy::*;
+//! struct Keeps<'m>(Option<&'m mut Tally<'m>>);
+//! impl<'m> Outcomes for Keeps<'m> {
+//!     type Point = ();
+//!     type Error = std::convert::Infallible;
+//!     fn slots(&self) -> usize { 1 }
+//!     fn cells(&self) -> usize { 1 }
+//!     fn tally(&mut self, _: &(), tally: &mut Tally<'_>) -> Result<(), Self::Error> {
+//!         self.0 = Some(tally);
+//!         Ok(())
+//!     }
+//! }
+//! ```
+//!
+//! Adding to it compiles:
+//!
+//! ```
+//! use sordino_privacy::*;
+//! struct Adds;
+//! impl Outcomes for Adds {
+//!     type Point = ();
+//!     type Error = std::convert::Infallible;
+//!     fn slots(&self) -> usize { 1 }
+//!     fn cells(&self) -> usize { 1 }
+//!     fn tally(&mut self, _: &(), tally: &mut Tally<'_>) -> Result<(), Self::Error> {
+//!         tally.add(0, 0, 1.0);
+//!         Ok(())
+//!     }
+//! }
+//! ```
+//!
 //! Passing a sum without noise to an optimizer also fails to compile; that test is in `sordino-optim`.

@@ -3,7 +3,7 @@
 use std::ops::Deref;
 
 /// A value that has noise and was charged to the ledger, or was [disclosed](crate::Round::disclose). Only methods of
-/// [`Round`](crate::Round) create one.
+/// [`Round`](crate::Round) and [`Vault::measure`](crate::Vault::measure) create one.
 ///
 /// Values computed from releases and public values alone have no further cost, because differential privacy is closed under
 /// post-processing. So a release can be read, changed and stored.

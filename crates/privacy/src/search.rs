@@ -11,7 +11,7 @@ use sordino_accounting::{
 };
 
 use crate::{
-    Account, PrivacyError, PrivacyStatus, Randomness, Terms,
+    Account, MeasurementBudget, PrivacyError, PrivacyStatus, Randomness, Terms,
     ledger::{Event, Ledger},
 };
 
@@ -23,14 +23,22 @@ pub struct SearchPlan {
     pub candidates: Vec<Plan>,
     /// The distribution of the number of trials.
     pub runs: Runs,
-    /// The epsilon of the score of each trial, which is measured on held-back slots; none if scores use public records.
+    /// What each trial may measure on held-back slots, for its score; none if scores use public records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub measuring: Option<Epsilon>,
+    pub measuring: Option<MeasurementBudget>,
 }
 
 impl SearchPlan {
     /// The largest mean number of trials. Up to there, `Runs::ROUNDING` covers the rounding of a draw.
     const MOST_TRIALS: f64 = 1000.0;
+
+    /// The largest epsilon of a trial's measurements on held-back slots that the budget of the search allows.
+    ///
+    /// # Errors
+    /// A budget of 0, or one whose delta is too small.
+    pub fn largest_measuring(runs: Runs, budget: Budget) -> Result<Epsilon, PrivacyError> {
+        Ok(Trial::largest_pure(runs, Budget { delta: exact_delta(budget)?, ..budget })?)
+    }
 
     /// The guarantee of the search, for training slots and for held-back slots, within a budget.
     ///
@@ -45,10 +53,7 @@ impl SearchPlan {
                 self.runs.mean()
             )));
         }
-        // A part of delta is for the rounding of the number of trials.
-        let exact = Delta::new(delta.get() - (1.0 + most.get().exp()) * Runs::ROUNDING).map_err(|_| {
-            PrivacyError::Mismatch(format!("a search with epsilon = {most} needs a delta above {delta}"))
-        })?;
+        let exact = exact_delta(budget)?;
         let training = Trial::of(&self.candidates)?.price(self.runs, exact)?;
         let mut guarantee = Guarantee {
             epsilon: training.epsilon(),
@@ -58,7 +63,7 @@ impl SearchPlan {
             relation: self.candidates[0].relation(),
         };
         if let Some(measuring) = self.measuring {
-            let measuring = Trial::pure(measuring).price(self.runs, exact)?;
+            let measuring = Trial::pure(measuring.epsilon).price(self.runs, exact)?;
             if !(measuring.epsilon() <= guarantee.epsilon) {
                 (guarantee.epsilon, guarantee.accountant) = (measuring.epsilon(), measuring.accountant());
             }
@@ -68,6 +73,13 @@ impl SearchPlan {
             false => Err(PrivacyError::OverBudget { cost: guarantee.epsilon, budget: most, delta }),
         }
     }
+}
+
+/// The delta that is left for the search if a part is for the rounding of the number of trials.
+fn exact_delta(Budget { epsilon, delta }: Budget) -> Result<Delta, PrivacyError> {
+    Delta::new(delta.get() - (1.0 + epsilon.get().exp()) * Runs::ROUNDING).map_err(|_| {
+        PrivacyError::Mismatch(format!("a search with epsilon = {epsilon} needs a delta above {delta}"))
+    })
 }
 
 /// What one trial returns: its ledger, its score, and its output.
@@ -140,6 +152,14 @@ impl Search {
         if account.plan() != self.plan.candidates.get(candidate) {
             return refused("did not follow the plan of its candidate");
         }
+        // A score without noise would release held-back slots.
+        let (planned, agreed) = (self.plan.measuring, account.measurement_budget());
+        if planned.map(|budget| (budget.slots, budget.measurements))
+            != agreed.map(|budget| (budget.slots, budget.measurements))
+            || planned.zip(agreed).is_some_and(|(planned, agreed)| !(agreed.epsilon <= planned.epsilon))
+        {
+            return refused("was measured on other terms than the search permits");
+        }
         let seeded = self.randomness.is_seeded();
         match account.privacy_status_after(0)? {
             PrivacyStatus::Private(_) => Ok(()),
@@ -194,118 +214,7 @@ fn below(count: usize, coins: &mut impl Rng) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use sordino_accounting::{Accountant, NoiseMultiplier, SamplingRate, Steps};
-    use sordino_testing::{Folder, rows};
-
     use super::*;
-    use crate::Vault;
-
-    fn plan(z: f64) -> Plan {
-        let (z, rate) = (NoiseMultiplier::new(z).unwrap(), SamplingRate::new(0.5).unwrap());
-        Plan::dp_sgd(z, rate, Steps::new(1).unwrap())
-    }
-
-    fn budget(epsilon: f64) -> Budget {
-        Budget { epsilon: Epsilon::new(epsilon).unwrap(), delta: Delta::new(1e-5).unwrap() }
-    }
-
-    fn search(measuring: Option<f64>) -> SearchPlan {
-        SearchPlan {
-            candidates: vec![plan(5.0), plan(6.0)],
-            runs: Runs::negative_binomial(0.0, 3.0).unwrap(),
-            measuring: measuring.map(|epsilon| Epsilon::new(epsilon).unwrap()),
-        }
-    }
-
-    fn terms() -> Terms {
-        Terms::search(search(Some(0.3)), 4, budget(2.0)).unwrap()
-    }
-
-    /// The account of a run with this plan.
-    fn run(plan: Plan, randomness: Randomness) -> Account {
-        let terms = Terms::price(plan, 4, budget(1.0).delta, None, Accountant::Pld).unwrap();
-        let vault = Vault::seal_in_memory(rows(vec![vec![1.0]; 4]), &terms, randomness).unwrap();
-        vault.account().clone()
-    }
-
-    #[test]
-    fn the_price_is_the_larger_of_training_and_measuring() {
-        let price = |measuring| search(measuring).price(budget(8.0)).unwrap().epsilon;
-        assert_eq!(price(None), price(Some(0.01)));
-        assert!(price(Some(3.0)) > price(None));
-        assert!(matches!(search(Some(3.0)).price(budget(1.0)), Err(PrivacyError::OverBudget { .. })));
-        // The guarantee is at the whole delta, and the price at a little less.
-        let direct = Trial::of(&search(None).candidates).unwrap();
-        let direct = direct.price(search(None).runs, budget(8.0).delta).unwrap().epsilon();
-        assert!(price(None) >= direct && price(None).get() < 1.01 * direct.get());
-        let many = SearchPlan { runs: Runs::negative_binomial(0.0, 2000.0).unwrap(), ..search(None) };
-        assert!(many.price(budget(8.0)).is_err());
-        assert!(SearchPlan { candidates: Vec::new(), ..search(None) }.price(budget(8.0)).is_err());
-    }
-
-    #[test]
-    fn a_search_is_charged_before_its_first_trial() {
-        let folder = Folder::new("search-charged");
-        let path = folder.file("ledger");
-        let search = Search::begin(&terms(), Randomness::from_os().unwrap(), &path).unwrap();
-        let before = Account::read(&path).unwrap();
-        assert_eq!((before.charged(), before.steps(), before.is_closed()), (1, 1, false));
-        let PrivacyStatus::Private(guarantee) = before.privacy_status().unwrap() else { panic!() };
-        assert_eq!(Some(&guarantee), terms().guarantee());
-        drop(search);
-        // It cannot be resumed or begun again with the same ledger.
-        assert!(Search::begin(&terms(), Randomness::from_os().unwrap(), &path).is_err());
-        let gradients = rows(vec![vec![1.0]; 4]);
-        assert!(Vault::resume(gradients, &terms(), Randomness::from_os().unwrap(), &path).is_err());
-    }
-
-    #[test]
-    fn the_best_trial_is_selected_and_the_ledger_does_not_depend_on_the_number_of_trials() {
-        let mut ledgers = std::collections::BTreeSet::new();
-        let mut counts = std::collections::BTreeSet::new();
-        for seed in 0..20 {
-            let folder = Folder::new("search-select");
-            let path = folder.file("ledger");
-            let mut search = Search::begin(&terms(), Randomness::seeded(seed), &path).unwrap();
-            let mut scores = Vec::new();
-            let best = search.select(|candidate| {
-                let score = [0.3, f64::NAN, 0.9, 0.1][scores.len() % 4];
-                scores.push(score);
-                let account = run(plan(5.0 + candidate as f64), Randomness::seeded(1));
-                Ok::<_, PrivacyError>(Tried { account, score, output: scores.len() })
-            });
-            let best = best.unwrap().unwrap();
-            assert_eq!(best, if scores.len() > 2 { 3 } else { 1 });
-            counts.insert(scores.len());
-            search.choose("settings").unwrap();
-            search.enter_model("hash").unwrap();
-            assert!(search.close().unwrap().is_closed());
-            assert!(Account::read(&path).unwrap().is_closed());
-            ledgers.insert(std::fs::read(&path).unwrap());
-        }
-        assert!(counts.len() > 3 && ledgers.len() == 1, "{counts:?}");
-    }
-
-    #[test]
-    fn trials_under_other_terms_are_refused() {
-        let folder = Folder::new("search-terms");
-        let mut attempt = 0;
-        let mut refused = |account: &dyn Fn(usize) -> Account| {
-            attempt += 1;
-            let path = folder.file(&attempt.to_string());
-            let mut search = Search::begin(&terms(), Randomness::from_os().unwrap(), &path).unwrap();
-            search
-                .select(|candidate| {
-                    Ok::<_, PrivacyError>(Tried { account: account(candidate), score: 0.0, output: () })
-                })
-                .is_err()
-        };
-        assert!(!refused(&|candidate| run(plan(5.0 + candidate as f64), Randomness::from_os().unwrap())));
-        // Less noise than the candidate has.
-        assert!(refused(&|_| run(plan(4.0), Randomness::from_os().unwrap())));
-        // Noise that can be reproduced.
-        assert!(refused(&|candidate| run(plan(5.0 + candidate as f64), Randomness::seeded(1))));
-    }
 
     #[test]
     fn candidates_are_drawn_evenly() {

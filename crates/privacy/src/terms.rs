@@ -2,10 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 use sordino_accounting::{
-    Accountant, Delta, Entry, Epsilon, Guarantee, NoiseMultiplier, Plan, Relation, Sampling, calibrate::Budget,
+    Accountant, Delta, Entry, Epsilon, Guarantee, NoiseMultiplier, Plan, Relation, Sampling,
+    calibrate::Budget,
 };
 
-use crate::{PrivacyError, SearchPlan};
+use crate::{MeasurementBudget, PrivacyError, SearchPlan};
 
 /// The releases that a run may make, the number of its records, and the price.
 ///
@@ -25,16 +26,31 @@ pub(crate) struct TermsText {
     /// A description of the run. A resumed run must have the same description.
     pub(crate) about: String,
     pub(crate) agreed: Agreed,
+    /// Measurements on held-back slots. Ledgers of earlier versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) measuring: Option<MeasurementBudget>,
 }
 
 /// A priced plan, a plan without a price, or a priced search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Agreed {
-    Plan { plan: Plan, delta: Delta, accountant: Accountant },
-    Unprotected { plan: Plan, why: String },
+    Plan {
+        plan: Plan,
+        delta: Delta,
+        accountant: Accountant,
+    },
+    Unprotected {
+        plan: Plan,
+        why: String,
+    },
     /// The price is stored: it is the same for every number of trials.
-    Search { search: SearchPlan, delta: Delta, epsilon: Epsilon, accountant: Accountant },
+    Search {
+        search: SearchPlan,
+        delta: Delta,
+        epsilon: Epsilon,
+        accountant: Accountant,
+    },
 }
 
 /// What a run guarantees.
@@ -112,14 +128,14 @@ impl Terms {
             return Err(PrivacyError::OverBudget { cost: guarantee.epsilon, budget, delta });
         }
         let agreed = Agreed::Plan { plan, delta, accountant };
-        let text = TermsText { records, about: String::new(), agreed };
+        let text = TermsText { records, about: String::new(), agreed, measuring: None };
         Ok(Self { text, guarantee: Some(guarantee) })
     }
 
     /// Terms without protection: every step may disclose what it computes. The plan determines how batches are drawn and has no price.
     pub fn unprotected(plan: Plan, records: u64, why: &str) -> Self {
         let agreed = Agreed::Unprotected { plan, why: why.to_owned() };
-        Self { text: TermsText { records, about: String::new(), agreed }, guarantee: None }
+        Self { text: TermsText { records, about: String::new(), agreed, measuring: None }, guarantee: None }
     }
 
     /// The terms of a [`Search`](crate::Search): the whole search is one step, which is charged at once.
@@ -129,8 +145,13 @@ impl Terms {
     pub fn search(search: SearchPlan, records: u64, budget: Budget) -> Result<Self, PrivacyError> {
         let guarantee = search.price(budget)?;
         let Guarantee { epsilon, delta, accountant, .. } = guarantee;
+        // A held-back slot pays for the measurements of all trials.
+        let measuring = search.measuring.map(|one| MeasurementBudget { epsilon, ..one });
         let agreed = Agreed::Search { search, delta, epsilon, accountant };
-        Ok(Self { text: TermsText { records, about: String::new(), agreed }, guarantee: Some(guarantee) })
+        Ok(Self {
+            text: TermsText { records, about: String::new(), agreed, measuring },
+            guarantee: Some(guarantee),
+        })
     }
 
     /// The search, if these are the terms of one.
@@ -143,6 +164,32 @@ impl Terms {
     pub fn about(mut self, description: &str) -> Self {
         description.clone_into(&mut self.text.about);
         self
+    }
+
+    /// Permits measurements on held-back slots, which are not among the records of the plan. A held-back slot is protected by
+    /// (epsilon, 0)-differential privacy with the budget's epsilon, which must not exceed that of the plan. So the guarantee does
+    /// not change.
+    ///
+    /// # Errors
+    /// Terms without a price; a budget that exceeds the price, or is too small for its number of measurements.
+    pub fn measuring(mut self, budget: MeasurementBudget) -> Result<Self, PrivacyError> {
+        let Some(guarantee) = &self.guarantee else {
+            return Err(PrivacyError::Mismatch(
+                "a run without a guarantee has no budget to measure with".to_owned(),
+            ));
+        };
+        if !(budget.epsilon <= guarantee.epsilon) {
+            let (cost, budget, delta) = (budget.epsilon, guarantee.epsilon, guarantee.delta);
+            return Err(PrivacyError::OverBudget { cost, budget, delta });
+        }
+        budget.scale(guarantee.relation)?;
+        self.text.measuring = Some(budget);
+        Ok(self)
+    }
+
+    /// The measurements on held-back slots that are permitted.
+    pub fn measurement_budget(&self) -> Option<MeasurementBudget> {
+        self.text.measuring
     }
 
     /// The price of the whole plan; none for unprotected terms.
@@ -166,7 +213,9 @@ impl TermsText {
     pub(crate) fn check_sampling(&self) -> Result<(), PrivacyError> {
         let stateful = |entry: &&Entry| matches!(entry.sampling(), Sampling::Stateful { .. });
         let Some(plan) = self.batches() else {
-            return Err(PrivacyError::Mismatch("the terms of a search open no vault of their own".to_owned()));
+            return Err(PrivacyError::Mismatch(
+                "the terms of a search open no vault of their own".to_owned(),
+            ));
         };
         match plan.entries().iter().find(stateful) {
             Some(entry) => Err(PrivacyError::Stateful(entry.to_string())),
@@ -199,6 +248,17 @@ impl TermsText {
         self.batches().map_or(1, Plan::steps)
     }
 
+    /// The number of measurements that are permitted.
+    pub(crate) fn measurements(&self) -> u64 {
+        self.measuring.map_or(0, |budget| budget.measurements)
+    }
+
+    /// Which data sets are neighbours.
+    pub(crate) fn relation(&self) -> Relation {
+        let plan = self.batches().or_else(|| self.search_plan()?.candidates.first());
+        plan.map_or(Relation::ZeroOut, Plan::relation)
+    }
+
     /// What the step with this number may do; `None` after the last. Numbers must not decrease from one call to the next.
     pub(crate) fn step(&self, number: u64, cursor: &mut Cursor) -> Option<Step> {
         loop {
@@ -223,12 +283,12 @@ impl TermsText {
                 Ok(PrivacyStatus::Private(accountant.price(&plan.first(steps), *delta)?))
             }
             Agreed::Unprotected { why, .. } => Ok(PrivacyStatus::NotPrivate(why.clone())),
-            Agreed::Search { search, delta, epsilon, accountant } => Ok(PrivacyStatus::Private(Guarantee {
+            Agreed::Search { delta, epsilon, accountant, .. } => Ok(PrivacyStatus::Private(Guarantee {
                 epsilon: *epsilon,
                 epsilon_lower: None,
                 delta: *delta,
                 accountant: *accountant,
-                relation: search.candidates.first().map_or(Relation::ZeroOut, Plan::relation),
+                relation: self.relation(),
             })),
         }
     }

@@ -7,8 +7,8 @@ use rayon::prelude::*;
 use sordino_accounting::Sampling;
 
 use crate::{
-    Account, Bounded, ClipRule, Gradients, PerRecord, PrivacyError, Randomness, Release, Sensitive, Sum,
-    Terms, WeightRule,
+    Account, Bounded, ClipRule, Gradients, Outcomes, PerRecord, PrivacyError, Randomness, Release, Sensitive,
+    Sum, Tally, Terms, WeightRule,
     ledger::{Event, Ledger},
     memory::ResidualMemory,
     noise::GaussianNoise,
@@ -22,7 +22,7 @@ type ReleaseObserver = Box<dyn FnMut(&[f32], f64) + Send>;
 
 /// Private records that can be used once for each step of a plan.
 ///
-/// **Guarantees.** Everything that leaves through [`round`](Self::round), together, satisfies the guarantee of the [`Terms`], as
+/// **Guarantees.** Everything that leaves through [`round`](Self::round) and [`measure`](Self::measure), together, satisfies the guarantee of the [`Terms`], as
 /// `PROOF.md` proves. The charges in the ledger cover everything that has left, even if the process is killed.
 pub struct Vault<G> {
     gradients: G,
@@ -145,6 +145,37 @@ impl<G: Gradients> Vault<G> {
         sampling::draw(step.sampling, step.turn, self.gradients.records(), &mut coins, &mut self.batch);
         let mut round = Round { vault: self, step, released: 0, fed: false, brand: Brand::default() };
         Ok(Some(f(&mut round)))
+    }
+
+    /// Measures a model on held-back slots: charges the next measurement of the terms, lets `outcomes` fill a table, and releases it with
+    /// discrete Laplace noise, in counts of slots. [`noise_std`](Release::noise_std) is the standard deviation of a cell's noise.
+    ///
+    /// # Errors
+    /// Terms without measurements, for another number of held-back slots, or with none left; a ledger that cannot be written. Then
+    /// nothing is computed. If the table cannot be computed, the measurement stays charged.
+    pub fn measure<O: Outcomes>(
+        &mut self,
+        outcomes: &mut O,
+        at: &O::Point,
+    ) -> Result<Release<Vec<f64>>, PrivacyError> {
+        let account = self.ledger.account();
+        let Some(budget) = account.measurement_budget() else {
+            return Err(PrivacyError::NoMeasurementLeft { planned: 0 });
+        };
+        let (held, agreed, number) = (outcomes.slots() as u64, budget.slots, account.measured());
+        if held != agreed {
+            return Err(PrivacyError::Mismatch(format!(
+                "the terms are for {agreed} held-back records, but {held} are to be measured"
+            )));
+        }
+        if number >= budget.measurements {
+            return Err(PrivacyError::NoMeasurementLeft { planned: budget.measurements });
+        }
+        let scale = budget.scale(account.terms().relation())?;
+        self.ledger.write(Event::Measured { number })?;
+        let mut tally = Tally::new(outcomes.slots(), outcomes.cells());
+        outcomes.tally(at, &mut tally).map_err(|error| PrivacyError::Engine(Box::new(error)))?;
+        Ok(tally.release(scale, &self.randomness.streams()))
     }
 
     /// The number of steps that were taken or given up.

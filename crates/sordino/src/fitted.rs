@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 use sordino_data::{Dataset, Labels};
 use sordino_nn::{Description, Engine, Loss, Params, pretrained::Export};
 use sordino_train::{
-    DataFacts, Evaluator, LossName, PoolingName, Provable, PublicModel, ResolvedModel, RunFiles, RunFolder,
-    Score, Settings, class_of, inspect, read_published_noise, read_weights, verified_settings, write_weights,
+    DataFacts, Evaluator, LossName, Metrics, PoolingName, Provable, PublicModel, ResolvedModel, RunFiles, RunFolder,
+    Score, Settings, class_of, inspect, read_published_noise, read_weights, temperature, verified_settings,
+    write_weights,
 };
 
 use crate::{Error, Guarantee, report::RunReport};
@@ -27,6 +28,9 @@ pub struct Fitted {
     pub(crate) facts: DataFacts,
     pub(crate) guarantee: Guarantee,
     pub(crate) test_score: Option<Score>,
+    pub(crate) metrics: Option<Metrics>,
+    /// The outputs are divided by it before they become probabilities.
+    pub(crate) temperature: f64,
     pub(crate) finished: bool,
     pub(crate) weights_covered: bool,
 }
@@ -120,6 +124,17 @@ impl Fitted {
     /// The score on the test records that were given for training, if there were any.
     pub fn test_score(&self) -> Option<Score> {
         self.test_score
+    }
+
+    /// All metrics on these test records, each with an interval, if they were measured at the end of training.
+    pub fn metrics(&self) -> Option<&Metrics> {
+        self.metrics.as_ref()
+    }
+
+    /// The temperature: the outputs of the model are divided by it before they become probabilities. It was fitted to what was measured
+    /// on the test records, and is 1 if nothing was measured or nothing would improve.
+    pub fn temperature(&self) -> f64 {
+        self.temperature
     }
 
     /// Whether the plan of the run is finished. If not, training was stopped.
@@ -248,7 +263,7 @@ impl Fitted {
             return Prediction::NotFinite;
         }
         if self.facts.numbers.is_empty() {
-            let probabilities = if self.has_probabilities() { probabilities(outputs) } else { Vec::new() };
+            let probabilities = if self.has_probabilities() { probabilities(outputs, self.temperature) } else { Vec::new() };
             return Prediction::Class { class: class_of(outputs) as usize, probabilities };
         }
         let numbers = outputs.iter().zip(&self.facts.numbers).map(|(z, scale)| scale.undo(*z));
@@ -341,6 +356,8 @@ impl Fitted {
             ("guarantee", self.guarantee.to_string()),
             ("guarantee_json", json(&self.guarantee)),
             ("test_score", json(&self.test_score)),
+            ("metrics", json(&self.metrics)),
+            ("temperature", json(&self.temperature)),
             ("finished", self.finished.to_string()),
         ];
         let notes = notes.into_iter().map(|(name, note)| (name.to_owned(), note)).collect();
@@ -380,6 +397,9 @@ impl Fitted {
             params: Params::from_safetensors(model.network()?.layout().clone(), &bytes)?,
             guarantee: note(path, &notes, "guarantee_json")?,
             test_score: note(path, &notes, "test_score")?,
+            // Earlier versions have neither.
+            metrics: note(path, &notes, "metrics").unwrap_or_default(),
+            temperature: note(path, &notes, "temperature").unwrap_or(1.0),
             finished: note(path, &notes, "finished")?,
             weights_covered: true,
             recipe,
@@ -403,9 +423,10 @@ impl Fitted {
             settings: &settings,
             account: &inspection.account,
             score: inspection.score,
+            metrics: inspection.metrics.as_ref(),
             seconds: inspection.seconds,
             folder: Some(folder.path()),
-            test_records: Some(facts.test_records),
+            facts: Some(&facts),
             weights_covered: inspection.weights_covered,
             provable: Provable::read(&folder),
             published_noise: read_published_noise(&folder),
@@ -415,6 +436,8 @@ impl Fitted {
             params: Params::load(model.network()?.layout().clone(), &folder.model())?,
             guarantee: Guarantee::new(&report)?,
             test_score: inspection.score,
+            metrics: inspection.metrics,
+            temperature: temperature(&folder)?,
             finished: inspection.account.is_closed(),
             weights_covered: inspection.weights_covered,
             recipe,
@@ -450,11 +473,12 @@ fn not_finite(row: usize) -> Error {
     )
 }
 
-/// A probability for each class: the softmax, or the logistic function if there is one output.
-fn probabilities(outputs: &[f32]) -> Vec<f64> {
+/// A probability for each class: the softmax, or the logistic function if there is one output, of the outputs divided by a temperature.
+fn probabilities(outputs: &[f32], temperature: f64) -> Vec<f64> {
+    let divided = |output: &f32| f64::from(*output) / temperature;
     let outputs: Vec<f64> = match outputs {
-        [only] => vec![0.0, f64::from(*only)],
-        _ => outputs.iter().copied().map(f64::from).collect(),
+        [only] => vec![0.0, divided(only)],
+        _ => outputs.iter().map(divided).collect(),
     };
     let greatest = outputs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let odds: Vec<f64> = outputs.iter().map(|output| (output - greatest).exp()).collect();
@@ -468,13 +492,16 @@ mod tests {
 
     #[test]
     fn probabilities_keep_their_order_and_sum_to_one() {
-        assert_eq!(probabilities(&[0.0]), [0.5, 0.5]);
-        let wide = probabilities(&[-1000.0, 0.0, 1000.0]);
+        assert_eq!(probabilities(&[0.0], 1.0), [0.5, 0.5]);
+        let wide = probabilities(&[-1000.0, 0.0, 1000.0], 1.0);
         assert_eq!(wide, [0.0, 0.0, 1.0]);
-        let close = probabilities(&[1.0, 1.000_000_1, 0.5]);
+        let close = probabilities(&[1.0, 1.000_000_1, 0.5], 1.0);
         assert!(close[1] > close[0] && close[0] > close[2]);
         assert!((close.iter().sum::<f64>() - 1.0).abs() < 1e-15);
+        // A temperature keeps the order and moves probabilities toward each other.
+        assert_eq!(probabilities(&[2.0], 2.0), probabilities(&[1.0], 1.0));
+        assert!(probabilities(&[1.0, 3.0], 4.0)[1] < probabilities(&[1.0, 3.0], 1.0)[1]);
         // A very small probability is not rounded to 0.
-        assert!(probabilities(&[-40.0])[1] > 0.0 && probabilities(&[40.0])[0] > 0.0);
+        assert!(probabilities(&[-40.0], 1.0)[1] > 0.0 && probabilities(&[40.0], 1.0)[0] > 0.0);
     }
 }

@@ -14,7 +14,7 @@ use sordino_data::Dataset;
 use sordino_privacy::Account;
 use sordino_train::{
     Clipping, Custom, DataDescription, Ending, LossName, Measurement, Observer, PoolingName, PricedRun,
-    RunFolder, SamplingName, Score, Settings, price, resolve_with, verified_settings,
+    RunFolder, SamplingName, Score, Settings, TestSetName, price, resolve_with, verified_settings,
 };
 
 use crate::{
@@ -256,10 +256,17 @@ impl<'a> Trainer<'a> {
         self
     }
 
-    /// Test records, which are PUBLIC: scores on them are exact. No records given to `fit` are held back.
+    /// Test records, other than those given to `fit`; none of those are held back. They are protected: noise is added to what is measured on them,
+    /// at the end of training. For exact scores on public records, use [`public_test_data`](Self::public_test_data).
     pub fn test_data(mut self, test: &'a Dataset) -> Self {
         self.test = Some(test);
         self
+    }
+
+    /// Test records that are PUBLIC: scores on them are exact.
+    pub fn public_test_data(mut self, test: &'a Dataset) -> Self {
+        self.settings.test_set = Some(TestSetName::Public);
+        self.test_data(test)
     }
 
     /// A name for the data. Runs in the same folder on data with the same name are added up for the total cost.
@@ -392,21 +399,24 @@ fn fitted(priced: &PricedRun, folder: Option<&RunFolder>, ending: Ending) -> Res
         settings: &settings,
         account: &ending.account,
         score: ending.score,
+        metrics: ending.metrics.as_ref(),
         seconds: Some(ending.seconds),
         folder: folder.map(RunFolder::path),
-        test_records: Some(priced.resolved.data.test_records),
+        facts: Some(&priced.resolved.data),
         weights_covered: true,
         provable: priced.provable,
         published_noise: priced.published_noise.clone(),
         data: folder.map(|folder| DataAccount::new(folder, &settings)),
     };
     Ok(Fitted {
+        temperature: ending.temperature(),
         guarantee: Guarantee::new(&report)?,
         recipe: ModelRecipe::new(&settings, &priced.resolved.files)?,
         model: priced.resolved.model.clone(),
         params: ending.params,
         facts: priced.resolved.data.clone(),
         test_score: ending.score,
+        metrics: ending.metrics,
         finished: ending.finished,
         weights_covered: true,
     })

@@ -12,7 +12,7 @@ use sordino_data::{Dataset, Encoding, ImageOptions, Scale, Schema, Source, Split
 use sordino_nn::Shape;
 
 use crate::{
-    Origin, RunFiles, RunFolder, SettingValues, Settings, TrainError, Value, model_notes,
+    Origin, RunFiles, RunFolder, SettingValues, Settings, TestSetName, TrainError, Value, model_notes,
     public_defaults::{check_tokenizer, with_public_defaults},
     settings::given,
 };
@@ -207,8 +207,13 @@ impl DataDescription {
             facts.check_labels(test, "the test records", "training")?;
         }
         let (unit, records_per_unit) = unit_values(settings, train);
-        let data = given(settings.data.clone());
-        let values = SettingValues { data, unit, records_per_unit, ..SettingValues::default() };
+        let values = SettingValues {
+            data: given(settings.data.clone()),
+            unit,
+            records_per_unit,
+            test_set: test.map(|_| Value::given_or(settings.test_set, TestSetName::Protected, Origin::Default)),
+            ..SettingValues::default()
+        };
         Ok(Self { values, ..Self::public(facts, train.slots()) })
     }
 }
@@ -217,7 +222,7 @@ impl DataDescription {
 pub struct RunData {
     /// The private records.
     pub train: Dataset,
-    /// The public records.
+    /// The test records: public, or protected in measurements.
     pub test: Option<Dataset>,
     /// What is publicly known about them.
     pub description: DataDescription,
@@ -241,6 +246,7 @@ impl RunData {
         let sets = sordino_data::read(&source)?;
         check_tokenizer(settings, sets.schema.as_ref())?;
         let separate = separate_test_set(test_data.as_deref(), &source, &sets)?;
+        let test_set = test_set(settings, sets.test.is_some() || source.path == Path::new("mushroom"));
         let Splits { train, test, schema } = sets;
         let limited = |set: Dataset| match settings.records_per_unit {
             Some(_) if set.unit().is_none() => Err(TrainError::refused(
@@ -306,6 +312,7 @@ impl RunData {
                 parts
             }
         };
+        values.test_set = Some(test_set).filter(|_| test.is_some());
         let description = DataDescription {
             facts: DataFacts::new(&train, test.as_ref()),
             records: train.slots(),
@@ -348,6 +355,14 @@ fn check_units(train: &Dataset, test: &Dataset) -> Result<(), TrainError> {
             format!("the test records have the unit {unit}, but the training records have none"),
             "give training records with the same unit",
         )),
+    }
+}
+
+/// Whether test records are protected. A test set that belongs to a data set is public, and so is the included data.
+fn test_set(settings: &Settings, published: bool) -> Value<TestSetName> {
+    match published {
+        true => Value::given_or(settings.test_set, TestSetName::Public, Origin::PublicFact),
+        false => Value::given_or(settings.test_set, TestSetName::Protected, Origin::Default),
     }
 }
 
@@ -403,10 +418,9 @@ fn separate_test_set(
 ) -> Result<Option<Dataset>, TrainError> {
     let Some(path) = path else { return Ok(None) };
     if *path == source.path {
-        // Accuracy is printed without noise, so the records that it is measured on have no protection.
         return Err(TrainError::refused(
             format!("test_data is {}, which is the training data itself", path.display()),
-            "test records are public; give other records, or hold back part of the data with {test_fraction}",
+            "a record is protected either in training or in testing; give other records, or hold back part of the data with {test_fraction}",
         ));
     }
     if sets.test.is_some() {
@@ -421,7 +435,7 @@ fn separate_test_set(
     {
         return Err(TrainError::refused(
             format!("test_data and data share the file {}", shared.display()),
-            "test records are public, so they cannot be training records; give other files",
+            "a record is protected either in training or in testing; give other files",
         ));
     }
     Ok(Some(sordino_data::read_test(path, source, sets)?))

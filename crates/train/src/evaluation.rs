@@ -1,19 +1,26 @@
-//! Measurements on public records.
+//! The predictions of a model for test records: exact scores, and the cells of tables.
 
 use serde::{Deserialize, Serialize};
 use sordino_data::Dataset;
 use sordino_nn::{Engine, Loss, Network, NetworkError, Params, Pass, Targets};
 
-/// Measures models on public records.
+use crate::measurement::{Estimate, Layout, Metrics, residual_weights, token_weights};
+
+/// Measures models on test records. [Scores](Self::score) and [tables](Self::table) are exact: for public records only. Protected records are
+/// measured through the trusted base.
 pub struct Evaluator<'d> {
     engine: Engine,
     data: &'d Dataset,
+    loss: Loss,
+    /// The slot of each record, and the weight of the record in it; none if every record is a slot.
+    members: Option<Vec<(usize, f64)>>,
+    slots: usize,
 }
 
 /// The records that are evaluated at once. What is kept in memory does not grow with the number of records.
 const PIECE: usize = 1 << 14;
 
-/// The score of a model on public records.
+/// The score of a model on test records.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Score {
     /// The fraction of records whose class is predicted correctly; for classification.
@@ -25,6 +32,22 @@ pub struct Score {
     /// The mean over records of their mean cross-entropy per predicted token; for language models.
     #[serde(rename = "test_token_loss", default, skip_serializing_if = "Option::is_none")]
     pub token_loss: Option<f64>,
+    /// A 95 % interval for the score; none for an exact score without one.
+    #[serde(rename = "test_interval", default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<[f64; 2]>,
+}
+
+impl Score {
+    /// The score that a table gives.
+    pub fn estimated(metrics: &Metrics) -> Self {
+        let value = |estimate: Option<Estimate>| estimate.map(|estimate| estimate.value);
+        Self {
+            accuracy: value(metrics.accuracy),
+            mean_squared_error: value(metrics.mean_squared_error),
+            token_loss: value(metrics.token_loss),
+            interval: metrics.headline().map(|headline| [headline.low, headline.high]),
+        }
+    }
 }
 
 impl Score {
@@ -45,7 +68,83 @@ impl<'d> Evaluator<'d> {
         if let Some(targets) = data.targets() {
             engine.records(data.inputs(), targets)?;
         }
-        Ok(Self { engine, data })
+        Ok(Self { engine, data, loss, members: None, slots: data.len() })
+    }
+
+    /// The same evaluator, where several records belong to one slot: `slot_of` has the slot of each record, below `slots`. The records of a slot
+    /// have equal weights.
+    #[must_use]
+    pub fn in_slots(self, slot_of: &[usize], slots: usize) -> Self {
+        let mut sizes = vec![0_u32; slots];
+        slot_of.iter().for_each(|&slot| sizes[slot] += 1);
+        let members = slot_of.iter().map(|&slot| (slot, 1.0 / f64::from(sizes[slot]))).collect();
+        Self { members: Some(members), slots, ..self }
+    }
+
+    /// The number of slots: units of privacy.
+    pub fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// The layout of a table for these records; none if they have no targets.
+    pub fn layout(&self, noise_variance: f64) -> Option<Layout> {
+        let targets = self.data.targets()?;
+        let (classes, probabilities) = (self.data.classes().len(), self.loss != Loss::Hinge);
+        Some(Layout::new(&targets, self.data.shape(), classes, probabilities, self.slots as u64, noise_variance))
+    }
+
+    /// The exact counts of a model's predictions in each cell of a table.
+    ///
+    /// # Errors
+    /// As for [`score`](Self::score).
+    pub fn table(&mut self, params: &Params, layout: &Layout) -> Result<Vec<f64>, NetworkError> {
+        let mut counts = vec![0.0; layout.cells()];
+        self.tally(params, layout, &mut |_, cell, weight| counts[cell] += weight)?;
+        Ok(counts)
+    }
+
+    /// Calls `add` with the slot, the cell and the weight of everything that a record adds to a table.
+    pub(crate) fn tally(
+        &mut self,
+        params: &Params,
+        layout: &Layout,
+        add: &mut dyn FnMut(usize, usize, f64),
+    ) -> Result<(), NetworkError> {
+        let Some(targets) = self.data.targets() else { return Ok(()) };
+        let width = self.engine.network().outputs();
+        for first in (0..self.data.len()).step_by(PIECE) {
+            let piece: Vec<usize> = (first..self.data.len().min(first + PIECE)).collect();
+            let losses = match layout {
+                Layout::Tokens { .. } => self.losses(params, targets, &piece)?,
+                _ => Vec::new(),
+            };
+            let outputs = match layout {
+                Layout::Tokens { .. } => Vec::new(),
+                _ => self.outputs(params, &piece)?,
+            };
+            for (place, &record) in piece.iter().enumerate() {
+                let (slot, weight) = self.members.as_ref().map_or((record, 1.0), |members| members[record]);
+                let mut add = |cell, share: f64| add(slot, cell, weight * share);
+                match (layout, &targets) {
+                    (Layout::Classes(cells), Targets::Classes(classes)) => {
+                        add(cells.cell(classes[record], &outputs[place * width..][..width]), 1.0);
+                    }
+                    (Layout::Numbers { .. }, Targets::Values { values, width }) => {
+                        let pairs = outputs[place * width..].iter().zip(&values[record * width..]);
+                        for (z, y) in pairs.take(*width) {
+                            for (cell, share) in residual_weights(f64::from(z - y)) {
+                                add(cell, share / *width as f64);
+                            }
+                        }
+                    }
+                    (Layout::Tokens { largest }, _) => {
+                        token_weights(losses[place], *largest).into_iter().for_each(|(cell, share)| add(cell, share));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Measures a model.
@@ -68,10 +167,7 @@ impl<'d> Evaluator<'d> {
                     error = pairs.fold(error, |error, (z, y)| error + f64::from(z - y).powi(2));
                 }
                 Some(targets @ Targets::NextTokens { .. }) => {
-                    let records = self.engine.records(self.data.inputs(), targets)?;
-                    let mut unused = [vec![0.0; params.values().len()]];
-                    let outcome = self.engine.pass(&Pass::new(params, &records, &piece), &mut unused)?;
-                    loss += outcome.losses.iter().sum::<f64>();
+                    loss += self.losses(params, targets, &piece)?.iter().sum::<f64>();
                 }
                 None => {}
             }
@@ -85,6 +181,17 @@ impl<'d> Evaluator<'d> {
             Some(Targets::NextTokens { .. }) => Score { token_loss: Some(loss / count), ..Score::default() },
             None => Score::default(),
         })
+    }
+
+    fn losses(
+        &mut self,
+        params: &Params,
+        targets: Targets<'_>,
+        chosen: &[usize],
+    ) -> Result<Vec<f64>, NetworkError> {
+        let records = self.engine.records(self.data.inputs(), targets)?;
+        let mut unused = [vec![0.0; params.values().len()]];
+        Ok(self.engine.pass(&Pass::new(params, &records, chosen), &mut unused)?.losses)
     }
 
     fn outputs(&mut self, params: &Params, chosen: &[usize]) -> Result<Vec<f32>, NetworkError> {

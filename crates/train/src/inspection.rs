@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use sordino_privacy::Account;
 
 use crate::{
-    RunFolder, Score, TrainError,
+    Metrics, RunFolder, Score, TrainError,
     folder::failed,
     metrics,
     seal::{self, Seals},
@@ -18,6 +18,8 @@ pub struct Inspection {
     pub account: Account,
     /// The last measurement, if there is one.
     pub score: Option<Score>,
+    /// All metrics of that measurement.
+    pub metrics: Option<Metrics>,
     /// The seconds of training up to that measurement.
     pub seconds: Option<f64>,
     /// Whether the ledger has the hash of the weights. False for runs of earlier versions: it cannot be checked whether
@@ -42,6 +44,7 @@ pub fn inspect(folder: &RunFolder) -> Result<Inspection, TrainError> {
         account,
         score: last.as_ref().map(|last| last.score),
         seconds: last.as_ref().map(|last| last.seconds),
+        metrics: last.and_then(|last| last.metrics),
         weights_covered,
     })
 }
@@ -49,6 +52,19 @@ pub fn inspect(folder: &RunFolder) -> Result<Inspection, TrainError> {
 /// The number of parameters in the weights of a run; none if there are no weights yet.
 pub fn parameter_count(folder: &RunFolder) -> Option<u64> {
     seal::parameter_count(&folder.model())
+}
+
+/// The note with the temperature of predicted probabilities.
+pub(crate) const TEMPERATURE: &str = "temperature";
+
+/// The temperature by which the outputs of a run's model are divided before they become probabilities: 1 if none was fitted.
+///
+/// # Errors
+/// A file that is missing or incomplete.
+pub fn temperature(folder: &RunFolder) -> Result<f64, TrainError> {
+    let notes = model_notes(folder)?;
+    let fitted = notes.get(TEMPERATURE).and_then(|text| text.parse().ok());
+    Ok(fitted.filter(|fitted: &f64| fitted.is_finite() && *fitted > 0.0).unwrap_or(1.0))
 }
 
 /// The notes that are stored with the weights.

@@ -77,6 +77,7 @@ mod hint;
 mod inspection;
 mod learner;
 mod loss;
+pub mod measurement;
 mod metrics;
 mod model;
 mod price;
@@ -101,8 +102,9 @@ pub use folder::{RunFolder, check_writable, write_whole};
 pub use footprint::Footprint;
 pub use gradients::NetworkGradients;
 pub use hint::{Hint, HintPart};
-pub use inspection::{Inspection, inspect, model_notes, parameter_count};
+pub use inspection::{Inspection, inspect, model_notes, parameter_count, temperature};
 pub use learner::Learning;
+pub use measurement::Metrics;
 pub use metrics::{Measurement, measurements};
 pub use model::{ResolvedModel, parse_model};
 pub use price::{PricedRun, Provable, price, read_published_noise};
@@ -114,5 +116,5 @@ pub use search::{PricedSearch, SearchSettings, Selected, noise_multiplier, price
 pub use seal::{read_weights, write_weights};
 pub use settings::{
     Clipping, LossName, Origin, PoolingName, SamplingName, SettingInfo, SettingValue, SettingValues,
-    Settings, TruncationName, UnitGradient, Value,
+    Settings, TestSetName, TruncationName, UnitGradient, Value,
 };

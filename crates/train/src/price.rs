@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 use sordino_accounting::{Accountant, AccountingError, Delta, Epsilon, NoiseMultiplier, Plan};
 use sordino_algorithms::{AlgorithmError, NoiseSource, PublishedNoise};
-use sordino_privacy::{Account, PrivacyError, PrivacyStatus, Terms};
+use sordino_privacy::{Account, MeasurementBudget, PrivacyError, PrivacyStatus, Terms};
 
 use crate::{
     Claim, Hint, ResolvedSettings, RunFolder, Settings, TrainError,
@@ -45,7 +45,10 @@ pub struct Provable {
 ///
 /// # Errors
 /// A plan that exceeds the budget or that the accountant cannot price.
-pub fn price(resolved: ResolvedSettings, resumed: Option<&Account>) -> Result<PricedRun, TrainError> {
+pub fn price(mut resolved: ResolvedSettings, resumed: Option<&Account>) -> Result<PricedRun, TrainError> {
+    if let Some(account) = resumed {
+        keep_test_set(&mut resolved, account);
+    }
     let plan = match resumed.and_then(Account::plan) {
         Some(plan) => plan.clone(),
         None => plan(&resolved)?,
@@ -54,7 +57,7 @@ pub fn price(resolved: ResolvedSettings, resumed: Option<&Account>) -> Result<Pr
         Some(problem) => {
             Terms::unprotected(plan.clone(), resolved.facts.records, &recorded_reason(resumed, problem)?)
         }
-        None => priced_terms(&resolved, plan.clone())?,
+        None => with_measurements(&resolved, priced_terms(&resolved, plan.clone())?)?,
     };
     Ok(PricedRun {
         provable: provable(&resolved, &plan),
@@ -68,6 +71,22 @@ pub fn price(resolved: ResolvedSettings, resumed: Option<&Account>) -> Result<Pr
 /// What the ledger stores about the settings of a run.
 fn about(resolved: &ResolvedSettings) -> String {
     resolved.files.about(&resolved.values.to_settings()) + &resolved.last_changed
+}
+
+/// Permits the planned measurements on held-back records, with the epsilon of the run.
+fn with_measurements(resolved: &ResolvedSettings, terms: Terms) -> Result<Terms, TrainError> {
+    let (Some(measurements), Some(guarantee)) = (&resolved.values.measurements, terms.guarantee()) else {
+        return Ok(terms);
+    };
+    let (slots, epsilon) = (resolved.data.test_records, guarantee.epsilon);
+    Ok(terms.measuring(MeasurementBudget { slots, measurements: measurements.value, epsilon })?)
+}
+
+/// A run that an earlier version began has public test records: its ledger does not say anything else.
+fn keep_test_set(resolved: &mut ResolvedSettings, account: &Account) {
+    if !account.about().lines().any(|line| line.starts_with("test_set = ")) {
+        (resolved.values.test_set, resolved.values.measurements) = (None, None);
+    }
 }
 
 /// Why a run is not protected. A resumed run keeps the text in its ledger, which may be from an earlier version.
@@ -154,6 +173,20 @@ impl PricedRun {
         Self { terms: self.terms.clone().about(&about(&resolved)), resolved, ..self.clone() }
     }
 
+    /// The same run, whose protected test records are measured once, with this epsilon.
+    ///
+    /// # Errors
+    /// An epsilon that is larger than that of the run, or too small for any measurement.
+    pub(crate) fn measured_once_with(mut self, epsilon: Epsilon) -> Result<Self, TrainError> {
+        if let Some(measurements) = &mut self.resolved.values.measurements {
+            measurements.value = 1;
+            let slots = self.resolved.data.test_records;
+            let terms = self.terms.measuring(MeasurementBudget { slots, measurements: 1, epsilon })?;
+            self.terms = terms.about(&about(&self.resolved));
+        }
+        Ok(self)
+    }
+
     /// All settings, with their values.
     pub fn settings(&self) -> Settings {
         self.resolved.values.to_settings()
@@ -223,6 +256,17 @@ impl PricedRun {
     pub fn algorithm_notes(&self) -> Vec<Hint> {
         let notes = self.resolved.algorithm.notes(&self.resolved.facts, &self.plan);
         notes.into_iter().map(Hint::new).collect()
+    }
+
+    /// The standard deviation of the noise in each cell of a table that is measured on protected records, in records; none if test records are
+    /// measured exactly.
+    ///
+    /// # Errors
+    /// A budget that permits no measurement.
+    pub fn measurement_noise(&self) -> Result<Option<f64>, TrainError> {
+        let relation = self.terms.guarantee().map(|guarantee| guarantee.relation);
+        let budget = self.terms.measurement_budget().zip(relation);
+        Ok(budget.map(|(budget, relation)| budget.noise_std(relation)).transpose()?)
     }
 
     /// Why nothing is guaranteed; none if there is a guarantee.

@@ -12,10 +12,11 @@ use sordino_nn::Params;
 use sordino_privacy::{Account, Randomness, Vault};
 
 use crate::{
-    Evaluator, Measurement, NetworkGradients, PricedRun, RunFolder, Score, TrainError,
+    Evaluator, Measurement, Metrics, NetworkGradients, PricedRun, RunFolder, Score, TrainError,
     folder::{self, failed, write_whole},
+    inspection::TEMPERATURE,
     learner::Learner,
-    metrics::{self, Recorder},
+    metrics::{self, Moment, Recorder},
     seal::{self, Seals},
     state::{Position, TrainState},
 };
@@ -42,7 +43,7 @@ pub trait Observer {
     fn resumed(&mut self, _checkpoint: u64, _position: u64) {}
     /// A step was taken. `position` counts the steps taken or given up.
     fn stepped(&mut self, _position: u64, _account: &Account) {}
-    /// The model was measured on public records.
+    /// The model was measured on test records.
     fn measured(&mut self, _measurement: &Measurement) {}
 }
 
@@ -54,8 +55,10 @@ impl Observer for () {}
 pub struct Ending {
     /// The parameters of the model.
     pub params: Params,
-    /// The score on public records, if there are any.
+    /// The last score on test records, if there is one.
     pub score: Option<Score>,
+    /// All metrics of the last measurement, at the end of training.
+    pub metrics: Option<Metrics>,
     /// The content of the ledger.
     pub account: Account,
     /// Whether the plan is finished. If not, the run was stopped and can be resumed.
@@ -64,8 +67,16 @@ pub struct Ending {
     pub seconds: f64,
 }
 
+impl Ending {
+    /// The temperature that was fitted to the last measurement; 1 if none was.
+    pub fn temperature(&self) -> f64 {
+        let fitted = self.metrics.as_ref().filter(|_| self.finished).and_then(|metrics| metrics.temperature);
+        fitted.map_or(1.0, |fitted| fitted.value)
+    }
+}
+
 impl PricedRun {
-    /// A run on these private records. It is measured on the public test records. Without a folder, nothing is written, the ledger is in
+    /// A run on these private records. It is measured on the test records, which are public or held back. Without a folder, nothing is written, the ledger is in
     /// memory, and the run cannot be resumed.
     pub fn run<'a>(
         &'a self,
@@ -106,7 +117,7 @@ impl<'a> Run<'a> {
             Some(folder) => Vault::seal(gradients, terms, randomness, &folder.ledger())?,
             None => Vault::seal_in_memory(gradients, terms, randomness)?,
         };
-        self.save(&state, &Position::default(), &mut vault)?;
+        self.save(&state, &Position::default(), None, &mut vault)?;
         self.train(vault, state, Position::default(), stop, observer)
     }
 
@@ -139,7 +150,7 @@ impl<'a> Run<'a> {
             return Err(failed(&path, &"is missing, so there are no weights to continue with"));
         } else {
             // Killed before its first checkpoint and its first step.
-            self.save(&state, &position, &mut vault)?;
+            self.save(&state, &position, None, &mut vault)?;
         }
         metrics::repair(folder)?;
         observer.resumed(position.step, vault.position());
@@ -179,7 +190,7 @@ impl<'a> Run<'a> {
         observer: &mut dyn Observer,
     ) -> Result<Ending, TrainError> {
         let clock = Clock { before: before.seconds, begun: Instant::now() };
-        let mut recorder = self.recorder()?;
+        let (mut recorder, mut latest) = (self.recorder()?, None);
         let (steps, batch_size) = (self.priced.terms.steps(), self.priced.resolved.facts.expected_batch_size);
         let operations = self.priced.resolved.model.network()?.operations() * batch_size;
         // At most a tenth of the plan is lost if the process is killed right after a charge.
@@ -197,29 +208,52 @@ impl<'a> Run<'a> {
             }
             let position = vault.position();
             observer.stepped(position, vault.account());
-            if position.is_multiple_of(self.measure_every) && position < steps {
-                recorder.private &= vault.account().disclosure().is_none();
-                recorder.measure(&state.learner, position, clock.seconds(), observer)?;
+            if position < steps && self.is_measured_at(position, steps) {
+                let moment = Moment { step: position, seconds: clock.seconds(), last: false };
+                latest = recorder.measure(&mut vault, &state.learner, moment, observer)?.or(latest);
             }
             if saved.elapsed() >= self.priced.resolved.checkpoint_every {
-                self.save(&state, &Position { step: position, seconds: clock.seconds() }, &mut vault)?;
+                self.save(&state, &Position { step: position, seconds: clock.seconds() }, None, &mut vault)?;
                 saved = Instant::now();
             }
         }
         let position = vault.position();
+        let ended = Position { step: position, seconds: clock.seconds() };
         // Saved before the ledger is closed, so that a finished run always has a model.
-        self.save(&state, &Position { step: position, seconds: clock.seconds() }, &mut vault)?;
+        self.save(&state, &ended, None, &mut vault)?;
         let finished = position == steps;
+        // Protected records are measured when the plan is finished: a run that is stopped can be resumed.
+        if finished || recorder.noise_std.is_none() {
+            let moment = Moment { step: position, seconds: ended.seconds, last: true };
+            latest = recorder.measure_at_end(&mut vault, &state.learner, moment, observer)?.or(latest);
+        }
+        let latest = latest.filter(|latest| latest.step == position || !finished);
+        let metrics = latest.as_ref().and_then(|latest| latest.metrics.clone());
+        let temperature = metrics.as_ref().and_then(|metrics| metrics.temperature).map(|fitted| fitted.value);
+        if finished && temperature.is_some() {
+            self.save(&state, &ended, temperature, &mut vault)?;
+        }
         let account = vault.close()?;
-        recorder.private &= account.disclosure().is_none();
-        let score = recorder.measure(&state.learner, position, clock.seconds(), observer)?;
         if finished && let Some(folder) = self.folder {
             // Saved again, with the last line of the ledger.
-            self.save_model(folder, &state.learner, &account)?;
+            self.save_model(folder, &state.learner, temperature, &account)?;
             let checkpoint = folder.checkpoint();
             fs::remove_file(&checkpoint).map_err(|error| failed(&checkpoint, &error))?;
         }
-        Ok(Ending { params: state.learner.best(), score, account, finished, seconds: clock.seconds() })
+        let score = latest.map(|latest| latest.score);
+        Ok(Ending { params: state.learner.best(), score, metrics, account, finished, seconds: clock.seconds() })
+    }
+
+    /// Whether a measurement is due after this step: one of the planned measurements on protected records, or as often as public records are
+    /// measured.
+    fn is_measured_at(&self, position: u64, steps: u64) -> bool {
+        match self.priced.terms.measurement_budget() {
+            Some(budget) => {
+                let due = |position: u64| u128::from(position) * u128::from(budget.measurements) / u128::from(steps);
+                self.measure_every != u64::MAX && due(position) > due(position - 1)
+            }
+            None => position.is_multiple_of(self.measure_every),
+        }
     }
 
     /// Writes a checkpoint and the weights. The hash of the weights is entered into the ledger first. A run that is killed in between
@@ -228,10 +262,11 @@ impl<'a> Run<'a> {
         &self,
         state: &TrainState<'_>,
         position: &Position,
+        temperature: Option<f64>,
         vault: &mut Vault<NetworkGradients<'a>>,
     ) -> Result<(), TrainError> {
         let Some(folder) = self.folder else { return Ok(()) };
-        let weights = self.model_file(&state.learner, vault.account(), HashMap::new())?;
+        let weights = self.model_file(&state.learner, temperature, vault.account(), HashMap::new())?;
         let hash = seal::weights_hash(&weights).map_err(|error| failed(&folder.model(), &error))?;
         vault.enter_model(&hash)?;
         let mut notes = seal::notes(vault.account());
@@ -239,20 +274,28 @@ impl<'a> Run<'a> {
         let checkpoint = seal::with_hash(&state.save(notes)?);
         let checkpoint = checkpoint.map_err(|error| failed(&folder.checkpoint(), &error))?;
         write_whole(&folder.checkpoint(), &checkpoint)?;
-        self.save_model(folder, &state.learner, vault.account())
+        self.save_model(folder, &state.learner, temperature, vault.account())
     }
 
-    fn save_model(&self, folder: &RunFolder, learner: &Learner, account: &Account) -> Result<(), TrainError> {
-        write_whole(&folder.model(), &self.model_file(learner, account, seal::notes(account))?)
+    fn save_model(
+        &self,
+        folder: &RunFolder,
+        learner: &Learner,
+        temperature: Option<f64>,
+        account: &Account,
+    ) -> Result<(), TrainError> {
+        write_whole(&folder.model(), &self.model_file(learner, temperature, account, seal::notes(account))?)
     }
 
     fn model_file(
         &self,
         learner: &Learner,
+        temperature: Option<f64>,
         account: &Account,
         mut notes: HashMap<String, String>,
     ) -> Result<Vec<u8>, TrainError> {
         notes.extend(self.priced.notes(account));
+        notes.extend(temperature.map(|temperature| (TEMPERATURE.to_owned(), temperature.to_string())));
         Ok(learner.best().to_safetensors_noting(notes)?)
     }
 
@@ -284,6 +327,7 @@ impl<'a> Run<'a> {
             evaluator: self.test.map(evaluator).transpose()?,
             folder: self.folder,
             private: self.seed.is_none() && self.priced.terms.guarantee().is_some(),
+            noise_std: self.priced.measurement_noise()?,
         })
     }
 

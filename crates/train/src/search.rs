@@ -13,13 +13,16 @@ use sordino_accounting::{
     calibrate::Budget,
     tuning::{self, Runs},
 };
-use sordino_privacy::{Account, PrivacyError, Randomness, Search, SearchPlan, Terms, Tried};
+use sordino_privacy::{
+    Account, MeasurementBudget, PrivacyError, Randomness, Search, SearchPlan, Terms, Tried,
+};
 
 use crate::{
-    DataDescription, Ending, Measurement, Origin, PricedRun, RunData, RunFiles, RunFolder, Score, SettingValues,
-    Settings, TrainError, Value, check,
+    DataDescription, Ending, Measurement, Metrics, Origin, PricedRun, RunData, RunFiles, RunFolder, Score,
+    SettingValues, Settings, TrainError, Value, check,
     folder::{failed, write_whole},
     format::rounded_up,
+    inspection::TEMPERATURE,
     metrics, price, resolve, seal,
 };
 
@@ -56,6 +59,8 @@ pub struct Selected {
     pub candidate: usize,
     /// Its score.
     pub score: Option<Score>,
+    /// All metrics of its last measurement.
+    pub metrics: Option<Metrics>,
     /// The content of the ledger of the search.
     pub account: Account,
     /// The seconds of its training. Those of the search would reveal the number of trials.
@@ -208,22 +213,36 @@ impl PricedSearch {
             ..data.values.clone()
         };
         let (begun, files) = (begun.to_settings(), RunFiles::of_data(data));
+        // The measurement of a trial never costs more than its training.
+        let largest = SearchPlan::largest_measuring(search.runs, search.budget)?;
+        let trials = candidates.iter().filter_map(|candidate| candidate.terms.guarantee());
+        let measuring = trials.map(|trial| trial.epsilon).fold(largest, |a, b| if b < a { b } else { a });
+        let candidates = candidates
+            .into_iter()
+            .map(|candidate| candidate.measured_once_with(measuring))
+            .collect::<Result<Vec<_>, _>>()?;
         let plan = SearchPlan {
             candidates: candidates.iter().map(|candidate| candidate.plan.clone()).collect(),
             runs: search.runs,
-            measuring: None,
+            measuring: candidates[0].terms.measurement_budget(),
         };
         let records = candidates[0].resolved.facts.records;
-        let terms = Terms::search(plan, records, search.budget)?
-            .about(&(files.about(&begun) + &data.last_changed));
+        let terms =
+            Terms::search(plan, records, search.budget)?.about(&(files.about(&begun) + &data.last_changed));
         Ok(Self { candidates, trial, terms, begun, files, seed: search.seed })
     }
 
     /// The guarantee of the search.
     pub fn guarantee(&self) -> Result<Guarantee, TrainError> {
-        self.terms.guarantee().copied().ok_or_else(|| {
-            TrainError::refused("a search without a guarantee", "report this as a bug")
-        })
+        self.terms
+            .guarantee()
+            .copied()
+            .ok_or_else(|| TrainError::refused("a search without a guarantee", "report this as a bug"))
+    }
+
+    /// What a trial may measure on protected test records; none if they are public.
+    pub fn measuring(&self) -> Option<MeasurementBudget> {
+        self.terms.search_plan().and_then(|plan| plan.measuring)
     }
 
     /// The distribution of the number of trials.
@@ -265,7 +284,8 @@ impl PricedSearch {
             return Err(TrainError::refused("the search had no trials", "report this as a bug"));
         };
         let account = self.write(search, folder, candidate, &ending)?;
-        Ok(Selected { candidate, score: ending.score, account, seconds: ending.seconds })
+        let Ending { score, metrics, seconds, .. } = ending;
+        Ok(Selected { candidate, score, metrics, account, seconds })
     }
 
     /// One trial, in memory.
@@ -294,7 +314,15 @@ impl PricedSearch {
     ) -> Result<Account, TrainError> {
         let priced = &self.candidates[candidate];
         search.choose(ending.account.about())?;
-        priced.write_settings(folder)?;
+        priced.resolved.files.write(folder)?;
+        let note = match self.seed {
+            None => {
+                "Selected by a search, whose guarantee is in the ledger. Epsilon is that of one trial alone."
+            }
+            Some(_) => "NOT PRIVATE: noise and batches come from a fixed seed",
+        };
+        let settings = format!("# {note}\n{}", priced.settings().to_toml());
+        write_whole(&folder.config(), settings.as_bytes())?;
         let guarantee = self.guarantee()?;
         let model = |account: &Account, more: HashMap<String, String>| {
             let mut notes = priced.notes(account);
@@ -307,6 +335,8 @@ impl PricedSearch {
                 );
                 notes.insert("guarantee".to_owned(), text);
             }
+            let temperature = ending.metrics.as_ref().and_then(|metrics| metrics.temperature);
+            notes.extend(temperature.map(|fitted| (TEMPERATURE.to_owned(), fitted.value.to_string())));
             notes.extend(more);
             ending.params.to_safetensors_noting(notes)
         };
@@ -316,7 +346,9 @@ impl PricedSearch {
         write_whole(&folder.model(), &model(search.account(), seal::notes(search.account()))?)?;
         if let Some(score) = ending.score {
             let (step, seconds) = (priced.terms.steps(), ending.seconds);
-            metrics::append(folder, &Measurement { step, score, seconds, private: self.seed.is_none() })?;
+            let (private, protected) = (self.seed.is_none(), priced.terms.measurement_budget().is_some());
+            let metrics = ending.metrics.clone();
+            metrics::append(folder, &Measurement { step, score, seconds, private, protected, metrics })?;
         }
         let account = search.close()?;
         write_whole(&folder.model(), &model(&account, seal::notes(&account))?)?;

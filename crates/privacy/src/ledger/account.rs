@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use sordino_accounting::Plan;
 
 use crate::{
-    PrivacyError, PrivacyStatus, SearchPlan,
+    MeasurementBudget, PrivacyError, PrivacyStatus, SearchPlan,
     terms::{Agreed, TermsText},
 };
 
@@ -31,7 +31,7 @@ impl LedgerHead {
 }
 
 /// Any other line: a charge for steps before they are taken; the number of charged steps that were actually taken; a disclosure; a
-/// resumption; the hash of the weights that are written next; the end of the plan.
+/// resumption; the hash of the weights that are written next; a measurement before it is made; the end of the plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Event {
@@ -42,6 +42,7 @@ pub(crate) enum Event {
     Model { hash: String },
     /// The settings of the candidate that a search has selected.
     Chosen { about: String },
+    Measured { number: u64 },
     Closed { steps: u64 },
 }
 
@@ -55,6 +56,8 @@ pub struct Account {
     charged: u64,
     /// The number of charged steps that cannot be refunded.
     settled: u64,
+    /// The number of measurements that were charged.
+    measured: u64,
     disclosed: Option<String>,
     /// The hashes of all weights that were written or were about to be written.
     models: Vec<String>,
@@ -76,6 +79,7 @@ impl Account {
             hashes: vec![hash],
             charged: 0,
             settled: 0,
+            measured: 0,
             disclosed: None,
             models: Vec::new(),
             chosen: None,
@@ -167,6 +171,9 @@ impl Account {
             Event::Chosen { about } if self.search().is_some() && self.chosen.is_none() => {
                 self.chosen = Some(about);
             }
+            Event::Measured { number } if number == self.measured && number < self.head.terms.measurements() => {
+                self.measured += 1;
+            }
             Event::Closed { steps } if steps == charged && steps == planned => self.closed = true,
             wrong => {
                 return Err(format!(
@@ -181,14 +188,19 @@ impl Account {
         *self.hashes.last().unwrap_or(&[0; 32])
     }
 
-    /// Returns the line that replaces a torn line. It charges the most that the torn line may have charged.
+    /// Returns the lines that replace a torn line. They charge the most that the torn line may have charged.
     pub(super) fn mend(&mut self) -> Result<String, String> {
-        let steps = self.charged() - self.charged;
+        let (steps, measurements) = (self.charged() - self.charged, self.measured() - self.measured);
         self.torn = None;
-        self.enter(match steps {
+        let mut lines = String::new();
+        if measurements > 0 {
+            lines += &self.enter(Event::Measured { number: self.measured })?;
+        }
+        lines += &self.enter(match steps {
             0 => Event::Resumed { at: self.charged },
             _ => Event::Charge { from: self.charged, steps },
-        })
+        })?;
+        Ok(lines)
     }
 
     /// Whether the terms had no guarantee from the start.
@@ -213,6 +225,18 @@ impl Account {
             Some(_) => self.steps().min(self.charged.saturating_add(super::MAX_STEPS_PER_CHARGE)),
             None => self.charged,
         }
+    }
+
+    /// The measurements on held-back slots that the terms permit.
+    pub fn measurement_budget(&self) -> Option<MeasurementBudget> {
+        self.head.terms.measuring
+    }
+
+    /// The number of measurements that were charged, which is at least the number of measurements that were made. A torn last line
+    /// may have charged one.
+    pub fn measured(&self) -> u64 {
+        let torn = u64::from(self.torn.is_some());
+        self.measured.saturating_add(torn).min(self.head.terms.measurements())
     }
 
     /// Whether the ledger has no file. Then the whole plan counts as charged from the start, however many steps were taken.

@@ -3,7 +3,7 @@
 //! It is a text file with one line for each event, `HASH JSON`, where `HASH = SHA-256(previous hash, JSON)` in hexadecimal. The first
 //! line has the terms. Each `charge` line charges steps *before* they are taken. A line is synced to the disk before the steps it charges
 //! are computed, so after a crash the ledger covers at least what was released. A `model` line has the hash of weights that are written
-//! after it, so weights on the disk have a line in the ledger. A ledger in memory has no file and charges the whole plan at once.
+//! after it, so weights on the disk have a line in the ledger. A `measured` line charges a measurement on held-back slots before it is made. A ledger in memory has no file and charges the whole plan at once.
 //!
 //! The chain of hashes detects accidents and careless edits. It contains no secret, so it does not detect an edit that rewrites the whole
 //! file and everything that refers to it.

@@ -179,9 +179,9 @@ fn run_once(
     stop: &AtomicBool,
 ) -> Result<RunResult, TrainError> {
     let run = candidate.priced.run(&data.train, data.test.as_ref(), None);
-    let Ending { score, account, finished, seconds, .. } =
+    let Ending { score, metrics, account, finished, seconds, .. } =
         run.with_seed_offset(repeat).measured_once().begin(stop, &mut ())?;
-    Ok(RunResult { score, account, finished, seconds })
+    Ok(RunResult { score, metrics, account, finished, seconds })
 }
 
 #[cfg(test)]

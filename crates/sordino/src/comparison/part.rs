@@ -60,6 +60,7 @@ impl Comparison {
         let columns = [
             "algorithm",
             ">mean in %",
+            ">+- in %",
             ">spread in %",
             ">worst in %",
             ">runs",
@@ -77,6 +78,7 @@ impl Comparison {
             table = table.row([
                 row.name(),
                 format!("{mean:.2}"),
+                row.interval.map_or("-".to_owned(), |half| format!("{:.2}", 100.0 * half)),
                 row.standard_deviation.map_or("-".to_owned(), |_| format!("{deviation:.2}")),
                 format!("{worst:.2}"),
                 row.test_accuracies.len().to_string(),
@@ -96,7 +98,7 @@ impl Comparison {
             name: "comparison".to_owned(),
             title: "Test accuracy".to_owned(),
             description: "The mean of each algorithm is a dot, its spread (one standard deviation to each side) a bar, and single runs are short \
-                          lines. Accuracy is measured on test records, which are public."
+                          lines."
                 .to_owned(),
             picture: plot.picture(),
             numbers: Table::default(),
@@ -104,6 +106,10 @@ impl Comparison {
         let mut section = Section::new("Accuracy at equal privacy budgets")
             .with(Block::Charts(vec![chart]))
             .with(Block::Table(table));
+        let note = self.accuracy_note();
+        if !note.is_empty() {
+            section = section.with(Block::Paragraph(note.trim().replace('\n', " ")));
+        }
         if self.rows.iter().any(|row| row.best.is_some()) {
             section = section.with(Block::Paragraph(format!(
                 "Each row has the settings with the best mean test accuracy for its algorithm; {} settings were tried in all. The epsilon of a \

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use sordino_accounting::total::{PricedRuns, Total};
 use sordino_privacy::{Account, PrivacyStatus};
 use sordino_train::{
-    Claim, Score, TrainError,
+    Claim, Metrics, Score, TrainError,
     format::{grouped, pair, rounded_to_nearest, rounded_up},
 };
 
@@ -16,13 +16,15 @@ use super::{
     Candidate, Choice,
     maps::{self, Map},
 };
-use crate::report::{Column, markdown, table, unprotected_records};
+use crate::report::{Column, markdown, table, test_records_sentence, with_measurements};
 
 /// The result of one run of a comparison.
 #[derive(Debug, Clone)]
 pub struct RunResult {
     /// The score on the test records.
     pub score: Option<Score>,
+    /// All metrics of the last measurement.
+    pub metrics: Option<Metrics>,
     /// The content of its ledger.
     pub account: Account,
     /// Whether its plan is finished.
@@ -123,6 +125,22 @@ impl Comparison {
         )
     }
 
+    /// What the accuracies are to be compared with, and how exact they are.
+    pub(super) fn accuracy_note(&self) -> String {
+        let majority = self.rows.iter().find_map(|row| row.majority);
+        let mut note = majority.map_or(String::new(), |share| {
+            format!("\nAlways predicting the most frequent class has an accuracy of {:.2} %.\n", 100.0 * share)
+        });
+        if self.rows.iter().any(|row| row.interval.is_some()) {
+            note += "+- is half of a 95 % interval for one run: the error of having only these test records";
+            note += match self.rows.iter().any(|row| row.protected) {
+                true => ", and the noise that protects them.\n",
+                false => ".\n",
+            };
+        }
+        note
+    }
+
     fn written(&self, table: fn(&[Column], &[Vec<String>]) -> String, map: fn(&Map) -> String) -> String {
         let runs = match self.repeats {
             1 => "1 run".to_owned(),
@@ -130,12 +148,13 @@ impl Comparison {
             repeats => format!("up to {repeats} runs"),
         };
         let header =
-            ["algorithm", "mean", "spread", "worst", "seconds", "epsilon"].map(str::to_owned).to_vec();
+            ["algorithm", "mean", "+-", "spread", "worst", "seconds", "epsilon"].map(str::to_owned).to_vec();
         let shown = self.rows.iter().filter(|row| row.best != Some(false)).map(Row::cells);
         let cells: Vec<Vec<String>> = std::iter::once(header).chain(shown).collect();
         let columns = [
             Column::Left(9),
             Column::Right(6),
+            Column::Right(5),
             Column::Right(6),
             Column::Right(6),
             Column::Right(7),
@@ -145,6 +164,7 @@ impl Comparison {
             "Test accuracy in %, {runs} each. The epsilon of a row is for one run alone.\n\n{}",
             table(&columns, &cells)
         );
+        text += &self.accuracy_note();
         if self.rows.iter().any(Row::claims_too_little) {
             text += "\nA claim is not a proof: a run is within the privacy budget only if its proved epsilon is at most the claim.\n";
         }
@@ -187,12 +207,12 @@ impl AllRuns {
     /// Every run that began counts with its whole plan. All plans were fixed before the first run, so they can be composed.
     fn new(candidates: &[Candidate], results: &[Vec<RunResult>]) -> Result<Self, TrainError> {
         let (mut runs, mut priced, mut not_private) = (0, Vec::new(), Vec::<String>::new());
-        let mut unprotected = None;
+        let mut sentence = None;
         let begun = candidates.iter().zip(results).filter(|(_, results)| !results.is_empty());
         for (Candidate { algorithm, priced: run, .. }, results) in begun {
             // All runs are on the same data with the same split.
             let tests = Some(run.resolved.data.test_records);
-            unprotected = unprotected_records(&run.settings(), tests, results[0].account.records());
+            sentence = test_records_sentence(&run.settings(), tests, &results[0].account);
             runs += results.len() as u64;
             match (run.terms.plan(), run.terms.guarantee()) {
                 (Some(plan), Some(&guarantee)) if all_private(results)? => {
@@ -203,6 +223,8 @@ impl AllRuns {
             }
         }
         let total = if not_private.is_empty() { Some(Total::composed(&priced)) } else { None };
+        let accounts = results.iter().flatten().map(|result| &result.account);
+        let total = total.map(|total| total.map(|total| with_measurements(total, accounts)));
         let together = format!("All {} runs together", grouped(runs));
         let text = match &total {
             _ if runs == 0 => String::new(),
@@ -227,8 +249,8 @@ impl AllRuns {
             ),
         };
         let total = total.and_then(Result::ok);
-        let unprotected = unprotected.filter(|_| total.is_some());
-        let text = text + &unprotected.map(|sentence| format!("\n{sentence}")).unwrap_or_default();
+        let sentence = sentence.filter(|_| total.is_some());
+        let text = text + &sentence.map(|sentence| format!("\n{sentence}")).unwrap_or_default();
         Ok(Self {
             runs,
             epsilon_of_all: total.map(|total| total.epsilon.get()),
@@ -282,6 +304,21 @@ pub(super) struct Row {
     pub(super) provable_epsilon: Option<f64>,
     pub(super) delta: Option<f64>,
     pub(super) test_accuracies: Vec<f64>,
+    /// The mean distance from an accuracy to the ends of its 95 % interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) interval: Option<f64>,
+    /// The accuracy of always predicting the most frequent class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) majority: Option<f64>,
+    /// Whether accuracies were measured with noise on protected records.
+    #[serde(default)]
+    pub(super) protected: bool,
+}
+
+/// The mean over runs of a number that all of them have.
+fn mean_of(results: &[RunResult], number: impl Fn(&RunResult) -> Option<f64>) -> Option<f64> {
+    let numbers: Option<Vec<f64>> = results.iter().map(number).collect();
+    numbers.map(|numbers| numbers.iter().sum::<f64>() / numbers.len() as f64)
 }
 
 /// Marks the best of each algorithm's rows.
@@ -325,6 +362,12 @@ impl Row {
             provable_epsilon: candidate.priced.provable.map(|provable| provable.epsilon.get()),
             claimed_epsilon: claim.map(|claim| claim.epsilon),
             delta: guarantee.map(|guarantee| guarantee.delta.get()),
+            interval: mean_of(results, |result| {
+                let [low, high] = result.score?.interval?;
+                Some(0.5 * (high - low))
+            }),
+            majority: mean_of(results, |result| Some(result.metrics.as_ref()?.majority?.share.value)),
+            protected: account.measurement_budget().is_some(),
             test_accuracies: accuracies,
         })
     }
@@ -349,6 +392,7 @@ impl Row {
         vec![
             self.algorithm.clone(),
             format!("{:.2}", 100.0 * self.mean),
+            self.interval.map_or("-".to_owned(), |half| format!("{:.2}", 100.0 * half)),
             spread.unwrap_or("-".to_owned()),
             format!("{:.2}", 100.0 * self.worst),
             format!("{:.1}", self.seconds),

@@ -10,7 +10,7 @@ use std::{
 
 use serde::Serialize;
 use sordino_accounting::{
-    Guarantee,
+    Epsilon, Guarantee,
     total::{PricedRuns, Total},
 };
 use sordino_privacy::{Account, PrivacyStatus};
@@ -119,7 +119,7 @@ impl DataAccount {
             }
             Err(NoCost::Unknown(_) | NoCost::NoRuns) => {}
         }
-        if self.hold_back_different_records() {
+        if self.hold_back_different_records() && self.runs.iter().any(Used::exposes_records) {
             text += "\nThese runs hold back different records for testing. A record that any of them held back is NOT protected.";
         }
         Some(text)
@@ -144,9 +144,20 @@ impl DataAccount {
     }
 
     fn hold_back_different_records(&self) -> bool {
-        let split = |run: &Used| (run.settings.test_fraction, run.settings.split_seed, run.account.records());
-        self.runs.iter().any(|run| split(run) != split(&self.runs[0]))
+        hold_back_different_records(&self.runs)
     }
+}
+
+impl Used {
+    /// Whether the run measured its test records without noise.
+    fn exposes_records(&self) -> bool {
+        self.account.measurement_budget().is_none()
+    }
+}
+
+fn hold_back_different_records(runs: &[Used]) -> bool {
+    let split = |run: &Used| (run.settings.test_fraction, run.settings.split_seed, run.account.records());
+    runs.iter().any(|run| split(run) != split(&runs[0]))
 }
 
 /// The runs in a folder that have charged a step on this data.
@@ -193,8 +204,25 @@ fn cost(runs: &[Used]) -> Result<Cost, NoCost> {
         .iter()
         .map(|&(account, guarantee, runs)| PricedRuns { plan: account.plan(), guarantee, runs })
         .collect();
-    Ok(Cost {
-        any: Total::summed(&all).map_err(|error| unknown(&error))?,
-        fixed: Total::composed(&all).map_err(|error| unknown(&error))?,
-    })
+    let any = Total::summed(&all).map_err(|error| unknown(&error))?;
+    let composed = Total::composed(&all).map_err(|error| unknown(&error))?;
+    let measured = runs.iter().map(|run| &run.account);
+    let fixed = match hold_back_different_records(runs) && runs.iter().any(|run| !run.exposes_records()) {
+        // A record may be trained on in one run and measured in another.
+        true => any,
+        false => with_measurements(composed, measured),
+    };
+    Ok(Cost { any, fixed })
+}
+
+/// The total of runs with the same test records. A test record pays for the measurements of all runs, whose epsilons add up, and a training
+/// record for their plans.
+pub(crate) fn with_measurements<'a>(total: Total, accounts: impl Iterator<Item = &'a Account>) -> Total {
+    let budgets = accounts.filter_map(Account::measurement_budget);
+    // Rounded up, because the sum may be rounded down.
+    let measured = budgets.map(|budget| budget.epsilon.get()).sum::<f64>() * (1.0 + 1e-12);
+    match Epsilon::new(measured) {
+        Ok(measured) if measured > total.epsilon => Total { epsilon: measured, ..total },
+        _ => total,
+    }
 }

@@ -7,13 +7,13 @@ use sordino_accounting::{Guarantee, pld::GroupSize};
 use sordino_algorithms::PublishedNoise;
 use sordino_privacy::{Account, PrivacyStatus};
 use sordino_train::{
-    Claim, Hint, Provable, PublicFile, Score, Settings, TrainError,
+    Claim, DataFacts, Hint, Metrics, Provable, PublicFile, Score, Settings, TestSetName, TrainError,
     format::{grouped, pair, rounded_down, rounded_to_nearest, rounded_up},
     public_files,
 };
 
 use super::{
-    DataAccount, DataAccountRecord,
+    DataAccount, DataAccountRecord, Measured,
     statement::{counted_units, json, noise, protects, sampling, search, status},
     table::labelled,
 };
@@ -26,12 +26,14 @@ pub struct RunReport<'a> {
     pub account: &'a Account,
     /// The score on the test records.
     pub score: Option<Score>,
+    /// All metrics of the last measurement.
+    pub metrics: Option<&'a Metrics>,
     /// Seconds of training.
     pub seconds: Option<f64>,
     /// Its folder; none if it was in memory.
     pub folder: Option<&'a Path>,
-    /// The number of public test records; none if an earlier version that did not store it trained the model.
-    pub test_records: Option<u64>,
+    /// The public facts about the data: the number of test records and the classes; none if they are not known.
+    pub facts: Option<&'a DataFacts>,
     /// Whether the ledger has the hash of the weights.
     pub weights_covered: bool,
     /// For an algorithm as published, what can be proved about it.
@@ -47,8 +49,18 @@ pub struct RunReport<'a> {
 struct ReportRecord<'a> {
     #[serde(flatten)]
     score: Score,
-    /// Test records are public. No noise is added to what is measured on them.
+    /// Whether noise is added to what is measured on test records.
     test_set_protected: bool,
+    /// Measurements on protected test records: how many were planned and charged, and their epsilon.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    planned_measurements: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    charged_measurements: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    measurement_epsilon: Option<f64>,
+    /// All metrics, each with a 95 % interval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metrics: Option<&'a Metrics>,
     test_records: Option<u64>,
     /// How many of them were held back from the data; 0 if the data has its own test set.
     held_back_records: Option<u64>,
@@ -110,12 +122,17 @@ impl RunReport<'_> {
                 (false, PrivacyStatus::Private(guarantee)) => Some(guarantee.epsilon.get()),
                 _ => None,
             };
+        let measuring = self.account.measurement_budget();
         Ok(json(&ReportRecord {
             score: self.score.unwrap_or_default(),
-            test_set_protected: false,
-            test_records: self.test_records,
+            test_set_protected: measuring.is_some(),
+            planned_measurements: measuring.map(|budget| budget.measurements),
+            charged_measurements: measuring.map(|_| self.account.measured()),
+            measurement_epsilon: measuring.map(|budget| budget.epsilon.get()),
+            metrics: self.metrics,
+            test_records: self.test_records(),
             held_back_records: match self.settings.test_fraction {
-                Some(_) => self.test_records,
+                Some(_) => self.test_records(),
                 None => Some(0),
             },
             epsilon: guarantee.map(|guarantee| guarantee.epsilon.get()),
@@ -163,12 +180,13 @@ impl RunReport<'_> {
             ),
             PrivacyStatus::NotPrivate(_) => format!("{} is NOT PRIVATE.\n", self.subject()),
         };
-        let unprotected = unprotected_records(self.settings, self.test_records, self.account.records())
+        let tests = test_records_sentence(self.settings, self.test_records(), self.account)
             .filter(|_| matches!(status, PrivacyStatus::Private(_)));
-        for sentence in unprotected.into_iter().chain(self.data.as_ref().and_then(DataAccount::text)) {
+        for sentence in tests.into_iter().chain(self.data.as_ref().and_then(DataAccount::text)) {
             text += &format!("{sentence}\n");
         }
-        let mut lines = self.score_lines();
+        let mut lines = self.measured().lines();
+        lines.extend(self.lost_measurement());
         match status {
             PrivacyStatus::Private(guarantee) => lines.extend(self.guarantee_lines(guarantee)?),
             PrivacyStatus::NotPrivate(why) => lines.push(("NOT PRIVATE", why.clone())),
@@ -177,16 +195,30 @@ impl RunReport<'_> {
         Ok(Hint::new(format!("{text}\n{}{}", self.warning(status).unwrap_or_default(), labelled(&lines))))
     }
 
-    fn score_lines(&self) -> Vec<(&'static str, String)> {
-        let public = "on the test set, which is public and not protected";
-        let accuracy = self.score.and_then(|score| score.accuracy);
-        let accuracy = accuracy.map(|accuracy| ("accuracy", format!("{:.2} % {public}", 100.0 * accuracy)));
-        let error = self.score.and_then(|score| score.mean_squared_error);
-        let error = error.map(|error| ("error", format!("{error:.4} mean squared, {public}")));
-        let loss = self.score.and_then(|score| score.token_loss);
-        let loss = loss
-            .map(|loss| ("loss", format!("{loss:.4} per token (perplexity {:.1}), {public}", loss.exp())));
-        accuracy.into_iter().chain(error).chain(loss).collect()
+    /// What was measured.
+    pub(super) fn measured(&self) -> Measured<'_> {
+        Measured {
+            score: self.score,
+            metrics: self.metrics,
+            classes: self.facts.map_or(&[], |facts| &facts.classes),
+            protected: self.account.measurement_budget().is_some(),
+            // Earlier versions had public test records only.
+            public: self.settings.test_set != Some(TestSetName::Protected),
+        }
+    }
+
+    /// Why there is no measurement, if one was planned.
+    fn lost_measurement(&self) -> Option<(&'static str, String)> {
+        let budget = self.account.measurement_budget().filter(|_| self.score.is_none())?;
+        let why = match self.account.measured() {
+            charged if charged >= budget.measurements => "it was charged, and lost when the run was killed",
+            _ => "it is made when the run is finished",
+        };
+        Some(("measurement", format!("none: {why}")))
+    }
+
+    fn test_records(&self) -> Option<u64> {
+        self.facts.map(|facts| facts.test_records)
     }
 
     fn guarantee_lines(&self, guarantee: &Guarantee) -> Result<Vec<(&'static str, String)>, TrainError> {
@@ -372,9 +404,24 @@ impl RunReport<'_> {
     }
 }
 
-/// A sentence about the records that a guarantee does not cover. The number of test records is not known for runs of earlier versions.
-pub fn unprotected_records(settings: &Settings, test_records: Option<u64>, records: u64) -> Option<String> {
-    let separate = settings.test_fraction.is_none();
+/// A sentence about the test records of a run: whether its guarantee covers them. Their number is not known for runs of earlier versions.
+pub fn test_records_sentence(
+    settings: &Settings,
+    test_records: Option<u64>,
+    account: &Account,
+) -> Option<String> {
+    let (separate, records) = (settings.test_fraction.is_none(), account.records());
+    let protection = "They are protected by the same guarantee: noise is added to what is measured on them.";
+    if let Some(budget) = account.measurement_budget() {
+        let count = grouped(budget.slots);
+        return Some(match separate {
+            true => format!("The {count} records of the test set are not trained on. {protection}"),
+            false => format!(
+                "{count} of your {} records were held back for testing. {protection}",
+                grouped(budget.slots.saturating_add(records))
+            ),
+        });
+    }
     match test_records {
         Some(0) => None,
         Some(count) if separate => {

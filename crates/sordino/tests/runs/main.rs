@@ -14,3 +14,4 @@ mod reproduce;
 mod texts;
 mod train;
 mod trust;
+mod units;

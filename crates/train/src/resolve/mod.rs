@@ -23,8 +23,8 @@ use sordino_privacy::ClipRule;
 
 use crate::{
     Clipping, DataDescription, DataFacts, Footprint, Learning, NetworkAlgorithm, Origin, PublicModel,
-    ResolvedModel, RunFiles, SamplingName, SettingValues, Settings, TrainError, UnitGradient, Value,
-    augmentation::views, parse_algorithm, schedule_files, settings::given,
+    ResolvedModel, RunFiles, SamplingName, SettingValues, Settings, TestSetName, TrainError, UnitGradient,
+    Value, augmentation::views, parse_algorithm, schedule_files, settings::given,
 };
 
 /// A run whose settings all have values. No record is needed for this.
@@ -188,6 +188,7 @@ pub fn resolve_with(
     let default_accountant = algorithm.accountant(facts.sampling);
     let accountant = Value::given_or(settings.accountant, default_accountant, Origin::Default);
     let private = !algorithm.is_plain();
+    let measurements = planned_measurements(settings, data, &*algorithm)?;
     Ok(ResolvedSettings {
         budget: budget.budget(),
         noise_multiplier: settings.noise_multiplier,
@@ -208,6 +209,7 @@ pub fn resolve_with(
             clipping: Some(clipping).filter(|_| private),
             sampling: Some(sampling).filter(|_| private),
             max_batch_size: given(settings.max_batch_size),
+            measurements,
             accountant: Some(accountant).filter(|_| algorithm.about().verdict.is_sound()),
             epochs: batches.epochs,
             steps: batches.given_steps,
@@ -283,6 +285,28 @@ fn model(
     let text = fs::read_to_string(&name.value)
         .map_err(|error| TrainError::refused(format!("{}: {error}", name.value), "restore the file"))?;
     Ok((stored(), model, Some(text)))
+}
+
+/// The number of measurements on protected test records. Public test records, and all test records of a run that is not private, are
+/// measured exactly and without limit.
+fn planned_measurements(
+    settings: &Settings,
+    data: &DataDescription,
+    algorithm: &dyn NetworkAlgorithm,
+) -> Result<Option<Value<u64>>, TrainError> {
+    let protected = data.values.test_set.as_ref().is_some_and(|set| set.value == TestSetName::Protected);
+    let private = settings.seed.is_none() && algorithm.about().verdict.is_sound();
+    match settings.measurements {
+        Some(0) => Err(TrainError::refused(
+            "measurements must be at least 1, got 0",
+            "hold back no records with {test_fraction=0}",
+        )),
+        Some(count) if !(protected && private) => Err(TrainError::refused(
+            format!("measurements is {count}, but there are no protected test records in a private run"),
+            "leave out {measurements}, or use {test_set=protected} without {seed}",
+        )),
+        given => Ok((protected && private).then(|| Value::given_or(given, 1, Origin::Default))),
+    }
 }
 
 fn absolute(path: &Path) -> PathBuf {

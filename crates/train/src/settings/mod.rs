@@ -54,13 +54,15 @@ settings! {
         max_length: usize = "N";
         /// Where longer texts are truncated: at the end, or in the middle, which keeps the first and the last tokens [default: end]
         truncation: TruncationName = "PLACE";
-        /// Test records in the same format, treated as PUBLIC; no records are then held back
+        /// Test records in the same format, other than the training records; no records are then held back
         test_data: PathBuf = "FILE";
-        /// Fraction of the records that is held back for testing and treated as PUBLIC; 0 holds back none [default: 0.2, if the data
-        /// has no test set]
+        /// Fraction of the records that is held back for testing; 0 holds back none [default: 0.2, if the data has no test set]
         test_fraction: f64 = "F";
         /// Public seed that selects the records held back [default: 0]
         split_seed: u64 = "N";
+        /// Whether test records are protected: they are then measured with noise, which costs nothing more than the privacy budget of the run.
+        /// What is measured on public test records is exact [default: protected, or public if the data has a test set of its own]
+        test_set: TestSetName = "KIND";
     }
     "Model" {
         /// Model with its options, such as vit-tiny,patch=4, a TOML file that describes a network, or a folder with a public pre-trained model
@@ -98,6 +100,8 @@ settings! {
         sampling: SamplingName = "KIND";
         /// Truncate Poisson batches to this size, which adds to delta
         max_batch_size: u64 = "N";
+        /// Number of measurements on protected test records, evenly over the run; each spends an equal part of epsilon [default: 1, at the end]
+        measurements: u64 = "N";
         /// Accountant that prices the plan: pld, rdp, zcdp or tcdp. gdp-clt sets the noise by an approximation; the report then also
         /// states the proved epsilon [default: pld; rdp for fixed-size batches; some algorithms have their own]
         accountant: Accountant = "NAME";
@@ -148,6 +152,16 @@ impl From<TruncationName> for Truncation {
             TruncationName::End => Truncation::End,
             TruncationName::Middle => Truncation::Middle,
         }
+    }
+}
+
+permitted_values! {
+    /// Whether test records are protected.
+    pub enum TestSetName {
+        /// They are measured with noise, by the privacy budget of the run.
+        Protected = "protected",
+        /// They are public, and what is measured on them is exact.
+        Public = "public",
     }
 }
 
@@ -292,6 +306,7 @@ impl Settings {
             ("split_seed", self.split_seed),
             ("hidden", count(widest)),
             ("max_batch_size", self.max_batch_size),
+            ("measurements", self.measurements),
             ("batch_size", self.batch_size),
             ("seed", self.seed),
         ];

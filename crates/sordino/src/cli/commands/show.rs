@@ -20,7 +20,7 @@ pub(crate) struct Arguments {
     /// Folder of a run
     #[arg(value_name = "DIR")]
     run: PathBuf,
-    /// List the numbers of the rows, from 1, that were held back for testing and are NOT protected, one per line
+    /// List the numbers of the rows, from 1, that were held back for testing, one per line
     #[arg(long)]
     held_back: bool,
     /// Print one JSON object
@@ -45,14 +45,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     if arguments.held_back {
         return held_back(&folder, &inspection.account, &settings, arguments.json);
     }
+    // A run that was killed early has no weights and no facts.
+    let facts = DataFacts::read(&folder).ok();
     let report = RunReport {
         settings: &settings,
         account: &inspection.account,
         score: inspection.score,
+        metrics: inspection.metrics.as_ref(),
         seconds: inspection.seconds,
         folder: Some(folder.path()),
-        // A run that was killed early has no weights and no facts.
-        test_records: DataFacts::read(&folder).ok().map(|facts| facts.test_records),
+        facts: facts.as_ref(),
         weights_covered: inspection.weights_covered,
         provable: Provable::read(&folder),
         published_noise: read_published_noise(&folder),

@@ -66,16 +66,17 @@ pub(crate) fn run(arguments: Arguments) -> Result<String, Problem> {
         true => run.resume(stop, &mut progress),
     };
     progress.finish();
-    let Ending { score, account, finished, seconds, .. } =
+    let Ending { score, metrics, account, finished, seconds, .. } =
         ending.map_err(|error| with_next_step(error, &folder))?;
     let settings = priced.settings();
     let run_report = RunReport {
         settings: &settings,
         account: &account,
         score,
+        metrics: metrics.as_ref(),
         seconds: Some(seconds),
         folder: Some(folder.path()),
-        test_records: Some(priced.resolved.data.test_records),
+        facts: Some(&priced.resolved.data),
         weights_covered: true,
         provable: priced.provable,
         published_noise: priced.published_noise.clone(),

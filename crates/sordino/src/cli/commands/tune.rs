@@ -42,7 +42,13 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "MEAN", help_heading = "Search", allow_hyphen_values = true)]
     trials: Option<f64>,
     /// Shape of the number of trials, above -1: a smaller one costs less and varies more
-    #[arg(long, value_name = "ETA", default_value_t = 0.0, help_heading = "Search", allow_hyphen_values = true)]
+    #[arg(
+        long,
+        value_name = "ETA",
+        default_value_t = 0.0,
+        help_heading = "Search",
+        allow_hyphen_values = true
+    )]
     eta: f64,
     /// Show what the search would cost, and train nothing
     #[arg(long, help_heading = "Search")]
@@ -80,7 +86,9 @@ struct Cost {
     epsilon_composition: Option<f64>,
     /// The same by adding up epsilons.
     epsilon_sum: Option<f64>,
-    scores: &'static str,
+    /// The epsilon of a trial's measurement on protected test records; none if scores are exact.
+    measuring_epsilon: Option<f64>,
+    scores: String,
     candidates: Vec<CandidateRecord>,
 }
 
@@ -90,8 +98,6 @@ struct CandidateRecord {
     settings: String,
     noise_multiplier: f64,
 }
-
-const PUBLIC_SCORES: &str = "public test records, which are NOT protected";
 
 pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     let prepared = prepare(arguments)?;
@@ -117,9 +123,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
         settings: &settings,
         account: &selected.account,
         score: selected.score,
+        metrics: selected.metrics.as_ref(),
         seconds: Some(selected.seconds),
         folder: Some(folder.path()),
-        test_records: Some(candidate.resolved.data.test_records),
+        facts: Some(&candidate.resolved.data),
         weights_covered: true,
         provable: None,
         published_noise: Vec::new(),
@@ -169,7 +176,10 @@ fn prepare(arguments: &Arguments) -> Result<Prepared, Problem> {
     let data = RunData::read(&single)?;
     let single = price(resolve(&single, &data.description)?, None)?;
     let Some(budget) = single.resolved.budget else {
-        return Err(Problem::refused("a search needs a privacy budget", "give --epsilon, without --noise-multiplier"));
+        return Err(Problem::refused(
+            "a search needs a privacy budget",
+            "give --epsilon, without --noise-multiplier",
+        ));
     };
     let mean = arguments.trials.unwrap_or((candidates.len() as f64).clamp(2.0, 20.0));
     let runs = Runs::negative_binomial(arguments.eta, mean)?;
@@ -199,7 +209,18 @@ impl Prepared {
             single_noise_multiplier: noise_multiplier(&self.single.plan),
             epsilon_composition: all.map(|(composed, _)| composed.get()),
             epsilon_sum: all.map(|(_, sum)| sum),
-            scores: PUBLIC_SCORES,
+            measuring_epsilon: search.measuring().map(|budget| budget.epsilon.get()),
+            scores: match search.measuring() {
+                Some(budget) => format!(
+                    "measured with noise (epsilon {} for each trial) on {} protected records, which the same guarantee covers",
+                    rounded_up(budget.epsilon.get()),
+                    grouped(budget.slots)
+                ),
+                None if self.single.resolved.values.seed.is_some() => {
+                    "measured exactly, because the search is not private".to_owned()
+                }
+                None => "measured exactly on public test records, which are NOT protected".to_owned(),
+            },
             candidates: self.choices.iter().zip(&search.candidates).map(record).collect(),
         })
     }
@@ -252,7 +273,7 @@ impl Prepared {
                 ),
             ));
         }
-        rows.push(("scores", cost.scores.to_owned()));
+        rows.push(("scores", cost.scores.clone()));
         text += &labelled(&rows);
         text += "\nWhat costs nothing: the default settings, which often win against a search at the same budget; and settings that were chosen on \
                  public data of the same kind.\n\n";

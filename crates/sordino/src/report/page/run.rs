@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use sordino_algorithms::PublishedNoise;
 use sordino_privacy::{Account, PrivacyStatus};
 use sordino_train::{
-    Claim, DataFacts, Inspection, Measurement, Provable, RunFolder, Score, Settings, TrainError, inspect,
+    Claim, DataFacts, Inspection, Measurement, Metrics, Provable, RunFolder, Score, Settings, TrainError, inspect,
     measurements, model_notes, parameter_count, read_published_noise, verified_settings,
 };
 
@@ -26,6 +26,7 @@ pub struct RunEvidence {
     pub(super) account: Account,
     pub(super) status: PrivacyStatus,
     pub(super) score: Option<Score>,
+    pub(super) metrics: Option<Metrics>,
     pub(super) seconds: Option<f64>,
     pub(super) weights_covered: bool,
     pub(super) facts: Option<DataFacts>,
@@ -53,7 +54,7 @@ impl RunEvidence {
     /// A folder that is not that of a run; a ledger, settings or weights that were changed; a plan that cannot be priced.
     pub fn read(path: &Path) -> Result<Self, TrainError> {
         let folder = RunFolder::open(path)?;
-        let Inspection { account, score, seconds, weights_covered } = inspect(&folder)?;
+        let Inspection { account, score, metrics, seconds, weights_covered } = inspect(&folder)?;
         let settings = verified_settings(&folder, &account)?;
         let data = DataAccount::new(&folder, &settings);
         let other_runs = data.text();
@@ -64,9 +65,10 @@ impl RunEvidence {
             settings: &settings,
             account: &account,
             score,
+            metrics: metrics.as_ref(),
             seconds,
             folder: Some(folder.path()),
-            test_records: facts.as_ref().map(|facts| facts.test_records),
+            facts: facts.as_ref(),
             weights_covered,
             provable,
             published_noise: published_noise.clone(),
@@ -99,6 +101,7 @@ impl RunEvidence {
             account,
             status,
             score,
+            metrics,
             seconds,
             weights_covered,
             facts,
@@ -117,9 +120,10 @@ impl RunEvidence {
             settings: &self.settings,
             account: &self.account,
             score: self.score,
+            metrics: self.metrics.as_ref(),
             seconds: self.seconds,
             folder: Some(self.folder.path()),
-            test_records: self.facts.as_ref().map(|facts| facts.test_records),
+            facts: self.facts.as_ref(),
             weights_covered: self.weights_covered,
             provable: self.provable,
             published_noise: self.published_noise.clone(),

@@ -16,7 +16,7 @@ use super::{
     percent, percent_up,
     statement::{capital, question},
 };
-use crate::report::unprotected_records;
+use crate::report::test_records_sentence;
 
 impl RunEvidence {
     /// The part of a report about this run, with the audits of its guarantee.
@@ -28,6 +28,7 @@ impl RunEvidence {
         ];
         sections.extend(self.attack_section(audits));
         sections.extend(self.claim_section());
+        sections.extend(self.measured_section());
         let charts = self.progress_charts();
         if !charts.is_empty() {
             sections.push(Section::new("Along the run").with(Block::Charts(charts)));
@@ -50,7 +51,7 @@ impl RunEvidence {
         let tone = match &self.status {
             PrivacyStatus::Private(_) => {
                 let tests = self.facts.as_ref().map(|facts| facts.test_records);
-                details.extend(unprotected_records(&self.settings, tests, self.account.records()));
+                details.extend(test_records_sentence(&self.settings, tests, &self.account));
                 let weak = self.weaknesses();
                 let tone =
                     if weak.is_empty() && self.total_cost().is_some() { Tone::Good } else { Tone::Neutral };
@@ -140,14 +141,17 @@ impl RunEvidence {
             .iter()
             .filter_map(|m| Some(AtStep { step: m.step, value: m.score.token_loss? }))
             .collect();
-        let public = "Measured on test records, which are public and not protected.";
+        let about = match self.account.measurement_budget() {
+            Some(_) => "Measured with noise on protected test records.",
+            None => "Measured on test records, which are not protected.",
+        };
         let schedules = &self.schedules;
         let noise = "Standard deviation of the noise of a step divided by its sensitivity, for all releases of the step together.";
         let clip = "The norm to which the gradient of each record is clipped.";
         for (name, title, about, label, values) in [
-            ("accuracy", "Test accuracy", public, "accuracy in %", &accuracy),
-            ("error", "Test error", public, "mean squared error", &error),
-            ("loss", "Test loss", public, "loss per token", &loss),
+            ("accuracy", "Test accuracy", about, "accuracy in %", &accuracy),
+            ("error", "Test error", about, "mean squared error", &error),
+            ("loss", "Test loss", about, "loss per token", &loss),
             ("noise", "Noise", noise, "noise multiplier", &schedules.noise_multiplier),
             ("clipping-norm", "Clipping norm", clip, "clipping norm", &schedules.clipping_norm),
             (
@@ -185,7 +189,11 @@ impl RunEvidence {
                     count => format!("{count} classes: {}", facts.classes.join(", ")),
                 },
             );
-            point("Test records", format!("{}, public and not protected", grouped(facts.test_records)));
+            let protection = match self.account.measurement_budget() {
+                Some(_) => "protected by the same guarantee",
+                None => "not protected",
+            };
+            point("Test records", format!("{}, {protection}", grouped(facts.test_records)));
         }
         if self.schedules.clipping_norm_adapts {
             point("Clipping norm", "adapts to releases; its values are not stored".to_owned());
@@ -221,14 +229,50 @@ impl RunEvidence {
         Section::new("Model card").with(Block::Points(points)).with(Block::Table(table))
     }
 
+    /// All metrics of the last measurement, with intervals.
+    fn measured_section(&self) -> Option<Section> {
+        let report = self.report();
+        let measured = report.measured();
+        let columns = ["metric", ">value", ">interval from", ">to"];
+        let mut table = Table::new("Each interval contains the true value in 95 of 100 measurements", &columns);
+        let rows = measured.rows();
+        if rows.is_empty() {
+            return None;
+        }
+        for row in rows {
+            table = table.row(row);
+        }
+        let metrics = self.metrics.as_ref()?;
+        let how = match self.account.measurement_budget() {
+            Some(budget) => format!(
+                "The model was measured on {} records that are protected by the same guarantee and were not trained on. All numbers                  are computed from one table of counts with Laplace noise, of standard deviation {:.2} in each cell. Intervals                  cover this noise and the error of having only these records.",
+                grouped(budget.slots),
+                metrics.noise_std
+            ),
+            None => format!(
+                "The model was measured on {} test records, which are not protected. Intervals cover the error of having only these records.",
+                grouped(metrics.records)
+            ),
+        };
+        let temperature = metrics.temperature.map_or(String::new(), |fitted| {
+            format!(
+                " Predicted probabilities use the temperature {:.3}, which was fitted to the same table; it costs nothing and does \
+                 not change which class is predicted.",
+                fitted.value
+            )
+        });
+        let section = Section::new("What was measured").with(Block::Paragraph(how + &temperature));
+        Some(section.with(Block::Table(table)))
+    }
+
     /// The last measurement.
     fn result(&self) -> Vec<(&'static str, String)> {
-        let public = "on the test records";
+        let tests = "on the test records";
         let score = self.score.unwrap_or_default();
-        let accuracy = score.accuracy.map(|share| ("Accuracy", format!("{:.2} % {public}", 100.0 * share)));
+        let accuracy = score.accuracy.map(|share| ("Accuracy", format!("{:.2} % {tests}", 100.0 * share)));
         let error =
-            score.mean_squared_error.map(|error| ("Mean squared error", format!("{error:.4} {public}")));
-        let loss = score.token_loss.map(|loss| ("Loss per token", format!("{loss:.4} {public}")));
+            score.mean_squared_error.map(|error| ("Mean squared error", format!("{error:.4} {tests}")));
+        let loss = score.token_loss.map(|loss| ("Loss per token", format!("{loss:.4} {tests}")));
         accuracy.into_iter().chain(error).chain(loss).collect()
     }
 }

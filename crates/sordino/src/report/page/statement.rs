@@ -13,7 +13,7 @@ use sordino_train::{
 };
 
 use super::{RunEvidence, percent, percent_up};
-use crate::report::{counted_units, noise, protects, sampling, search, status, unprotected_records};
+use crate::report::{counted_units, noise, protects, sampling, search, status, test_records_sentence};
 
 impl RunEvidence {
     /// The guarantee, or that there is none, in one sentence.
@@ -50,9 +50,7 @@ impl RunEvidence {
             ),
             (
                 "What is covered",
-                "Everything that training releases about the training records: every noisy sum of gradients, every intermediate model, and the final \
-                 weights."
-                    .to_owned(),
+                self.covered(),
             ),
             ("Unit of privacy", self.unit()),
             (
@@ -128,6 +126,21 @@ impl RunEvidence {
         large.into_iter().chain(permits).collect()
     }
 
+    /// What the guarantee covers.
+    fn covered(&self) -> String {
+        let training = "Everything that training releases about the training records: every noisy sum of gradients, every intermediate model, and the \
+                        final weights.";
+        match self.account.measurement_budget() {
+            Some(budget) => format!(
+                "{training} Everything that is measured on the {} test records: each measurement is a table of counts with Laplace noise, and all of \
+                 them together cost epsilon {} and delta 0. No record is in both parts, so each is protected by the larger of the two guarantees.",
+                grouped(budget.slots),
+                rounded_up(budget.epsilon.get())
+            ),
+            None => training.to_owned(),
+        }
+    }
+
     fn public(&self) -> String {
         let mut public = vec![
             match &self.settings.unit {
@@ -144,7 +157,10 @@ impl RunEvidence {
                 public.push("the names of the classes".to_owned());
             }
             if facts.test_records > 0 {
-                public.push(format!("the {} test records", grouped(facts.test_records)));
+                public.push(match self.account.measurement_budget() {
+                    Some(_) => format!("the number of test records ({})", grouped(facts.test_records)),
+                    None => format!("the {} test records", grouped(facts.test_records)),
+                });
             }
         }
         let files = public_files(&self.account).len();
@@ -184,12 +200,10 @@ impl RunEvidence {
 
     /// What makes the guarantee false, or weaker than it seems.
     pub(super) fn voids(&self) -> Vec<String> {
-        let unprotected = unprotected_records(
-            &self.settings,
-            self.facts.as_ref().map(|facts| facts.test_records),
-            self.account.records(),
-        );
-        let mut voids: Vec<String> = unprotected.into_iter().collect();
+        let tests = self.facts.as_ref().map(|facts| facts.test_records);
+        let tests = test_records_sentence(&self.settings, tests, &self.account);
+        let mut voids: Vec<String> =
+            tests.into_iter().filter(|_| self.account.measurement_budget().is_none()).collect();
         voids.extend(
             [
                 "A public fact that was derived from the training records, such as a scale, a vocabulary or a list of classes.",
@@ -237,10 +251,17 @@ impl RunEvidence {
             )
         });
         let accuracy = self.score.and_then(|score| score.accuracy).map_or(String::new(), |accuracy| {
-            format!(
-                " The accuracy is {:.2} % on test records, which are public and not protected.",
-                100.0 * accuracy
-            )
+            let interval = self.score.and_then(|score| score.interval).map_or(String::new(), |[low, high]| {
+                format!(" (95 % interval: {:.2} to {:.2})", 100.0 * low, 100.0 * high)
+            });
+            let tests = match self.account.measurement_budget() {
+                Some(budget) => format!(
+                    "{} test records, which are protected by the same guarantee and measured with noise",
+                    grouped(budget.slots)
+                ),
+                None => "test records, which are public and not protected".to_owned(),
+            };
+            format!(" The accuracy is {:.2} %{interval} on {tests}.", 100.0 * accuracy)
         });
         format!(
             "The model was trained with {} on {}{}. It satisfies {}-differential privacy in the central model, for {} and \

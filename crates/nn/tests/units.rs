@@ -1,0 +1,558 @@
+//! The gradients of units against sums of single-record gradients in double precision.
+#![expect(clippy::unwrap_used, reason = "a test stops at the first error")]
+
+#[expect(dead_code, reason = "other tests use the rest")]
+mod basics;
+mod networks;
+
+use std::sync::Mutex;
+
+use basics::{numbers, total};
+use networks::networks;
+use sordino_nn::layers::{
+    Attention, BagOfWords, ClassToken, Conv2d, Dropout, Embedding, FirstStep, Flatten, GlobalAveragePool,
+    Gru, LastStep, LayerNorm, Linear, Lora, Lstm, MeanOverSteps, Own, Positions, Residual, Segments, Tanh,
+    TiedOutput,
+};
+use sordino_nn::{
+    Combination, Description, Engine, Init, Inputs, Layer, Loss, Network, Outcome, Parameter, Params, Pass,
+    RecordLayer, Records, Shape, Targets, Units, Views, WeightRule,
+};
+
+/// Multiplies each value by a learned factor.
+#[derive(Debug)]
+struct Scale;
+
+impl RecordLayer for Scale {
+    fn output_shape(&self, input: Shape) -> Result<Shape, String> {
+        Ok(input)
+    }
+
+    fn parameters(&self, input: Shape) -> Vec<Parameter> {
+        vec![Parameter::new("factor", &[input.len()], Init::Constant(1.0))]
+    }
+
+    fn forward(&self, params: &[f32], input: &[f32], output: &mut [f32]) {
+        for i in 0..input.len() {
+            output[i] = params[i] * input[i];
+        }
+    }
+
+    fn backward(&self, params: &[f32], input: &[f32], dy: &[f32], dx: &mut [f32], gradient: &mut [f32]) {
+        for i in 0..input.len() {
+            (dx[i], gradient[i]) = (params[i] * dy[i], input[i] * dy[i]);
+        }
+    }
+}
+
+/// A network and records of different lengths.
+struct Case {
+    description: Description,
+    loss: Loss,
+    values: Vec<f32>,
+    tokens: Vec<u32>,
+    starts: Vec<usize>,
+    classes: Vec<u32>,
+    from: Vec<usize>,
+}
+
+const RECORDS: usize = 26;
+
+impl Case {
+    fn new(description: Description) -> Case {
+        let shape = description.input;
+        let network = Network::new(&description).unwrap();
+        let loss = match network.output() {
+            Shape::Sequence { .. } => Loss::NextToken,
+            _ => Loss::cross_entropy(),
+        };
+        // Pairs of records have equal lengths; some have the maximum length.
+        let lengths = (0..RECORDS).map(|record| 1 + record / 2 * 17 % shape.steps());
+        let starts: Vec<usize> = std::iter::once(0)
+            .chain(lengths.scan(0, |end, length| {
+                *end += length;
+                Some(*end)
+            }))
+            .collect();
+        let per_step = shape.len() / shape.steps();
+        let count = match shape {
+            Shape::Sequence { .. } => starts[RECORDS] * per_step,
+            Shape::Tokens { .. } => 0,
+            _ => RECORDS * shape.len(),
+        };
+        let vocabulary = match shape {
+            Shape::Tokens { vocabulary, .. } => vocabulary as u32,
+            _ => 1,
+        };
+        Case {
+            loss,
+            values: numbers(count, 3),
+            tokens: (0..starts[RECORDS] as u32).map(|i| i * i % vocabulary.min(40)).collect(),
+            starts,
+            classes: (0..RECORDS as u32).map(|record| record % 3).collect(),
+            from: (0..RECORDS).map(|record| 1 + record % 3).collect(),
+            description,
+        }
+    }
+
+    fn engine(&self, workers: usize) -> Engine {
+        Engine::with_workers(Network::new(&self.description).unwrap(), self.loss, workers).unwrap()
+    }
+
+    fn records(&self, engine: &Engine) -> Records<'_> {
+        let inputs = match self.description.input {
+            Shape::Tokens { .. } => Inputs::Tokens { tokens: &self.tokens, starts: &self.starts },
+            Shape::Sequence { .. } => Inputs::Sequences { values: &self.values, starts: &self.starts },
+            _ => Inputs::Dense(&self.values),
+        };
+        let targets = match self.loss {
+            Loss::NextToken => Targets::NextTokens { from: &self.from },
+            _ => Targets::Classes(&self.classes),
+        };
+        engine.records(inputs, targets).unwrap()
+    }
+}
+
+/// Networks with layers of every kind.
+fn cases() -> Vec<Case> {
+    let tokens = |vocabulary, width| {
+        Description::new(Shape::Tokens { steps: 20, vocabulary }).then(Embedding { width })
+    };
+    let short = |vocabulary, width| {
+        Description::new(Shape::Tokens { steps: 5, vocabulary }).then(Embedding { width })
+    };
+    let classifier =
+        |layer: Layer, last: Layer| tokens(60, 6).then(Positions).then(layer).then(last).then(Linear::new(3));
+    let lora = |joint| Attention { lora: Some(Lora { rank: 2, alpha: 4.0, joint }), ..Attention::new(2) };
+    let image = |channels, side| Description::new(Shape::Image { channels, height: side, width: side });
+    let mut all = vec![
+        classifier(Lstm { hidden: 5 }.into(), LastStep.into()),
+        classifier(Gru { hidden: 5 }.into(), LastStep.into()),
+        classifier(lora(false).into(), MeanOverSteps.into()),
+        classifier(lora(true).into(), MeanOverSteps.into()),
+        classifier(Segments { separator: Some(4) }.into(), MeanOverSteps.into()),
+        classifier(ClassToken.into(), FirstStep.into()),
+        // Matrices so wide that norms come from Gram matrices even for bags.
+        short(60, 60).then(Linear::new(90)).then(Tanh).then(MeanOverSteps).then(Linear::new(3)),
+        short(60, 60).then(Lstm { hidden: 40 }).then(LastStep).then(Linear::new(3)),
+        // The same for a convolution.
+        image(128, 2).then(Conv2d::new(300, 1, 1, 0)).then(GlobalAveragePool).then(Linear::new(3)),
+        image(2, 6)
+            .then(Conv2d { groups: 2, ..Conv2d::new(4, 3, 1, 1) })
+            .then(Conv2d { standardised: true, ..Conv2d::new(4, 3, 1, 1) })
+            .then(Flatten)
+            .then(Linear::new(3)),
+        Description::new(Shape::Tokens { steps: 20, vocabulary: 60 })
+            .then(BagOfWords::default())
+            .then(Linear::new(3)),
+        Description::new(Shape::Features(30))
+            .then(Own::new(Scale))
+            .then(LayerNorm::default())
+            .then(Linear::new(3)),
+        // Language models whose matrix is written out, and whose norm comes from Gram matrices.
+        tokens(9, 4).then(Positions).then(Attention::causal(2)).then(TiedOutput),
+        short(300, 48)
+            .then(Positions)
+            .then(Residual::new(vec![Attention::causal(2).into()]))
+            .then(TiedOutput),
+    ];
+    all.extend(networks().iter().map(|network| network.description().clone()));
+    all.into_iter().map(Case::new).collect()
+}
+
+/// Units of 0 to 6 records that are not next to each other. Record 7 belongs to none.
+fn units() -> Units {
+    let sizes = [3, 1, 6, 2, 0, 5, 1, 2, 1, 4];
+    let starts: Vec<usize> = std::iter::once(0)
+        .chain(sizes.iter().scan(0, |end, size| {
+            *end += size;
+            Some(*end)
+        }))
+        .collect();
+    let order = (0..RECORDS).map(|i| i * 11 % RECORDS).filter(|&record| record != 7);
+    Units::new(order.take(25).collect(), starts).unwrap()
+}
+
+fn norm(gradient: &[f64]) -> f64 {
+    gradient.iter().map(|g| g * g).sum::<f64>().sqrt()
+}
+
+fn one(_: &[f64], weights: &mut [f32]) {
+    weights.fill(1.0);
+}
+
+fn clip(norms: &[f64], weights: &mut [f32]) {
+    weights.fill((0.5 / total(norms)).min(1.0) as f32);
+}
+
+/// One pass over some slots.
+fn run(
+    engine: &mut Engine,
+    records: &Records<'_>,
+    points: (&Params, Option<&Params>),
+    chosen: &[usize],
+    rule: Option<&WeightRule<'_>>,
+) -> (Outcome, Vec<f64>) {
+    let pass = Pass::new(points.0, records, chosen).with_dropout([9; 32]);
+    let pass = points.1.map_or(pass, |anchor| pass.minus(anchor));
+    let mut sums = [vec![f64::NAN; points.0.values().len()]];
+    let outcome = engine.pass(&rule.map_or(pass, |rule| pass.weighed_by(rule)), &mut sums).unwrap();
+    let [sum] = sums;
+    (outcome, sum)
+}
+
+/// The sum, or the mean, of the members' gradients, each from a pass of its own over one record.
+fn naive(
+    members: &[usize],
+    combination: Combination,
+    mut gradient: impl FnMut(usize) -> Vec<f64>,
+    len: usize,
+) -> Vec<f64> {
+    let mut sum = vec![0.0; len];
+    for &record in members {
+        sum.iter_mut().zip(gradient(record)).for_each(|(sum, g)| *sum += g);
+    }
+    if combination == Combination::Mean {
+        sum.iter_mut().for_each(|sum| *sum /= members.len().max(1) as f64);
+    }
+    sum
+}
+
+/// Slots of 6 use Gram matrices or gradients that are written out, those of 30 mostly the latter; slots of 1000 do not fit into a chunk.
+#[test]
+fn a_unit_adds_the_sum_or_the_mean_of_its_records_gradients() {
+    let units = units();
+    for case in cases() {
+        let mut single = case.engine(1);
+        let (here, there) = (single.network().init(1), single.network().init(2));
+        let len = here.values().len();
+        let plain = case.records(&single);
+        for anchor in [None, Some(&there)] {
+            let gradients: Vec<Vec<f64>> = (0..RECORDS)
+                .map(|record| run(&mut single, &plain, (&here, anchor), &[record], Some(&one)).1)
+                .collect();
+            for (most, combination) in
+                [(6, Combination::Sum), (30, Combination::Mean), (1000, Combination::Sum)]
+            {
+                let mut engine = case.engine(2).for_slots_of(most).unwrap();
+                assert_eq!(most > engine.chunk_size(), most == 1000);
+                let records = case.records(&engine).in_units(&units, combination).unwrap();
+                let all: Vec<usize> = (0..records.slots()).collect();
+                let (outcome, sum) = run(&mut engine, &records, (&here, anchor), &all, Some(&clip));
+                assert!(outcome.non_finite.is_empty());
+                let mut expected = vec![0.0; len];
+                for slot in 0..units.len() {
+                    let truth =
+                        naive(units.members(slot), combination, |record| gradients[record].clone(), len);
+                    let (found, true_norm) = (outcome.norms[slot], norm(&truth));
+                    // Norms from Gram matrices have an allowance for rounding, which is larger where records cancel.
+                    let fits = (1.0 - 1e-5) * true_norm <= found && found <= (1.0 + 1e-3) * true_norm + 1e-15;
+                    assert!(fits, "{:?} {most} {slot}: {found} {true_norm}", case.description);
+                    let weight = f64::from((0.5 / found).min(1.0) as f32);
+                    if !units.members(slot).is_empty() {
+                        expected.iter_mut().zip(&truth).for_each(|(sum, g)| *sum += weight * g);
+                    }
+                }
+                for (found, truth) in sum.iter().zip(&expected) {
+                    assert!((found - truth).abs() <= 1e-5, "{:?} {most}: {found} {truth}", case.description);
+                }
+                // Without weights.
+                let (outcome, sum) = run(&mut engine, &records, (&here, anchor), &all, None);
+                assert!(outcome.norms.is_empty());
+                let mut expected = vec![0.0; len];
+                for slot in 0..units.len() {
+                    let truth =
+                        naive(units.members(slot), combination, |record| gradients[record].clone(), len);
+                    expected.iter_mut().zip(&truth).for_each(|(sum, g)| *sum += g);
+                }
+                let scale = norm(&expected).max(1.0);
+                for (found, truth) in sum.iter().zip(&expected) {
+                    assert!((found - truth).abs() <= 1e-5 * scale, "{:?} {most}", case.description);
+                }
+            }
+        }
+    }
+}
+
+/// The norm of what a slot adds is at most the reported norm, and neither depends on the other slots, bit by bit. Some records are not
+/// finite, and some records of a unit nearly cancel.
+#[test]
+fn what_a_unit_adds_is_bounded_by_its_norm_and_does_not_depend_on_others() {
+    let units = units();
+    for mut case in cases() {
+        let size = case.values.len() / RECORDS;
+        for (index, record) in [(0, 5), (1, 19)] {
+            if let Some(value) = case.values.get_mut(record * size) {
+                *value = [f32::NAN, 1e30][index];
+            }
+        }
+        let points = case.engine(1);
+        let (here, there) = (points.network().init(1), points.network().init(2));
+        for (most, anchor) in [(6, None), (6, Some(&there)), (40, None), (1000, None), (1000, Some(&there))] {
+            let mut engine = case.engine(2).for_slots_of(most).unwrap();
+            let records = case.records(&engine).in_units(&units, Combination::Sum).unwrap();
+            let all: Vec<usize> = (0..records.slots()).collect();
+            for slot in 0..units.len() {
+                let own_norms = Mutex::new(None);
+                let look = |norms: &[f64], weights: &mut [f32]| {
+                    *own_norms.lock().unwrap() = Some(norms.to_vec());
+                    weights.fill(0.7);
+                };
+                let (alone, added) = run(&mut engine, &records, (&here, anchor), &[slot], Some(&look));
+                assert!(norm(&added) <= 0.7 * alone.norms[0] * (1.0 + 4e-6) || !alone.non_finite.is_empty());
+                assert!(alone.non_finite.is_empty() || added.iter().all(|value| *value == 0.0));
+                // Among all others the slot is found by its norms.
+                let find = |norms: &[f64], weights: &mut [f32]| {
+                    if own_norms.lock().unwrap().as_deref() == Some(norms) {
+                        weights.fill(0.7);
+                    }
+                };
+                let (together, sum) = run(&mut engine, &records, (&here, anchor), &all, Some(&find));
+                let names = || format!("{:?}, {most}, slot {slot}", case.description);
+                assert_eq!(alone.norms[0].to_bits(), together.norms[slot].to_bits(), "{}", names());
+                assert_eq!(!alone.non_finite.is_empty(), together.non_finite.contains(&slot), "{}", names());
+                assert_eq!(added, sum, "{}", names());
+                let losses = [alone.losses[0], together.losses[slot]].map(f64::to_bits);
+                assert_eq!(losses[0], losses[1], "{}", names());
+            }
+        }
+    }
+}
+
+/// Members with opposite gradients: single precision could report any norm.
+#[test]
+fn records_of_a_unit_that_cancel_stay_within_their_bound() {
+    let description = Description::new(Shape::Features(40)).then(Linear::new(60));
+    let direction = numbers(40, 7);
+    let mut values = Vec::new();
+    for (index, small) in numbers(8 * 40, 8).iter().enumerate() {
+        let sign = if index / 40 % 2 == 0 { 1.0 } else { -1.0 };
+        values.push(sign * 1e6 * direction[index % 40] + small);
+    }
+    let units = Units::new((0..8).collect(), vec![0, 8]).unwrap();
+    for most in [8, 30, 300] {
+        let network = Network::new(&description).unwrap();
+        let mut engine =
+            Engine::with_workers(network, Loss::SquaredError, 1).unwrap().for_slots_of(most).unwrap();
+        let mut params = engine.network().init(1);
+        params.values_mut().fill(0.0);
+        let targets = vec![1.0; 8 * 60];
+        let records =
+            engine.records(Inputs::Dense(&values), Targets::Values { values: &targets, width: 60 }).unwrap();
+        let records = records.in_units(&units, Combination::Sum).unwrap();
+        let (outcome, sum) = run(&mut engine, &records, (&params, None), &[0], Some(&clip));
+        assert!(outcome.norms[0] < 1e6, "{most}: {}", outcome.norms[0]);
+        assert!(norm(&sum) <= 0.5 * 1.001, "{most}: {}", norm(&sum));
+    }
+}
+
+#[test]
+fn units_of_one_record_are_records_bit_by_bit() {
+    let units = Units::new((0..RECORDS).collect(), (0..=RECORDS).collect()).unwrap();
+    for case in cases() {
+        let mut engine = case.engine(2);
+        let (here, there) = (engine.network().init(1), engine.network().init(2));
+        let plain = case.records(&engine);
+        let all: Vec<usize> = (0..RECORDS).collect();
+        for anchor in [None, Some(&there)] {
+            for rule in [Some(&clip as &WeightRule<'_>), None] {
+                let truth = run(&mut engine, &plain, (&here, anchor), &all, rule);
+                for combination in [Combination::Sum, Combination::Mean] {
+                    let records = plain.in_units(&units, combination).unwrap();
+                    assert_eq!(run(&mut engine, &records, (&here, anchor), &all, rule), truth);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn one_record_that_is_not_finite_removes_its_whole_unit() {
+    let description =
+        Description::new(Shape::Features(3)).then(Linear::new(4)).then(Tanh).then(Linear::new(2));
+    let mut values = numbers(6 * 3, 1);
+    values[7] = f32::NAN;
+    let classes = [0, 1, 0, 1, 0, 1];
+    let units = Units::new(vec![0, 2, 4, 1, 3, 5], vec![0, 3, 6]).unwrap();
+    for most in [3, 1000] {
+        for rule in [Some(&one as &WeightRule<'_>), None] {
+            let network = Network::new(&description).unwrap();
+            let mut engine =
+                Engine::with_workers(network, Loss::cross_entropy(), 1).unwrap().for_slots_of(most).unwrap();
+            let params = engine.network().init(1);
+            let records = engine.records(Inputs::Dense(&values), Targets::Classes(&classes)).unwrap();
+            let records = records.in_units(&units, Combination::Sum).unwrap();
+            let both = run(&mut engine, &records, (&params, None), &[0, 1], rule);
+            let second = run(&mut engine, &records, (&params, None), &[1], rule);
+            assert_eq!(both.1, second.1);
+            assert_eq!(both.0.non_finite, [0]);
+        }
+    }
+}
+
+/// A chunk of this network holds few records, and units have more.
+#[test]
+fn a_unit_may_be_larger_than_a_chunk() {
+    let side = 128;
+    let description = Description::new(Shape::Image { channels: 3, height: side, width: side })
+        .then(Conv2d::new(24, 3, 1, 1))
+        .then(Tanh)
+        .then(Conv2d::new(4, 3, 2, 1))
+        .then(GlobalAveragePool)
+        .then(Linear::new(2));
+    let network = Network::new(&description).unwrap();
+    let mut engine = Engine::with_workers(network, Loss::cross_entropy(), 2).unwrap();
+    let params = engine.network().init(1);
+    let count = 2 * engine.chunk_size() + 3;
+    let values = numbers(count * 3 * side * side, 2);
+    let classes: Vec<u32> = (0..count as u32).map(|record| record % 2).collect();
+    let units = Units::new((0..count).collect(), vec![0, 1, count]).unwrap();
+    let plain = engine.records(Inputs::Dense(&values), Targets::Classes(&classes)).unwrap();
+    let gradients: Vec<Vec<f64>> =
+        (0..count).map(|record| run(&mut engine, &plain, (&params, None), &[record], Some(&one)).1).collect();
+    let mut engine = engine.for_slots_of(count - 1).unwrap();
+    assert!(engine.chunk_size() < count - 1);
+    let records = plain.in_units(&units, Combination::Mean).unwrap();
+    let (outcome, sum) = run(&mut engine, &records, (&params, None), &[0, 1], Some(&one));
+    let len = sum.len();
+    let parts = [0, 1]
+        .map(|slot| naive(units.members(slot), Combination::Mean, |record| gradients[record].clone(), len));
+    for (found, truth) in outcome.norms.iter().zip(&parts) {
+        assert!((found - norm(truth)).abs() <= 1e-5 * norm(truth));
+    }
+    for (index, found) in sum.iter().enumerate() {
+        assert!((found - parts[0][index] - parts[1][index]).abs() <= 1e-5 * norm(&sum));
+    }
+}
+
+/// Leaving out a slot moves a sum by what the slot adds and by at most the bound on rounding.
+#[test]
+fn leaving_out_a_unit_moves_a_sum_by_its_own_gradient() {
+    let count = 1200;
+    let description =
+        Description::new(Shape::Features(20)).then(Linear::new(8)).then(Tanh).then(Linear::new(3));
+    let values = numbers(count * 20, 5);
+    let classes: Vec<u32> = (0..count as u32).map(|record| record % 3).collect();
+    let starts: Vec<usize> = (0..=400).map(|slot| slot * 3).collect();
+    let units = Units::new((0..count).map(|i| i * 7 % count).collect(), starts).unwrap();
+    let step = [2f64.powi(-31)];
+    let mut by_workers = Vec::new();
+    for workers in [1, 3] {
+        let network = Network::new(&description).unwrap();
+        let engine = Engine::with_workers(network, Loss::cross_entropy(), workers).unwrap();
+        let mut engine = engine.for_slots_of(3).unwrap();
+        assert!(engine.rounding(false) > 0.0 && engine.rounding(false) < 0.01);
+        let params = engine.network().init(1);
+        let records = engine.records(Inputs::Dense(&values), Targets::Classes(&classes)).unwrap();
+        let records = records.in_units(&units, Combination::Sum).unwrap();
+        let normalise = |norms: &[f64], weights: &mut [f32]| weights.fill((1.0 / total(norms)) as f32);
+        let mut sum = |chosen: &[usize]| {
+            let mut sums = [vec![0.0; params.values().len()]];
+            let pass = Pass::new(&params, &records, chosen).weighed_by(&normalise).rounded_to(&step);
+            engine.pass(&pass, &mut sums).unwrap();
+            sums[0].clone()
+        };
+        let all: Vec<usize> = (0..400).collect();
+        let whole = sum(&all);
+        for left_out in [0, 1, 199, 399] {
+            let rest: Vec<usize> = all.iter().copied().filter(|slot| *slot != left_out).collect();
+            let moved: Vec<f64> = whole.iter().zip(sum(&rest)).map(|(a, b)| a - b).collect();
+            let own = sum(&[left_out]);
+            let beyond: Vec<f64> = moved.iter().zip(&own).map(|(moved, own)| moved - own).collect();
+            assert!(norm(&beyond) <= 1e-5, "{}", norm(&beyond));
+            assert!(norm(&moved) <= 1.001);
+        }
+        by_workers.push(whole);
+    }
+    assert_eq!(by_workers[0], by_workers[1]);
+}
+
+#[test]
+fn dropout_masks_of_the_records_of_a_unit_differ() {
+    let description = Description::new(Shape::Features(400)).then(Dropout { rate: 0.5 }).then(Linear::new(1));
+    let network = Network::new(&description).unwrap();
+    let mut engine = Engine::with_workers(network, Loss::SquaredError, 1).unwrap().for_slots_of(2).unwrap();
+    let mut params = engine.network().init(1);
+    params.values_mut().fill(0.0);
+    let (values, targets) = (vec![1.0; 800], vec![-0.5; 2]);
+    let records =
+        engine.records(Inputs::Dense(&values), Targets::Values { values: &targets, width: 1 }).unwrap();
+    let units = Units::new(vec![0, 1], vec![0, 2]).unwrap();
+    let records = records.in_units(&units, Combination::Sum).unwrap();
+    let sum = run(&mut engine, &records, (&params, None), &[0], Some(&one)).1;
+    // Each entry is 0, 2 or 4: dropped in both records, in one, or in none.
+    let counts = [0.0, 2.0, 4.0].map(|value| sum[..400].iter().filter(|entry| **entry == value).count());
+    assert_eq!(counts.iter().sum::<usize>(), 400);
+    assert!(counts.iter().all(|count| *count > 60), "{counts:?}");
+}
+
+/// Units of images with views: the norm, and what is added, do not depend on other units; without a key there are no views.
+#[test]
+fn views_belong_to_records() {
+    let description = Description::new(Shape::Image { channels: 2, height: 6, width: 5 })
+        .then(Conv2d::new(4, 3, 1, 1))
+        .then(Tanh)
+        .then(Dropout { rate: 0.3 })
+        .then(Flatten)
+        .then(Linear::new(3));
+    let case = Case::new(description);
+    let (units, views) = (units(), Views { copies: 3, flip: true, crop: 2 });
+    for most in [18, 500] {
+        let mut engine = case.engine(2).for_slots_of(most).unwrap();
+        let params = engine.network().init(1);
+        let plain = case.records(&engine).in_units(&units, Combination::Sum).unwrap();
+        let records = plain.with_views(views).unwrap();
+        assert_eq!((records.slots(), records.most_in_slot()), (10, 18));
+        let all: Vec<usize> = (0..10).collect();
+        let (together, _) = run(&mut engine, &records, (&params, None), &all, Some(&clip));
+        for slot in 0..10 {
+            let (alone, sum) = run(&mut engine, &records, (&params, None), &[slot], Some(&clip));
+            assert_eq!(alone.norms[0].to_bits(), together.norms[slot].to_bits());
+            assert!(norm(&sum) <= 0.5 * 1.001);
+        }
+        assert_ne!(run(&mut engine, &plain, (&params, None), &all, Some(&clip)).0, together);
+        // Without a key, as in an evaluation.
+        let mut without_key = |records: &Records<'_>| {
+            engine.pass(&Pass::new(&params, records, &all).weighed_by(&clip), &mut []).unwrap()
+        };
+        assert_eq!(without_key(&records), without_key(&plain));
+    }
+}
+
+#[test]
+fn units_that_do_not_fit_are_refused() {
+    let description = Description::new(Shape::Features(2)).then(Linear::new(2));
+    let engine =
+        || Engine::with_workers(Network::new(&description).unwrap(), Loss::cross_entropy(), 1).unwrap();
+    let values = numbers(8, 1);
+    let mut engine_of_two = engine().for_slots_of(2).unwrap();
+    let records = engine_of_two.records(Inputs::Dense(&values), Targets::Classes(&[0, 1, 0, 1])).unwrap();
+    let too_far = Units::new(vec![0, 4], vec![0, 2]).unwrap();
+    assert_eq!(
+        records.in_units(&too_far, Combination::Sum).err().unwrap().to_string(),
+        "a unit has record 4, but there are only 4"
+    );
+    let three = Units::new(vec![0, 1, 2], vec![0, 3]).unwrap();
+    let params = engine_of_two.network().init(1);
+    let records = records.in_units(&three, Combination::Sum).unwrap();
+    let mut sums = [vec![7.0; params.values().len()]];
+    let error = engine_of_two.pass(&Pass::new(&params, &records, &[0]), &mut sums).err().unwrap();
+    assert_eq!(
+        error.to_string(),
+        "a slot may have 3 gradients, but this engine was made for at most 2; use Engine::for_slots_of"
+    );
+    assert!(sums[0].iter().all(|value| *value == 7.0));
+    assert_eq!(
+        engine_of_two.pass(&Pass::new(&params, &records, &[1]), &mut sums).err().unwrap().to_string(),
+        "unit 1 was chosen, but there are only 1"
+    );
+    for most in [0, 1_000_001] {
+        let message = format!("the largest number of gradients in a slot must be 1 to 1000000, got {most}");
+        assert_eq!(engine().for_slots_of(most).err().unwrap().to_string(), message);
+    }
+    let views = Views { copies: 2, flip: true, crop: 0 };
+    assert_eq!(
+        records.with_views(views).err().unwrap().to_string(),
+        "views need images, but the network reads records of 2"
+    );
+}
