@@ -327,7 +327,7 @@ impl RunReport<'_> {
 
     pub(super) fn subject(&self) -> String {
         if self.account.search().is_some() && !self.account.is_closed() {
-            return "This search, which ended early and released nothing,".to_owned();
+            return "This search, which did not finish,".to_owned();
         }
         let unfinished = if self.account.is_closed() { "" } else { "unfinished " };
         match self.settings.model.as_deref().unwrap_or("model") {
