@@ -76,18 +76,21 @@ fn nothing_but_the_time_depends_on_the_number_of_trials() {
     space(&place);
     let mut shapes = BTreeSet::new();
     for seed in 0..12 {
-        let text = place.text_with_notes(&format!("{SHORT} --seed {seed} --out {seed}"));
-        let lines = |file: &str| place.read(&format!("{seed}/{file}")).lines().count();
-        let entries = fs::read_dir(place.0.join(seed.to_string())).unwrap();
+        let output = place.run(&format!("{SHORT} --seed {seed} --out {seed}/run"));
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && text.contains("NOT PRIVATE"), "{text}");
+        let notes = String::from_utf8(output.stderr).unwrap();
+        let lines = |file: &str| place.read(&format!("{seed}/run/{file}")).lines().count();
+        let entries = fs::read_dir(place.0.join(format!("{seed}/run"))).unwrap();
         let files: BTreeSet<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
-        shapes.insert((text.lines().count(), lines("ledger"), lines("metrics.jsonl"), files));
-        assert!(text.contains("NOT PRIVATE"), "{text}");
+        // What is printed at the end is about the selected run alone.
+        shapes.insert((notes, lines("ledger"), lines("metrics.jsonl"), files));
     }
     assert_eq!(shapes.len(), 1, "{shapes:?}");
     // A seeded search can be repeated.
-    place.text_with_notes(&format!("{SHORT} --seed 5 --out again"));
+    place.text_with_notes(&format!("{SHORT} --seed 5 --out again/run"));
     let hash = |run: &str| place.read(&format!("{run}/ledger")).lines().nth(3).unwrap()[64..].to_owned();
-    assert_eq!(hash("again"), hash("5"));
+    assert_eq!(hash("again/run"), hash("5/run"));
 }
 
 #[test]

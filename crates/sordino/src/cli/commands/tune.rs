@@ -105,11 +105,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     if arguments.dry_run {
         return Ok(if arguments.json { json(&cost) } else { prepared.text(&cost) });
     }
-    let _ = writeln!(io::stderr(), "{}", prepared.text(&cost));
     let folder = match &arguments.out {
         Some(path) => RunFolder::create(path)?,
         None => next_folder()?,
     };
+    let _ = writeln!(io::stderr(), "{}", prepared.text(&cost));
     let stop = listen("the search", "which has the same effect: the budget is spent and nothing is released");
     let _ = writeln!(
         io::stderr(),
