@@ -21,6 +21,7 @@ GRIDS = {
     "dp-sgd": ("max_grad_norm", [0.05, 0.1, 0.2, 0.5, 1, 2, 4, 6, 8, 10]),
     "dc-sgd-p": ("percentile", [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]),
     "dc-sgd-e": None,
+    "dp-sgd,": None,  # with the default settings
 }
 METHODS = ["free", "liu-talwar", "composition", "papernot-steinke"]
 
@@ -64,7 +65,7 @@ def main():
                 for method in METHODS if grid else ["free"]:
                     multiplier = noise(method, count, epsilon)
                     tune = ["--tune", space] if grid else []
-                    rows = call("compare", *run, "--algorithms", algorithm, "--noise-multiplier", multiplier,
+                    rows = call("compare", *run, "--algorithms", algorithm.rstrip(","), "--noise-multiplier", multiplier,
                                 "--repeats", arguments.repeats, *tune)["rows"]
                     best = max(rows, key=lambda row: row["mean"])
                     line(epsilon, algorithm, count, method, multiplier, best["mean"], best["standard_deviation"])
@@ -80,6 +81,7 @@ def main():
 
 
 def line(epsilon, algorithm, count, method, multiplier, mean, spread):
+    algorithm = "dp-sgd, default settings" if algorithm.endswith(",") else algorithm
     noise = "" if multiplier is None else f"{multiplier:.2f}"
     print(f"| {epsilon:g} | {algorithm} | {count} | {method} | {noise} | {100 * mean:.2f} | {100 * spread:.2f} |", flush=True)
 

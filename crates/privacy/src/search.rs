@@ -100,6 +100,7 @@ pub struct Search {
     ledger: Ledger,
     plan: SearchPlan,
     randomness: Randomness,
+    selected: bool,
 }
 
 impl Search {
@@ -113,7 +114,7 @@ impl Search {
         })?;
         let mut ledger = Ledger::create(ledger, terms, randomness.is_seeded())?;
         ledger.charge(1)?;
-        Ok(Self { ledger, plan, randomness })
+        Ok(Self { ledger, plan, randomness, selected: false })
     }
 
     /// Draws the number of trials and the candidate of each, calls `trial` with the number of the candidate, and returns the output with the
@@ -124,26 +125,21 @@ impl Search {
     /// prints nothing. Its errors do not depend on the values of records.
     ///
     /// # Errors
-    /// The first error of a trial; a trial whose ledger has other terms. Then nothing is released, and the search stays charged.
+    /// The first error of a trial; a trial whose ledger has other terms; a second selection. Then nothing is released, and the search stays charged.
     pub fn select<T, E: From<PrivacyError>>(
         &mut self,
         mut trial: impl FnMut(usize) -> Result<Tried<T>, E>,
     ) -> Result<Option<T>, E> {
-        let mut coins = self.randomness.streams().number(0);
-        // 53 bits, as many as a floating-point number in [0, 1) can have.
-        #[expect(clippy::cast_precision_loss, reason = "exact below 2^53")]
-        let uniform = (coins.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
-        let mut best: Option<(f64, T)> = None;
-        for _ in 0..self.plan.runs.quantile(uniform) {
-            let candidate = below(self.plan.candidates.len(), &mut coins);
-            let Tried { account, score, output } = trial(candidate)?;
-            self.check(candidate, &account)?;
-            let score = if score.is_nan() { f64::NEG_INFINITY } else { score };
-            if best.as_ref().is_none_or(|(most, _)| score > *most) {
-                best = Some((score, output));
-            }
+        // A second selection would be a second release.
+        if std::mem::replace(&mut self.selected, true) {
+            return Err(PrivacyError::Mismatch("a search selects once".to_owned()).into());
         }
-        Ok(best.map(|(_, output)| output))
+        let mut coins = self.randomness.streams().number(0);
+        best(&self.plan, &mut coins, |candidate| {
+            let tried = trial(candidate)?;
+            self.check(candidate, &tried.account)?;
+            Ok((tried.score, tried.output))
+        })
     }
 
     /// Refuses a trial that did not follow the terms of the search.
@@ -199,6 +195,26 @@ impl Search {
     }
 }
 
+/// The output with the best score of a random number of trials, each of a random candidate.
+fn best<T, E>(
+    plan: &SearchPlan,
+    coins: &mut impl Rng,
+    mut trial: impl FnMut(usize) -> Result<(f64, T), E>,
+) -> Result<Option<T>, E> {
+    // 53 bits, as many as a floating-point number in [0, 1) can have.
+    #[expect(clippy::cast_precision_loss, reason = "exact below 2^53")]
+    let uniform = (coins.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
+    let mut best: Option<(f64, T)> = None;
+    for _ in 0..plan.runs.quantile(uniform) {
+        let (score, output) = trial(below(plan.candidates.len(), coins))?;
+        let score = if score.is_nan() { f64::NEG_INFINITY } else { score };
+        if best.as_ref().is_none_or(|(most, _)| score > *most) {
+            best = Some((score, output));
+        }
+    }
+    Ok(best.map(|(_, output)| output))
+}
+
 /// A uniform number below `count`, without bias: numbers beyond the largest multiple of `count` are drawn again.
 fn below(count: usize, coins: &mut impl Rng) -> usize {
     let count = count.max(1) as u64;
@@ -214,7 +230,87 @@ fn below(count: usize, coins: &mut impl Rng) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use sordino_accounting::{NoiseMultiplier, SamplingRate, Steps};
+
     use super::*;
+
+    /// A way to select an output: how many trials, and which one is released.
+    type Select<'a> = &'a dyn Fn(&SearchPlan, &mut dyn FnMut(usize) -> f64, u64) -> f64;
+
+    /// The largest deviation of the frequencies of the released outputs from their exact probabilities, in standard deviations.
+    ///
+    /// Candidate 0 scores 0, 1 or 2 with probabilities 0.6, 0.3 and 0.1; candidate 1 scores 1. The exact probabilities follow from the
+    /// generating function of the number of trials.
+    fn deviation(select: Select<'_>) -> f64 {
+        const SEARCHES: u32 = 20_000;
+        let z = NoiseMultiplier::new(1.0).unwrap();
+        let plan = Plan::dp_sgd(z, SamplingRate::new(0.1).unwrap(), Steps::new(1).unwrap());
+        let runs = Runs::negative_binomial(1.0, 4.0).unwrap();
+        let plan = SearchPlan { candidates: vec![plan; 2], runs, measuring: None };
+        let mut coins = Randomness::seeded(8).streams().number(0);
+        let mut counts = [0_u32; 3];
+        for seed in 0..SEARCHES {
+            let mut trial = |candidate: usize| match below(10, &mut coins) {
+                _ if candidate == 1 => 1.0,
+                0..=5 => 0.0,
+                6..=8 => 1.0,
+                _ => 2.0,
+            };
+            let score = select(&plan, &mut trial, u64::from(seed));
+            counts[[0.0, 1.0, 2.0].iter().position(|known| *known == score).unwrap()] += 1;
+        }
+        // A geometric number with mean 4: f(x) = x / (4 - 3 x).
+        let f = |x: f64| x / (4.0 - 3.0 * x);
+        let (zero, two) = (f(0.3), 1.0 - f(0.95));
+        let exact = [zero, 1.0 - zero - two, two];
+        let all = f64::from(SEARCHES);
+        let off = |(count, p): (u32, f64)| (f64::from(count) - all * p).abs() / (all * p * (1.0 - p)).sqrt();
+        counts.into_iter().zip(exact).map(off).fold(0.0, f64::max)
+    }
+
+    fn coins(seed: u64) -> impl Rng {
+        Randomness::seeded(seed).streams().number(0)
+    }
+
+    #[test]
+    fn the_selected_output_has_the_exact_distribution() {
+        let sound = deviation(&|plan, trial, seed| {
+            let scored = |candidate| {
+                let score = trial(candidate);
+                Ok::<_, ()>((score, score))
+            };
+            best(plan, &mut coins(seed), scored).unwrap().unwrap()
+        });
+        assert!(sound < 5.0, "{sound}");
+    }
+
+    /// Planted bugs: the mean number of trials every time, the first candidate every time, and the last trial in place of the best.
+    #[test]
+    fn wrong_selections_are_found() {
+        let fixed = |plan: &SearchPlan, trial: &mut dyn FnMut(usize) -> f64, seed: u64| {
+            let mut coins = coins(seed);
+            (0..4).map(|_| trial(below(plan.candidates.len(), &mut coins))).fold(0.0, f64::max)
+        };
+        let one_candidate = |plan: &SearchPlan, trial: &mut dyn FnMut(usize) -> f64, seed: u64| {
+            let scored = |_| {
+                let score = trial(0);
+                Ok::<_, ()>((score, score))
+            };
+            best(plan, &mut coins(seed), scored).unwrap().unwrap()
+        };
+        let last = |plan: &SearchPlan, trial: &mut dyn FnMut(usize) -> f64, seed: u64| {
+            let mut number = 0.0;
+            let scored = |candidate| {
+                number += 1.0;
+                Ok::<_, ()>((number, trial(candidate)))
+            };
+            best(plan, &mut coins(seed), scored).unwrap().unwrap()
+        };
+        let wrong: [Select<'_>; 3] = [&fixed, &one_candidate, &last];
+        for select in wrong {
+            assert!(deviation(select) > 10.0);
+        }
+    }
 
     #[test]
     fn candidates_are_drawn_evenly() {

@@ -121,6 +121,7 @@ fn the_best_trial_is_selected_and_the_ledger_does_not_depend_on_the_number_of_tr
         let best = best.unwrap().unwrap();
         assert_eq!(best, if scores.len() > 2 { 3 } else { 1 });
         counts.insert(scores.len());
+        assert!(search.select(|_| -> Result<Tried<()>, PrivacyError> { unreachable!() }).is_err());
         search.choose("settings").unwrap();
         search.enter_model("hash").unwrap();
         assert!(search.close().unwrap().is_closed());

@@ -172,15 +172,9 @@ fn price_candidates(
     candidates.iter().map(one).collect()
 }
 
-/// The different plans of the candidates.
+/// The plans of the candidates.
 fn plans(candidates: &[PricedRun]) -> Vec<Plan> {
-    let mut plans: Vec<Plan> = Vec::new();
-    for candidate in candidates {
-        if !plans.contains(&candidate.plan) {
-            plans.push(candidate.plan.clone());
-        }
-    }
-    plans
+    candidates.iter().map(|candidate| candidate.plan.clone()).collect()
 }
 
 /// The epsilon of the search, within the budget or not.
@@ -222,7 +216,7 @@ impl PricedSearch {
             .map(|candidate| candidate.measured_once_with(measuring))
             .collect::<Result<Vec<_>, _>>()?;
         let plan = SearchPlan {
-            candidates: candidates.iter().map(|candidate| candidate.plan.clone()).collect(),
+            candidates: plans(&candidates),
             runs: search.runs,
             measuring: candidates[0].terms.measurement_budget(),
         };
@@ -255,8 +249,8 @@ impl PricedSearch {
     /// # Errors
     /// Plans that cannot be priced together.
     pub fn cost_of_all(&self) -> Result<(Epsilon, f64), TrainError> {
-        let plans: Vec<Plan> = self.candidates.iter().map(|candidate| candidate.plan.clone()).collect();
-        let composed = tuning::sequential_epsilon(&plans, Accountant::Pld, self.trial.delta)?;
+        let composed =
+            tuning::sequential_epsilon(&plans(&self.candidates), Accountant::Pld, self.trial.delta)?;
         let sum = self.candidates.iter().filter_map(|candidate| candidate.terms.guarantee());
         Ok((composed, sum.map(|guarantee| guarantee.epsilon.get()).sum()))
     }

@@ -62,7 +62,13 @@ impl Trial {
                 instead: "use candidates with a single kind of sampling",
             });
         }
-        Ok(Self(Cost::Plans(plans.to_vec())))
+        let mut different: Vec<Plan> = Vec::new();
+        for plan in plans {
+            if !different.contains(plan) {
+                different.push(plan.clone());
+            }
+        }
+        Ok(Self(Cost::Plans(different)))
     }
 
     /// A trial that is `(epsilon, 0)`-DP, for example a count with Laplace noise.
