@@ -30,9 +30,7 @@ fn distributions() -> Vec<Runs> {
 /// `f(x) = E[x^K]`, from the closed forms of the papers.
 fn generating_function(runs: Runs, x: f64) -> f64 {
     match runs {
-        Runs::TruncatedNegativeBinomial { eta, gamma } if eta == 0.0 => {
-            (1.0 - (1.0 - gamma) * x).ln() / gamma.ln()
-        }
+        Runs::TruncatedNegativeBinomial { eta: 0.0, gamma } => (1.0 - (1.0 - gamma) * x).ln() / gamma.ln(),
         Runs::TruncatedNegativeBinomial { eta, gamma } => {
             ((1.0 - (1.0 - gamma) * x).powf(-eta) - 1.0) / (gamma.powf(-eta) - 1.0)
         }
