@@ -18,8 +18,8 @@ use crate::{
 /// A plan, the guarantee of one run, and the number of runs.
 #[derive(Debug, Clone, Copy)]
 pub struct PricedRuns<'a> {
-    /// The plan of each run.
-    pub plan: &'a Plan,
+    /// The plan of each run; none for a search, whose guarantee is added to the others.
+    pub plan: Option<&'a Plan>,
     /// The guarantee of each run.
     pub guarantee: Guarantee,
     /// The number of runs.
@@ -48,7 +48,7 @@ impl Total {
     ///
     /// let plan = Plan::dp_sgd(NoiseMultiplier::new(5.0)?, SamplingRate::new(0.04)?, Steps::new(1000)?);
     /// let guarantee = Accountant::Pld.price(&plan, Delta::new(1e-5)?)?;
-    /// let ten = [PricedRuns { plan: &plan, guarantee, runs: 10 }];
+    /// let ten = [PricedRuns { plan: Some(&plan), guarantee, runs: 10 }];
     /// let (composed, summed) = (Total::composed(&ten)?, Total::summed(&ten)?);
     /// assert!(composed.epsilon.get() < 0.5 * summed.epsilon.get());
     /// assert!(composed.delta == guarantee.delta && summed.delta.get() >= 9.99e-5);
@@ -61,7 +61,7 @@ impl Total {
         let mut parts = Parts::default();
         for accountant in [Some(Accountant::Pld), Some(Accountant::Rdp), None] {
             let kind: Vec<_> =
-                runs.iter().filter(|run| joint_accountant(run.plan) == accountant).copied().collect();
+                runs.iter().filter(|run| run.plan.and_then(joint_accountant) == accountant).copied().collect();
             if kind.is_empty() {
                 continue;
             }
@@ -100,7 +100,8 @@ fn price_together(
     runs: &[PricedRuns<'_>],
     accountant: Accountant,
 ) -> Result<(Epsilon, Delta), AccountingError> {
-    let plans = runs.iter().map(|run| run.plan.repeated(run.runs)).collect::<Result<Vec<_>, _>>()?;
+    let plans = runs.iter().filter_map(|run| run.plan.map(|plan| plan.repeated(run.runs)));
+    let plans = plans.collect::<Result<Vec<_>, _>>()?;
     let delta = runs
         .iter()
         .map(|run| run.guarantee.delta)
@@ -160,7 +161,7 @@ mod tests {
     }
 
     fn runs(plan: &Plan, accountant: Accountant, runs: u64) -> PricedRuns<'_> {
-        PricedRuns { plan, guarantee: accountant.price(plan, delta()).unwrap(), runs }
+        PricedRuns { plan: Some(plan), guarantee: accountant.price(plan, delta()).unwrap(), runs }
     }
 
     fn entry(sampling: Sampling, z: f64, steps: u64) -> Plan {
@@ -213,6 +214,17 @@ mod tests {
         assert_eq!((all.delta.get(), all.parts, all.relation), (4e-5, 4, Relation::ZeroOut));
         assert_eq!(Total::composed(&[c]).unwrap().relation, Relation::ReplaceOne);
         assert_eq!(Total::summed(&[a, b, c]).unwrap().delta.get(), 7e-5);
+    }
+
+    #[test]
+    fn the_cost_of_a_search_is_added() {
+        let plan = Plan::of_numbers(3.0, 0.02, 100);
+        let run = runs(&plan, Accountant::Pld, 3);
+        let search = PricedRuns { plan: None, runs: 2, ..run };
+        let parts = Total::composed(&[run]).unwrap().epsilon.get() + 2.0 * run.guarantee.epsilon.get();
+        let both = Total::composed(&[run, search]).unwrap();
+        assert!((both.epsilon.get() - parts).abs() < 1e-9 && both.parts == 3, "{both:?}");
+        assert_eq!(both.delta.get(), 3e-5);
     }
 
     #[test]

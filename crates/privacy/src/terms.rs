@@ -3,9 +3,10 @@
 use serde::{Deserialize, Serialize};
 use sordino_accounting::{
     Accountant, Delta, Entry, Epsilon, Guarantee, NoiseMultiplier, Plan, Relation, Sampling,
+    calibrate::Budget,
 };
 
-use crate::{MeasurementBudget, PrivacyError};
+use crate::{MeasurementBudget, PrivacyError, SearchPlan};
 
 /// The releases that a run may make, the number of its records, and the price.
 ///
@@ -30,12 +31,26 @@ pub(crate) struct TermsText {
     pub(crate) measuring: Option<MeasurementBudget>,
 }
 
-/// A priced plan, or a plan without a price.
+/// A priced plan, a plan without a price, or a priced search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Agreed {
-    Plan { plan: Plan, delta: Delta, accountant: Accountant },
-    Unprotected { plan: Plan, why: String },
+    Plan {
+        plan: Plan,
+        delta: Delta,
+        accountant: Accountant,
+    },
+    Unprotected {
+        plan: Plan,
+        why: String,
+    },
+    /// The price is stored: it is the same for every number of trials.
+    Search {
+        search: SearchPlan,
+        delta: Delta,
+        epsilon: Epsilon,
+        accountant: Accountant,
+    },
 }
 
 /// What a run guarantees.
@@ -123,6 +138,27 @@ impl Terms {
         Self { text: TermsText { records, about: String::new(), agreed, measuring: None }, guarantee: None }
     }
 
+    /// The terms of a [`Search`](crate::Search): the whole search is one step, which is charged at once.
+    ///
+    /// # Errors
+    /// A search that exceeds the budget, or that cannot be priced.
+    pub fn search(search: SearchPlan, records: u64, budget: Budget) -> Result<Self, PrivacyError> {
+        let guarantee = search.price(budget)?;
+        let Guarantee { epsilon, delta, accountant, .. } = guarantee;
+        // A held-back slot pays for the measurements of all trials.
+        let measuring = search.measuring.map(|one| MeasurementBudget { epsilon, ..one });
+        let agreed = Agreed::Search { search, delta, epsilon, accountant };
+        Ok(Self {
+            text: TermsText { records, about: String::new(), agreed, measuring },
+            guarantee: Some(guarantee),
+        })
+    }
+
+    /// The search, if these are the terms of one.
+    pub fn search_plan(&self) -> Option<&SearchPlan> {
+        self.text.search_plan()
+    }
+
     /// Describes the run. The description is written to the ledger, and a run can be resumed only with the same description.
     #[must_use]
     pub fn about(mut self, description: &str) -> Self {
@@ -161,7 +197,7 @@ impl Terms {
         self.guarantee.as_ref()
     }
 
-    /// The plan; none for unprotected terms.
+    /// The plan; none for unprotected terms and for a search.
     pub fn plan(&self) -> Option<&Plan> {
         self.text.plan()
     }
@@ -176,25 +212,40 @@ impl TermsText {
     /// Refuses entries that the accountant can price but the base cannot run.
     pub(crate) fn check_sampling(&self) -> Result<(), PrivacyError> {
         let stateful = |entry: &&Entry| matches!(entry.sampling(), Sampling::Stateful { .. });
-        match self.batches().entries().iter().find(stateful) {
+        let Some(plan) = self.batches() else {
+            return Err(PrivacyError::Mismatch(
+                "the terms of a search open no vault of their own".to_owned(),
+            ));
+        };
+        match plan.entries().iter().find(stateful) {
             Some(entry) => Err(PrivacyError::Stateful(entry.to_string())),
             None => Ok(()),
         }
     }
 
-    /// The plan that determines the batches, with or without a price.
-    fn batches(&self) -> &Plan {
-        let (Agreed::Plan { plan, .. } | Agreed::Unprotected { plan, .. }) = &self.agreed;
-        plan
+    /// The plan that determines the batches, with or without a price. A search has one for each candidate.
+    fn batches(&self) -> Option<&Plan> {
+        match &self.agreed {
+            Agreed::Plan { plan, .. } | Agreed::Unprotected { plan, .. } => Some(plan),
+            Agreed::Search { .. } => None,
+        }
     }
 
-    /// The plan; none for unprotected terms.
+    pub(crate) fn search_plan(&self) -> Option<&SearchPlan> {
+        match &self.agreed {
+            Agreed::Search { search, .. } => Some(search),
+            _ => None,
+        }
+    }
+
+    /// The plan; none for unprotected terms and for a search.
     pub(crate) fn plan(&self) -> Option<&Plan> {
-        matches!(self.agreed, Agreed::Plan { .. }).then(|| self.batches())
+        self.batches().filter(|_| matches!(self.agreed, Agreed::Plan { .. }))
     }
 
     pub(crate) fn steps(&self) -> u64 {
-        self.batches().steps()
+        // A search is one step.
+        self.batches().map_or(1, Plan::steps)
     }
 
     /// The number of measurements that are permitted.
@@ -204,13 +255,14 @@ impl TermsText {
 
     /// Which data sets are neighbours.
     pub(crate) fn relation(&self) -> Relation {
-        self.batches().relation()
+        let plan = self.batches().or_else(|| self.search_plan()?.candidates.first());
+        plan.map_or(Relation::ZeroOut, Plan::relation)
     }
 
     /// What the step with this number may do; `None` after the last. Numbers must not decrease from one call to the next.
     pub(crate) fn step(&self, number: u64, cursor: &mut Cursor) -> Option<Step> {
         loop {
-            let entry = self.batches().entries().get(cursor.entry)?;
+            let entry = self.batches()?.entries().get(cursor.entry)?;
             if number < cursor.before + entry.steps().get() {
                 return Some(Step {
                     sampling: entry.sampling(),
@@ -231,6 +283,13 @@ impl TermsText {
                 Ok(PrivacyStatus::Private(accountant.price(&plan.first(steps), *delta)?))
             }
             Agreed::Unprotected { why, .. } => Ok(PrivacyStatus::NotPrivate(why.clone())),
+            Agreed::Search { delta, epsilon, accountant, .. } => Ok(PrivacyStatus::Private(Guarantee {
+                epsilon: *epsilon,
+                epsilon_lower: None,
+                delta: *delta,
+                accountant: *accountant,
+                relation: self.relation(),
+            })),
         }
     }
 }

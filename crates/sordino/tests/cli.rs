@@ -204,7 +204,7 @@ fn noise_for_a_search_keeps_the_search_within_its_budget() {
     for part in [
         "for the search over 10 candidates",
         "PROVED upper bound, under these conditions",
-        "Papernot and Steinke",
+        "lowest proved bound for a geometric number of runs",
     ] {
         assert!(stated.contains(part), "{stated}");
     }
@@ -216,6 +216,52 @@ fn noise_for_a_search_keeps_the_search_within_its_budget() {
         "combinations",
     );
     assert_eq!(sordino(&format!("{budget} --candidates 3")).status.code(), Some(2));
+}
+
+/// The worked example of the accountant: 20 runs on average, one run 1.742.
+#[test]
+fn epsilon_prices_a_search_by_every_method() {
+    let plan = "epsilon --noise-multiplier 1 --sample-rate 0.00512 --steps 3900 --delta 1e-5";
+    let all = json(&format!("{plan} --tuning --candidates 20 --gamma 0.05 --delta-2 5e-6"));
+    let of = |i: usize| (all[i]["tuning"].as_str().unwrap(), all[i]["epsilon"].as_f64().unwrap());
+    let (composition, liu_talwar, selection) = (of(0), of(1), of(2));
+    assert!(composition.0 == "composition" && (composition.1 - 9.32).abs() < 0.02, "{all}");
+    assert!(liu_talwar.0 == "liu-talwar" && liu_talwar.1 < 15.26 && liu_talwar.1 > 10.0, "{all}");
+    assert!(selection.0 == "papernot-steinke" && (selection.1 - 2.684).abs() < 0.005, "{all}");
+    assert!((all[2]["epsilon_papernot_steinke"].as_f64().unwrap() - 3.52).abs() < 0.01, "{all}");
+    let renamed = json(&format!("{plan} --tuning papernot-steinke --candidates 7 --trials 20 --eta 1"));
+    assert!((renamed["epsilon"].as_f64().unwrap() - 2.885).abs() < 0.005, "{renamed}");
+    let stated = text(&format!("{plan} --tuning --candidates 20"));
+    for part in ["(composition) costs at most epsilon 9.3", "(papernot-steinke) costs at most epsilon 2.6"] {
+        assert!(stated.contains(part), "{stated}");
+    }
+    for (flags, problem) in [
+        ("--candidates 20 --trials 1", "a finite number above 1, got 1"),
+        ("--candidates 20 --eta -1", "above -1, got -1"),
+        ("--candidates 20 --gamma 2", "in (0, 1], got 2"),
+        ("--candidates 20 --delta-2 0", "above 0 and below 1, got 0"),
+        ("--candidates 20 --delta-2 1e-3", "above delta_2"),
+        ("--candidates 0", "from 1 to 1000000, got 0"),
+    ] {
+        refused(&format!("{plan} --tuning {flags}"), &[problem], "");
+    }
+    assert_eq!(sordino(&format!("{plan} --tuning")).status.code(), Some(2));
+    assert_eq!(sordino(&format!("{plan} --eta 1")).status.code(), Some(2));
+    assert_eq!(sordino(&format!("{plan} --tuning --candidates 2 --group-size 3")).status.code(), Some(2));
+}
+
+#[test]
+fn noise_by_the_lowest_bound_is_less_than_by_the_other_methods() {
+    let budget =
+        "noise --epsilon 2 --delta 1e-5 --sample-rate 0.0042666 --steps 2350 --tuning --candidates 10";
+    let all = json(budget);
+    let noise = |i: usize| all[i]["noise_multiplier"].as_f64().unwrap();
+    assert!(noise(2) < noise(0) && noise(0) < noise(1), "{all}");
+    let spent = all[2]["epsilon"].as_f64().unwrap();
+    assert!(
+        spent <= 2.0 && spent > 1.99 && all[2]["proved"] == true && all[2]["most_runs"].is_null(),
+        "{all}"
+    );
 }
 
 #[test]

@@ -49,6 +49,14 @@ impl Score {
     }
 }
 
+impl Score {
+    /// One number to compare models by, larger for better ones: the accuracy, or an error or a loss with a minus sign.
+    pub fn to_compare(&self) -> f64 {
+        let loss = self.mean_squared_error.or(self.token_loss);
+        self.accuracy.or(loss.map(|loss| -loss)).unwrap_or(f64::NAN)
+    }
+}
+
 impl<'d> Evaluator<'d> {
     /// An evaluator for these records.
     ///

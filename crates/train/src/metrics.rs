@@ -111,7 +111,7 @@ impl Recorder<'_> {
 }
 
 /// Appends a line.
-fn append(folder: &RunFolder, measurement: &Measurement) -> Result<(), TrainError> {
+pub(crate) fn append(folder: &RunFolder, measurement: &Measurement) -> Result<(), TrainError> {
     let path = folder.metrics();
     let line = serde_json::to_string(measurement).map_err(|error| failed(&path, &error))? + "\n";
     let file = OpenOptions::new().create(true).append(true).open(&path);

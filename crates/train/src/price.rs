@@ -59,14 +59,18 @@ pub fn price(mut resolved: ResolvedSettings, resumed: Option<&Account>) -> Resul
         }
         None => with_measurements(&resolved, priced_terms(&resolved, plan.clone())?)?,
     };
-    let about = resolved.files.about(&resolved.values.to_settings()) + &resolved.last_changed;
     Ok(PricedRun {
         provable: provable(&resolved, &plan),
         published_noise: resolved.algorithm.published_noise(&resolved.facts)?,
-        terms: terms.about(&about),
+        terms: terms.about(&about(&resolved)),
         plan,
         resolved,
     })
+}
+
+/// What the ledger stores about the settings of a run.
+fn about(resolved: &ResolvedSettings) -> String {
+    resolved.files.about(&resolved.values.to_settings()) + &resolved.last_changed
 }
 
 /// Permits the planned measurements on held-back records, with the epsilon of the run.
@@ -164,6 +168,25 @@ pub fn read_published_noise(folder: &RunFolder) -> Vec<PublishedNoise> {
 }
 
 impl PricedRun {
+    /// The same plan and price for other settings, which do not change the plan.
+    pub(crate) fn for_settings(&self, resolved: ResolvedSettings) -> Self {
+        Self { terms: self.terms.clone().about(&about(&resolved)), resolved, ..self.clone() }
+    }
+
+    /// The same run, whose protected test records are measured once, with this epsilon.
+    ///
+    /// # Errors
+    /// An epsilon that is larger than that of the run, or too small for any measurement.
+    pub(crate) fn measured_once_with(mut self, epsilon: Epsilon) -> Result<Self, TrainError> {
+        if let Some(measurements) = &mut self.resolved.values.measurements {
+            measurements.value = 1;
+            let slots = self.resolved.data.test_records;
+            let terms = self.terms.measuring(MeasurementBudget { slots, measurements: 1, epsilon })?;
+            self.terms = terms.about(&about(&self.resolved));
+        }
+        Ok(self)
+    }
+
     /// All settings, with their values.
     pub fn settings(&self) -> Settings {
         self.resolved.values.to_settings()

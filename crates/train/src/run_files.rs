@@ -6,7 +6,10 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use sordino_privacy::Account;
 
-use crate::{RunFolder, Settings, TrainError, data::last_changed, schedule_files::stored_names, write_whole};
+use crate::{
+    DataDescription, RunFolder, Settings, TrainError, data::last_changed, schedule_files::stored_names,
+    write_whole,
+};
 
 /// The contents of the public files that the settings refer to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +35,12 @@ impl RunFiles {
     pub const PUBLIC_MODEL: &str = "public_model.toml";
     /// The name of the tokenizer's file.
     pub const TOKENIZER: &str = "tokenizer.json";
+
+    /// The files of the data alone.
+    pub(crate) fn of_data(data: &DataDescription) -> Self {
+        let (schema, tokenizer) = (data.schema.clone(), data.tokenizer.clone());
+        Self { schema, network: None, public_model: None, tokenizer, schedules: Vec::new() }
+    }
 
     /// The files with their names.
     fn named(&self) -> impl Iterator<Item = (&'static str, &String)> {
@@ -122,12 +131,22 @@ pub fn verified_settings(folder: &RunFolder, account: &Account) -> Result<Settin
     let rest = account.about().strip_prefix(&expected);
     match rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("# data last changed")) {
         true => Ok(settings),
+        false if account.search().is_some() && !account.is_closed() => begun_settings(account),
         false => Err(TrainError::refused(
             format!("the settings in {} differ from those in the ledger", folder.path().display()),
             "config.toml, schema.toml, network.toml, tokenizer.json or a schedule was changed after the run began; the first line of the \
              ledger has their text, and the SHA-256 of tokenizer.json and of schedules",
         )),
     }
+}
+
+/// The settings that a search began with, from its ledger. A search may be killed before it has written all settings of the selected
+/// candidate.
+fn begun_settings(account: &Account) -> Result<Settings, TrainError> {
+    let lines = account.initial_about().lines().take_while(|line| !line.starts_with('#'));
+    let settings: String = lines.flat_map(|line| [line, "\n"]).collect();
+    Settings::parse(&settings)
+        .map_err(|problem| TrainError::refused(problem, "the ledger of the search was changed"))
 }
 
 /// Rejects data that was changed after the run began. Otherwise records could move between training and testing, and the guarantee holds

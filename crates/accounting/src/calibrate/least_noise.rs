@@ -72,12 +72,15 @@ impl SearchInterval {
 /// The epsilon of a sketch of the plan by Renyi divergences is fast to compute, and the price is nearly a power of it. Each price
 /// gives a better estimate of that power, and the next noise is where the estimate meets the target. Three or four prices are
 /// enough. Where the estimate leaves the interval, the search bisects.
-pub(super) fn least_noise(
+pub(crate) fn least_noise(
     plan: &Plan,
     budget: Budget,
-    accountant: Accountant,
+    price: impl Fn(&Plan) -> Result<Guarantee, AccountingError>,
 ) -> Result<Calibrated<f64>, AccountingError> {
     let target = budget.epsilon.get();
+    if plan.entries().is_empty() {
+        return Err(no_noise("the plan is empty"));
+    }
     if target <= 0.0 {
         return Err(no_noise("an epsilon of 0 cannot be calibrated; use a small positive epsilon"));
     }
@@ -97,7 +100,7 @@ pub(super) fn least_noise(
         if !(RANGE.0.ln()..=RANGE.1.ln()).contains(&next) {
             break;
         }
-        match plan.scaled(next.exp()).and_then(|plan| accountant.price(&plan, budget.delta)) {
+        match plan.scaled(next.exp()).and_then(|plan| price(&plan)) {
             Ok(found) if found.epsilon <= budget.epsilon => {
                 if found.epsilon.get() >= (1.0 - TOLERANCE) * target {
                     return Ok(Calibrated { value: next.exp(), guarantee: found });

@@ -10,7 +10,7 @@ use crate::{
     number::real,
 };
 
-use least_noise::least_noise;
+pub(crate) use least_noise::least_noise;
 
 /// A privacy budget.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -64,10 +64,7 @@ pub fn noise_scale(
     budget: Budget,
     accountant: Accountant,
 ) -> Result<Calibrated<f64>, AccountingError> {
-    if plan.entries().is_empty() {
-        return Err(no_noise("the plan is empty"));
-    }
-    least_noise(plan, budget, accountant)
+    least_noise(plan, budget, |plan| accountant.price(plan, budget.delta))
 }
 
 /// The largest number of DP-SGD steps within a budget.

@@ -59,6 +59,20 @@ pub(super) fn bracket(
     Ok(Bracket { lower: lower?, upper: upper? })
 }
 
+/// Upper bounds on delta at these ascending epsilons in one direction, from one composition that is centred at the middle one.
+pub(super) fn upper_deltas(
+    ladder: &Ladder,
+    upper: &Polygons,
+    direction: Direction,
+    epsilons: &[f64],
+) -> Result<Vec<f64>, AccountingError> {
+    let Some(first) = epsilons.first() else { return Ok(Vec::new()) };
+    let steps = StepLosses::new(upper, &ladder.step_groups, direction, Side::Upper);
+    let middle = Target::Epsilon(epsilons[epsilons.len() / 2]);
+    let composed = compose(&steps, steps.coarsened().tilt(middle, LN_WRAPPED, OUTSIDE), *first)?;
+    Ok(epsilons.iter().map(|epsilon| composed.delta(*epsilon)).collect())
+}
+
 fn bound(steps: &StepLosses<'_>, tilt: Tilt, target: Target) -> Result<f64, AccountingError> {
     match target {
         Target::Epsilon(epsilon) => Ok(compose(steps, tilt, epsilon)?.delta(epsilon)),

@@ -93,6 +93,15 @@ impl Discretisation {
     }
 }
 
+impl Discretisation {
+    /// Upper bounds on delta at these ascending epsilons, in the worse direction.
+    pub(super) fn upper_deltas(&self, epsilons: &[f64]) -> Result<Vec<f64>, AccountingError> {
+        let one = |direction| compose::upper_deltas(&self.ladder, &self.upper, direction, epsilons);
+        let (remove, add) = rayon::join(|| one(Direction::Remove), || one(Direction::Add));
+        Ok(remove?.into_iter().zip(add?).map(|(remove, add)| remove.max(add)).collect())
+    }
+}
+
 /// Refuses losses that would overflow, and grids that are too long or too fine.
 fn check_limits(ladder: &Ladder, tail: f64, width: f64) -> Result<(), AccountingError> {
     for Rung { pair, .. } in &ladder.rungs {

@@ -97,8 +97,16 @@ impl LiuTalwar {
         Ok((delta.get() - self.delta_2) / self.most_runs())
     }
 
+    /// The probability that the search reaches its limit of runs, at most.
+    pub fn delta_2(&self) -> f64 {
+        self.delta_2
+    }
+
     /// The delta of one run, `delta_1`.
-    fn one_run_delta(&self, delta: Delta) -> Result<Delta, AccountingError> {
+    ///
+    /// # Errors
+    /// Delta is not above `delta_2`.
+    pub fn one_run_delta(&self, delta: Delta) -> Result<Delta, AccountingError> {
         let root = self.slack(delta)? / 3.0;
         // Rounded down, so that the total delta is not exceeded.
         Delta::new(0.5 * root * root * (1.0 - 1e-12))
@@ -148,7 +156,7 @@ impl LiuTalwar {
         Ok(calibrate::noise_multiplier(self.one_run(search)?, rate, steps, accountant)?.value)
     }
 
-    /// The epsilon of the same search by Papernot and Steinke's theorem for a geometric number of runs.
+    /// The epsilon of the same search by the bounds for a geometric number of runs ([`Trial::price`](super::Trial::price)).
     ///
     /// Without the limit of `T` runs, let the search be `(epsilon, delta_0)`-DP. The limit changes the probability of any set of outputs by at most
     /// `(1 - gamma)^T <= delta_2`, on each of two neighbouring data sets, so that with it

@@ -1,14 +1,10 @@
 //! The cost of choosing hyperparameters on private data: train several candidates and release the best.
 //!
-//! The default is the method of Papernot and Steinke: the number of runs `K` is random, and only the best run is released. Let
-//! `eps(l)` be the largest Renyi divergence of the candidates. The Renyi divergence of the whole selection is then
+//! The default is the method of Papernot and Steinke: the number of runs `K` is random, and only the best run is released. Two bounds are
+//! proved, and the lower one is reported:
 //!
-//! ```text
-//! truncated negative binomial (eta > -1, gamma):
-//!   eps'(l) = eps(l) + (1+eta) min_{l'} [ (1 - 1/l') eps(l') + ln(1/gamma)/l' ] + ln(E[K])/(l-1)
-//! Poisson (mean m):
-//!   eps'(l) = eps(l) + m d + ln(m)/(l-1),     where each run is (e, d)-DP with e^e = 1 + 1/(l-1).
-//! ```
+//! - from Renyi divergences (`renyi.rs`), Papernot and Steinke's theorems;
+//! - from the privacy profile of one run (`selection.rs`), which is lower for the plans of training.
 //!
 //! # Guarantees
 //! The bounds hold if
@@ -17,89 +13,37 @@
 //! - candidates are drawn independently from a fixed list;
 //! - the distribution of `K` is fixed beforehand.
 //!
+//! A run that trains on some records and is scored on others has two costs. For a training record, the score is computed from the released model,
+//! records that are the same on both data sets, and independent noise, so the run costs its plan ([`Trial::of`]). For a record of the score,
+//! the model is fixed, and the run costs the score ([`Trial::pure`]). The search costs the larger of the two prices.
+//!
 //! # References
 //! Papernot and Steinke, "Hyperparameter Tuning with Renyi Differential Privacy" (2022), Theorems 2 and 6; Liu and
 //! Talwar, "Private Selection from Private Candidates" (2019), as quoted by the DC-SGD paper.
 
+mod curve;
 mod liu_talwar;
+mod renyi;
+mod runs;
+mod selection;
+#[cfg(test)]
+mod toys;
+mod trial;
 
 pub use liu_talwar::LiuTalwar;
+pub use runs::Runs;
+pub use trial::{Price, Trial};
 
 use crate::{
-    Accountant, AccountingError, Delta, Epsilon, Plan, pld,
-    rdp::{self, Order},
-    search::minimum,
+    Accountant, AccountingError, Delta, Epsilon, Guarantee, NoiseMultiplier, Plan, SamplingRate, Steps,
+    calibrate::{Budget, Calibrated, least_noise},
 };
-
-/// The distribution of the number of runs.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Runs {
-    /// A negative binomial conditioned on at least one run.
-    TruncatedNegativeBinomial {
-        /// The shape: 1 is the geometric distribution, 0 the logarithmic. A smaller shape costs less and varies more.
-        eta: f64,
-        /// The probability parameter in (0, 1). A smaller one means more runs.
-        gamma: f64,
-    },
-    /// A Poisson distribution. There may be no run at all.
-    Poisson {
-        /// The mean.
-        mean: f64,
-    },
-}
-
-impl Runs {
-    /// The truncated negative binomial of this shape with this mean.
-    ///
-    /// # Errors
-    /// The shape is -1 or less, or the mean is 1 or less.
-    pub fn negative_binomial(eta: f64, mean: f64) -> Result<Self, AccountingError> {
-        if !(eta.is_finite() && eta > -1.0) {
-            return Err(out_of_range("eta", "a finite number above -1", eta, "use -0.5, 0 or 1"));
-        }
-        if !(mean.is_finite() && mean > 1.0) {
-            return Err(out_of_range("mean number of runs", "a finite number above 1", mean, "try 20"));
-        }
-        let (mut low, mut high) = (-700.0_f64, -1e-12_f64);
-        // The mean falls from infinity to 1 as gamma grows from 0 to 1.
-        for _ in 0..200 {
-            let mid = 0.5 * (low + high);
-            if truncated_mean(eta, mid.exp()) > mean { low = mid } else { high = mid }
-        }
-        Ok(Self::TruncatedNegativeBinomial { eta, gamma: high.exp() })
-    }
-
-    /// A Poisson number of runs.
-    ///
-    /// # Errors
-    /// The mean is not positive.
-    pub fn poisson(mean: f64) -> Result<Self, AccountingError> {
-        if mean.is_finite() && mean > 0.0 {
-            return Ok(Self::Poisson { mean });
-        }
-        Err(out_of_range("mean number of runs", "a finite number above 0", mean, "try 20"))
-    }
-
-    /// The expected number of runs.
-    pub fn mean(&self) -> f64 {
-        match *self {
-            Self::TruncatedNegativeBinomial { eta, gamma } => truncated_mean(eta, gamma),
-            Self::Poisson { mean } => mean,
-        }
-    }
-}
 
 fn out_of_range(what: &'static str, range: &'static str, got: f64, hint: &'static str) -> AccountingError {
     AccountingError::OutOfRange { what, range, got: got.to_string(), hint }
 }
 
-/// `E[K] = eta (1-gamma) / (gamma (1 - gamma^eta))`, and its limit `(1/gamma - 1) / ln(1/gamma)` at `eta = 0`.
-fn truncated_mean(eta: f64, gamma: f64) -> f64 {
-    let odds = (1.0 - gamma) / gamma;
-    if eta.abs() < 1e-9 { odds / -gamma.ln() } else { eta * odds / -(eta * gamma.ln()).exp_m1() }
-}
-
-/// The epsilon of training a random number of candidates and releasing only the best one.
+/// The epsilon of training a random number of candidates and releasing only the best one: the lower of the two bounds.
 ///
 /// ```
 /// use sordino_accounting::{Delta, NoiseMultiplier, Plan, SamplingRate, Steps, tuning};
@@ -107,73 +51,57 @@ fn truncated_mean(eta: f64, gamma: f64) -> f64 {
 /// let plan = Plan::dp_sgd(NoiseMultiplier::new(1.0)?, SamplingRate::new(256.0 / 50_000.0)?, Steps::new(3900)?);
 /// let runs = tuning::Runs::negative_binomial(0.0, 20.0)?;
 /// let epsilon = tuning::epsilon(&[plan], runs, Delta::new(1e-5)?)?;
-/// assert!((epsilon.get() - 3.52).abs() < 0.01);
+/// assert!(epsilon.get() < 3.52);
 /// # Ok::<(), sordino_accounting::AccountingError>(())
 /// ```
 ///
 /// # Errors
 /// There is no candidate, or a candidate cannot be priced.
 pub fn epsilon(candidates: &[Plan], runs: Runs, delta: Delta) -> Result<Epsilon, AccountingError> {
-    if candidates.is_empty() {
-        return Err(AccountingError::NoSolution {
-            what: "epsilon",
-            reason: "there are no candidates".to_owned(),
-        });
-    }
-    for candidate in candidates {
-        let refused = |reason: &str| AccountingError::Unsupported {
-            accountant: "tuning",
-            entry: format!("a candidate of {} steps", candidate.steps()),
-            reason: reason.to_owned(),
-            instead: "use candidates without caps and with a single kind of sampling",
-        };
-        if candidate.relation() != candidates[0].relation() {
-            return Err(refused("the candidates are priced under different relations"));
-        }
-        if candidate.is_capped() {
-            return Err(refused("a cap costs delta, which is not part of a Renyi divergence"));
-        }
-    }
-    let curves = candidates.iter().map(rdp::RenyiDivergence::of).collect::<Result<Vec<_>, _>>()?;
-    let worst = |order: f64| largest(curves.iter().map(|curve| curve.at(order)));
-    let worst_delta = |epsilon: Epsilon| -> Result<f64, AccountingError> {
-        let deltas = candidates.iter().map(|plan| pld::delta(plan, epsilon).map(|bracket| bracket.upper));
-        deltas.collect::<Result<Vec<_>, _>>().map(|deltas| largest(deltas.into_iter()))
-    };
-    selection_epsilon(worst, worst_delta, runs, delta)
+    Ok(Trial::of(candidates)?.price(runs, delta)?.epsilon())
 }
 
-/// The largest of these costs. Unlike `f64::max`, this keeps a NaN.
-fn largest(costs: impl Iterator<Item = f64>) -> f64 {
-    costs.fold(0.0, |a, b| if a >= b { a } else { b })
+/// The smallest factor of all multipliers of a plan with which a search over runs of this plan is within its budget: the inverse of
+/// [`epsilon`]. The guarantee is that of the search.
+///
+/// # Errors
+/// No factor meets the budget, or the plan cannot be priced.
+pub fn noise_scale(plan: &Plan, runs: Runs, search: Budget) -> Result<Calibrated<f64>, AccountingError> {
+    least_noise(plan, search, |plan| {
+        let price = Trial::of(std::slice::from_ref(plan))?.price(runs, search.delta)?;
+        Ok(Guarantee {
+            epsilon: price.epsilon(),
+            epsilon_lower: None,
+            delta: search.delta,
+            accountant: price.accountant(),
+            relation: plan.relation(),
+        })
+    })
 }
 
-/// The same from the Renyi divergence and the privacy profile of a single run.
-fn selection_epsilon(
-    divergence: impl Fn(f64) -> f64,
-    profile: impl Fn(Epsilon) -> Result<f64, AccountingError>,
+/// The smallest noise multiplier of DP-SGD with which a search is within its budget.
+///
+/// ```
+/// use sordino_accounting::{Delta, Epsilon, SamplingRate, Steps, calibrate::Budget, tuning::{self, Runs}};
+///
+/// let search = Budget { epsilon: Epsilon::new(3.0)?, delta: Delta::new(1e-5)? };
+/// let runs = Runs::negative_binomial(0.0, 10.0)?;
+/// let found = tuning::noise_multiplier(search, runs, SamplingRate::new(0.01)?, Steps::new(1000)?)?;
+/// assert!(found.guarantee.epsilon <= search.epsilon && found.value.get() < 1.0);
+/// # Ok::<(), sordino_accounting::AccountingError>(())
+/// ```
+///
+/// # Errors
+/// As [`noise_scale`].
+pub fn noise_multiplier(
+    search: Budget,
     runs: Runs,
-    delta: Delta,
-) -> Result<Epsilon, AccountingError> {
-    match runs {
-        Runs::TruncatedNegativeBinomial { eta, gamma } => {
-            let repeated = |order: f64| (1.0 - 1.0 / order) * divergence(order) - gamma.ln() / order;
-            let (_, repeated) = minimum(|excess| repeated(1.0 + excess), 10.0, 1e-3);
-            rdp::minimise(|order| {
-                let selected =
-                    divergence(order.get()) + (1.0 + eta) * repeated + runs.mean().ln() / (order.get() - 1.0);
-                rdp::to_epsilon(order, selected, delta)
-            })
-        }
-        Runs::Poisson { mean } => rdp::minimise(|order: Order| {
-            let Ok(e) = Epsilon::new((1.0 / (order.get() - 1.0)).ln_1p()) else { return f64::INFINITY };
-            // If the profile cannot be computed at this epsilon, the trivial bound is used.
-            let d = profile(e).unwrap_or(1.0);
-            // For a mean below 1 the logarithm is negative. It must not lower the bound.
-            let selected = divergence(order.get()) + mean * d + mean.ln().max(0.0) / (order.get() - 1.0);
-            rdp::to_epsilon(order, selected, delta)
-        }),
-    }
+    rate: SamplingRate,
+    steps: Steps,
+) -> Result<Calibrated<NoiseMultiplier>, AccountingError> {
+    let plan = Plan::dp_sgd(NoiseMultiplier::new(1.0)?, rate, steps);
+    let Calibrated { value, guarantee } = noise_scale(&plan, runs, search)?;
+    Ok(Calibrated { value: NoiseMultiplier::new(value)?, guarantee })
 }
 
 /// The epsilon of training every candidate once and releasing everything: plain composition.
@@ -189,6 +117,19 @@ pub fn sequential_epsilon(
     accountant.price(&all, delta).map(|guarantee| guarantee.epsilon)
 }
 
+/// The epsilon of training as many candidates, all with this plan, once each, and releasing everything.
+///
+/// # Errors
+/// As [`sequential_epsilon`], or more steps than an entry may have.
+pub fn repeated_epsilon(
+    plan: &Plan,
+    candidates: u64,
+    accountant: Accountant,
+    delta: Delta,
+) -> Result<Epsilon, AccountingError> {
+    accountant.price(&plan.repeated(candidates)?, delta).map(|guarantee| guarantee.epsilon)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,20 +138,27 @@ mod tests {
         Delta::new(d).unwrap()
     }
 
-    /// E[K] = 20, and the epsilon of one run is 1.742.
+    /// E[K] = 20, and the epsilon of one run is 1.742. The last column has no other source: it was computed by this crate.
     #[test]
     fn matches_the_worked_example() {
         let base = Plan::of_numbers(1.0, 256.0 / 50_000.0, 3900);
         let d = delta(1e-5);
-        for (eta, expected) in [(-0.5, 3.11), (0.0, 3.52), (1.0, 4.23)] {
-            let runs = Runs::negative_binomial(eta, 20.0).unwrap();
+        let binomial = |eta| Runs::negative_binomial(eta, 20.0).unwrap();
+        for (runs, by_renyi, by_profile) in [
+            (binomial(-0.5), 3.11, 2.554),
+            (binomial(0.0), 3.52, 2.684),
+            (binomial(1.0), 4.23, 2.885),
+            (Runs::poisson(20.0).unwrap(), 4.70, 4.595),
+        ] {
             assert!((runs.mean() - 20.0).abs() < 1e-6);
-            let got = epsilon(std::slice::from_ref(&base), runs, d).unwrap().get();
-            assert!((got - expected).abs() < 0.01, "eta {eta}: {got}");
+            let price = Trial::of(std::slice::from_ref(&base)).unwrap().price(runs, d).unwrap();
+            let (renyi, profile) = (price.renyi.unwrap().get(), price.profile.unwrap().get());
+            assert!((renyi - by_renyi).abs() < 0.01, "{runs:?}: {price:?}");
+            assert!((profile - by_profile).abs() < 0.005, "{runs:?}: {price:?}");
+            assert_eq!((price.epsilon().get(), price.accountant()), (profile, Accountant::Pld));
         }
-        let got = epsilon(std::slice::from_ref(&base), Runs::poisson(20.0).unwrap(), d).unwrap().get();
-        assert!((got - 4.70).abs() < 0.01, "Poisson: {got}");
         let got = sequential_epsilon(&vec![base.clone(); 20], Accountant::Pld, d).unwrap().get();
+        assert_eq!(got, repeated_epsilon(&base, 20, Accountant::Pld, d).unwrap().get());
         assert!((got - 9.32).abs() < 0.02, "sequential: {got}");
         // Liu and Talwar, with delta_2 equal to half of delta. A coarser conversion gives 16.2 at this delta_1 of 2e-17.
         let search = LiuTalwar::new(20.0, 5e-6).unwrap();
@@ -218,37 +166,6 @@ mod tests {
         assert!((got - 15.26).abs() < 0.01, "Liu-Talwar: {got}");
         let exact = search.epsilon(&base, Accountant::Pld, d).unwrap().get();
         assert!(exact < got, "Liu-Talwar: {exact}");
-    }
-
-    /// dp_accounting 0.6.0 with its default orders. It also computes the profile from Renyi divergences.
-    #[test]
-    fn matches_repeat_and_select() {
-        let base = Plan::of_numbers(1.0, 0.01, 1000);
-        let curve = rdp::RenyiDivergence::of(&base).unwrap();
-        let profile = |e: Epsilon| {
-            let ln_delta = |excess: f64| {
-                let alpha = 1.0 + excess;
-                excess * (curve.at(alpha) - e.get() + (-1.0 / alpha).ln_1p()) - alpha.ln()
-            };
-            Ok(minimum(ln_delta, 10.0, 1e-3).1.exp().min(1.0))
-        };
-        for (mean, expected) in [(10.0, 4.329_497_68), (100.0, 16.396_757_1)] {
-            let runs = Runs::poisson(mean).unwrap();
-            let got = selection_epsilon(|order| curve.at(order), profile, runs, delta(1e-5)).unwrap().get();
-            assert!((got / expected - 1.0).abs() < 5e-3 && got <= expected * 1.001, "{mean}: {got}");
-            let exact = epsilon(std::slice::from_ref(&base), runs, delta(1e-5)).unwrap().get();
-            assert!(exact < got, "{mean}: {exact} {got}");
-        }
-    }
-
-    /// Papernot and Steinke, Corollary 3: pure epsilon-DP becomes (2 + eta) epsilon.
-    #[test]
-    fn pure_privacy_costs_two_plus_eta() {
-        for (eta, expected) in [(5.0, 7.0), (0.0, 2.0)] {
-            let runs = Runs::negative_binomial(eta, 1000.0).unwrap();
-            let got = selection_epsilon(|_| 1.0, |_| Ok(1.0), runs, delta(1e-10)).unwrap().get();
-            assert!((got - expected).abs() < 1e-4, "{eta}: {got}");
-        }
     }
 
     #[test]
@@ -260,9 +177,70 @@ mod tests {
     }
 
     #[test]
-    fn bad_distributions_are_refused() {
-        assert!(Runs::negative_binomial(-1.0, 20.0).is_err() && Runs::negative_binomial(0.0, 1.0).is_err());
-        assert!(Runs::poisson(0.0).is_err() && Runs::poisson(f64::NAN).is_err());
+    fn the_inverses_lead_back_to_the_budget() {
+        let search = Budget { epsilon: Epsilon::new(2.0).unwrap(), delta: delta(1e-5) };
+        let (rate, steps) = (SamplingRate::new(0.02).unwrap(), Steps::new(500).unwrap());
+        for runs in [Runs::negative_binomial(0.0, 10.0).unwrap(), Runs::poisson(3.0).unwrap()] {
+            let found = noise_multiplier(search, runs, rate, steps).unwrap();
+            let spent = epsilon(&[Plan::dp_sgd(found.value, rate, steps)], runs, search.delta).unwrap();
+            assert_eq!(spent, found.guarantee.epsilon);
+            assert!(spent.get() <= 2.0 && spent.get() > 0.998 * 2.0, "{runs:?}: {spent}");
+            let pure = Trial::largest_pure(runs, search).unwrap();
+            let spent = Trial::pure(pure).price(runs, search.delta).unwrap().epsilon().get();
+            assert!(spent <= 2.0 && spent > 0.998 * 2.0, "{runs:?}: {pure} {spent}");
+        }
+        assert!(
+            Trial::largest_pure(
+                Runs::poisson(1.0).unwrap(),
+                Budget { epsilon: Epsilon::new(0.0).unwrap(), ..search }
+            )
+            .is_err()
+        );
+    }
+
+    #[test]
+    fn more_trials_cost_more_and_more_noise_costs_less() {
+        let price = |z, eta, mean| {
+            let runs = Runs::negative_binomial(eta, mean).unwrap();
+            epsilon(&[Plan::of_numbers(z, 0.02, 300)], runs, delta(1e-5)).unwrap()
+        };
+        assert!(
+            price(1.0, 0.0, 2.0) < price(1.0, 0.0, 20.0) && price(1.0, 0.0, 20.0) < price(1.0, 0.0, 500.0)
+        );
+        assert!(
+            price(1.0, -0.5, 20.0) < price(1.0, 0.0, 20.0) && price(1.0, 0.0, 20.0) < price(1.0, 2.0, 20.0)
+        );
+        assert!(price(2.0, 0.0, 20.0) < price(1.0, 0.0, 20.0));
+        // A search costs more than one run, even with few trials.
+        let one_run = Accountant::Pld.price(&Plan::of_numbers(1.0, 0.02, 300), delta(1e-5)).unwrap().epsilon;
+        assert!(one_run < price(1.0, 0.0, 1.01));
+    }
+
+    /// A cap costs delta, which the profile includes. Fixed-size batches have a Renyi divergence only.
+    #[test]
+    fn plans_with_one_kind_of_bound_are_priced() {
+        let runs = Runs::negative_binomial(0.0, 5.0).unwrap();
+        let price = |text: &str| {
+            let plan: Plan = serde_json::from_str(text).unwrap();
+            Trial::of(&[plan]).unwrap().price(runs, delta(1e-5))
+        };
+        let capped = price(
+            r#"[{"noise_multiplier":1.5,"sample_rate":0.01,"max_batch_size":800,"population":60000,"steps":100}]"#,
+        )
+        .unwrap();
+        let uncapped = price(r#"[{"noise_multiplier":1.5,"sample_rate":0.01,"steps":100}]"#).unwrap();
+        assert!(capped.renyi.is_none() && capped.profile >= uncapped.profile, "{capped:?} {uncapped:?}");
+        let fixed = price(
+            r#"[{"sampling":"fixed-size","noise_multiplier":4.0,"batch_size":600,"population":60000,"steps":100}]"#,
+        )
+        .unwrap();
+        assert!(fixed.profile.is_none() && fixed.renyi.is_some());
+        let stateful = r#"[{"sampling":"stateful","noise_multiplier":2.0,"sample_rate":0.02,"later_shift":3.0,"steps":20}]"#;
+        assert!(price(stateful).is_err());
+    }
+
+    #[test]
+    fn a_search_without_candidates_is_refused() {
         assert!(epsilon(&[], Runs::poisson(3.0).unwrap(), delta(1e-5)).is_err());
     }
 }

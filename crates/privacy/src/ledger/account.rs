@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use sordino_accounting::Plan;
 
 use crate::{
-    MeasurementBudget, PrivacyError, PrivacyStatus,
+    MeasurementBudget, PrivacyError, PrivacyStatus, SearchPlan,
     terms::{Agreed, TermsText},
 };
 
@@ -40,6 +40,8 @@ pub(crate) enum Event {
     Disclosed { why: String },
     Resumed { at: u64 },
     Model { hash: String },
+    /// The settings of the candidate that a search has selected.
+    Chosen { about: String },
     Measured { number: u64 },
     Closed { steps: u64 },
 }
@@ -59,6 +61,8 @@ pub struct Account {
     disclosed: Option<String>,
     /// The hashes of all weights that were written or were about to be written.
     models: Vec<String>,
+    /// The description of the candidate that a search has selected.
+    chosen: Option<String>,
     resumed: u64,
     closed: bool,
     /// Where the last complete line ends, if bytes follow it.
@@ -78,6 +82,7 @@ impl Account {
             measured: 0,
             disclosed: None,
             models: Vec::new(),
+            chosen: None,
             resumed: 0,
             closed: false,
             torn: None,
@@ -163,6 +168,9 @@ impl Account {
                 self.settled = at;
             }
             Event::Model { hash } => self.models.push(hash),
+            Event::Chosen { about } if self.search().is_some() && self.chosen.is_none() => {
+                self.chosen = Some(about);
+            }
             Event::Measured { number }
                 if number == self.measured && number < self.head.terms.measurements() =>
             {
@@ -238,7 +246,7 @@ impl Account {
         self.in_memory
     }
 
-    /// The plan; none for unprotected terms.
+    /// The plan; none for unprotected terms and for a search.
     pub fn plan(&self) -> Option<&Plan> {
         self.head.terms.plan()
     }
@@ -248,9 +256,19 @@ impl Account {
         self.head.terms.records
     }
 
-    /// The description of the run.
+    /// The description of the run, or of the candidate that a search has selected.
     pub fn about(&self) -> &str {
+        self.chosen.as_ref().unwrap_or(&self.head.terms.about)
+    }
+
+    /// The description that the run began with. That of a search does not name the selected candidate.
+    pub fn initial_about(&self) -> &str {
         &self.head.terms.about
+    }
+
+    /// The search, if this is the ledger of one.
+    pub fn search(&self) -> Option<&SearchPlan> {
+        self.head.terms.search_plan()
     }
 
     /// How often the run was resumed.

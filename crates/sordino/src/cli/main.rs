@@ -19,7 +19,7 @@ use std::{
 use clap::{Parser, Subcommand};
 use commands::{
     algorithms, audit, compare, data, epsilon, export, noise, predict, profile, report, reproduce, schedule,
-    show, theory, train,
+    show, theory, train, tune,
 };
 use problem::Problem;
 
@@ -45,6 +45,8 @@ enum Command {
     Export(export::Arguments),
     /// Compare algorithms at equal privacy budgets: without arguments, all sound ones on the Mushroom data at epsilon 1.
     Compare(Box<compare::Arguments>),
+    /// Choose settings on private data, with one guarantee for the whole search.
+    Tune(Box<tune::Arguments>),
     /// Attack a run with synthetic records, and print lower bounds on its epsilon.
     Audit(Box<audit::Arguments>),
     /// Reproduce the tables of the papers, with their true epsilon and Sordino's results.
@@ -73,6 +75,7 @@ fn main() -> ExitCode {
         Command::Report(arguments) => report::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Compare(arguments) => compare::run(&arguments),
+        Command::Tune(arguments) => tune::run(&arguments),
         Command::Audit(arguments) => audit::run(&arguments),
         Command::Reproduce(arguments) => reproduce::run(&arguments),
         Command::Data(arguments) => data::run(&arguments),

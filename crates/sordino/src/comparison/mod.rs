@@ -116,7 +116,10 @@ pub fn check_picture(candidates: &[Candidate]) -> Result<(), TrainError> {
 }
 
 /// The settings that an algorithm uses, after they are checked.
-fn used_settings(settings: Settings) -> Result<Settings, TrainError> {
+///
+/// # Errors
+/// Settings that are refused.
+pub fn used_settings(settings: Settings) -> Result<Settings, TrainError> {
     let algorithm = parse_algorithm(settings.algorithm.as_deref().unwrap_or_default())?;
     let settings = without_unused(settings, &*algorithm);
     check(&settings)?;

@@ -113,7 +113,7 @@ impl Comparison {
         if self.rows.iter().any(|row| row.best.is_some()) {
             section = section.with(Block::Paragraph(format!(
                 "Each row has the settings with the best mean test accuracy for its algorithm; {} settings were tried in all. The epsilon of a \
-                 row does not cover this choice.",
+                 row does not cover this choice; that of all runs together does.",
                 self.rows.len()
             )));
         }

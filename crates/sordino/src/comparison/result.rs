@@ -174,7 +174,8 @@ impl Comparison {
         if self.rows.iter().any(|row| row.best.is_some()) {
             text += &format!(
                 "\nEach row has the settings with the best mean test accuracy for its algorithm; {} settings were tried in all. The \
-                 epsilon of a row does not cover this choice; the epsilon of all runs together does.\n",
+                 epsilon of a row does not cover this choice; the epsilon of all runs together does. WARNING: do not choose settings on \
+                 private data by this table and report the epsilon of a row. `sordino tune` chooses settings with one guarantee for the whole search.\n",
                 self.rows.len()
             );
         }
@@ -183,7 +184,8 @@ impl Comparison {
         }
         if !self.total.text.is_empty() {
             text += &format!(
-                "\n{}\nThe runs of a comparison are not kept. `sordino show` does not count them among the runs on this data.\n",
+                "\n{}\nThe runs of a comparison are not kept. `sordino show` does not count them among the runs on this data. A choice \
+                 that depends on these results costs the epsilon of all runs together.\n",
                 self.total.text
             );
         }
@@ -219,7 +221,7 @@ impl AllRuns {
             runs += results.len() as u64;
             match (run.terms.plan(), run.terms.guarantee()) {
                 (Some(plan), Some(&guarantee)) if all_private(results)? => {
-                    priced.push(PricedRuns { plan, guarantee, runs: results.len() as u64 });
+                    priced.push(PricedRuns { plan: Some(plan), guarantee, runs: results.len() as u64 });
                 }
                 _ if !not_private.contains(algorithm) => not_private.push(algorithm.clone()),
                 _ => {}

@@ -202,7 +202,7 @@ fn cost(runs: &[Used]) -> Result<Cost, NoCost> {
     }
     let all: Vec<PricedRuns<'_>> = priced
         .iter()
-        .filter_map(|&(account, guarantee, runs)| Some(PricedRuns { plan: account.plan()?, guarantee, runs }))
+        .map(|&(account, guarantee, runs)| PricedRuns { plan: account.plan(), guarantee, runs })
         .collect();
     let any = Total::summed(&all).map_err(|error| unknown(&error))?;
     let composed = Total::composed(&all).map_err(|error| unknown(&error))?;

@@ -14,7 +14,7 @@ use sordino_train::{
 
 use super::{
     DataAccount, DataAccountRecord, Measured,
-    statement::{counted_units, json, noise, protects, sampling, status},
+    statement::{counted_units, json, noise, protects, sampling, search, status},
     table::labelled,
 };
 
@@ -232,6 +232,9 @@ impl RunReport<'_> {
             lines.push(("sampling", sampling(plan)));
             lines.push(("noise", noise(plan)));
         }
+        if let Some(plan) = self.account.search() {
+            lines.push(("search", search(plan)));
+        }
         lines.push((
             "accountant",
             format!("{}: {}", guarantee.accountant, guarantee.accountant.description()),
@@ -246,7 +249,9 @@ impl RunReport<'_> {
             let [sigma, multiplier] = [sigma, noise_multiplier].map(|value| rounded_down(*value));
             lines.push(("as published", format!("{symbol} {sigma}: multiplier {multiplier} on the sum")));
         }
-        lines.push(("steps", self.steps()));
+        if self.account.search().is_none() {
+            lines.push(("steps", self.steps()));
+        }
         if let Some(seconds) = self.seconds {
             lines.push(("seconds", format!("{seconds:.1}")));
         }
@@ -321,6 +326,9 @@ impl RunReport<'_> {
     }
 
     pub(super) fn subject(&self) -> String {
+        if self.account.search().is_some() && !self.account.is_closed() {
+            return "This search, which did not finish,".to_owned();
+        }
         let unfinished = if self.account.is_closed() { "" } else { "unfinished " };
         match self.settings.model.as_deref().unwrap_or("model") {
             described if described.ends_with(".toml") => format!("This {unfinished}network"),
@@ -340,7 +348,7 @@ impl RunReport<'_> {
     fn epsilon(&self, whole: f64) -> Result<String, TrainError> {
         let weak = if whole > 10.0 { " (WEAK: an epsilon above 10 protects little)" } else { "" };
         let whole = format!("{}{weak}", rounded_up(whole));
-        if self.account.is_closed() || self.account.is_in_memory() {
+        if self.account.is_closed() || self.account.is_in_memory() || self.account.search().is_some() {
             return Ok(whole);
         }
         let so_far = match self.account.privacy_status_after(self.account.charged())? {

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use sordino_accounting::{Entry, Guarantee, Plan, Relation, Sampling, pld::GroupSize};
+use sordino_privacy::SearchPlan;
 use sordino_train::{
     Hint, Settings,
     format::{grouped, rounded_down, rounded_up},
@@ -100,6 +101,16 @@ pub fn status(guarantee: &Guarantee) -> String {
         }
         _ => proved.to_owned(),
     }
+}
+
+/// What a search does.
+pub(crate) fn search(plan: &SearchPlan) -> String {
+    format!(
+        "the best of a random number of trials ({} on average, the number is secret), each with one of {} candidates drawn at random; the \
+         guarantee covers all trials",
+        (plan.runs.mean() * 100.0).round() / 100.0,
+        grouped(plan.candidates.len() as u64)
+    )
 }
 
 /// How batches are drawn.

@@ -7,6 +7,7 @@
 mod full_disk;
 mod outputs;
 mod train;
+mod tune;
 
 use std::{
     env,

@@ -15,4 +15,5 @@ mod reproduce;
 mod texts;
 mod train;
 mod trust;
+mod tune;
 mod units;

@@ -8,6 +8,7 @@ use sordino::report::{GuaranteeRecord, json, plan_statement};
 use crate::{
     plan_arguments::PlanArguments,
     problem::{Problem, flag},
+    tuning_arguments::TuningArguments,
 };
 
 #[derive(Args)]
@@ -21,8 +22,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME", default_value_t)]
     accountant: Accountant,
     /// Protect this many records together
-    #[arg(long, value_name = "K", default_value_t = 1)]
+    #[arg(long, value_name = "K", default_value_t = 1, conflicts_with = "tuning")]
     group_size: u32,
+    #[command(flatten)]
+    tuning: TuningArguments,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -30,6 +33,10 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     let plan = arguments.plan.plan()?;
+    let Arguments { delta, accountant, json: as_json, .. } = *arguments;
+    if let Some(answer) = arguments.tuning.epsilon(&plan, delta, accountant, as_json) {
+        return answer;
+    }
     let group = GroupSize::new(arguments.group_size)?;
     let guarantee = price(&plan, group, arguments)?;
     Ok(if arguments.json {

@@ -16,3 +16,4 @@ pub(crate) mod schedule;
 pub(crate) mod show;
 pub(crate) mod theory;
 pub(crate) mod train;
+pub(crate) mod tune;

@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     let Some(sample_rate) = arguments.sample_rate else {
         return Ok(arguments.published.run(budget, steps, arguments.json)?.unwrap_or_default());
     };
-    if let Some(answer) = arguments.tuning.answer(budget, (sample_rate, steps), accountant, arguments.json) {
+    if let Some(answer) = arguments.tuning.noise(budget, (sample_rate, steps), accountant, arguments.json) {
         return answer;
     }
     let least = calibrate::noise_multiplier(budget, sample_rate, steps, accountant)?.value;

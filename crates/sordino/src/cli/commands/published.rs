@@ -17,7 +17,7 @@ use crate::problem::{Problem, flag};
 #[derive(Args)]
 pub(crate) struct PublishedArguments {
     /// Compute the noise by the formula of a paper, and compare the claimed with the proved epsilon
-    #[arg(long, value_name = "PAPER", value_enum, conflicts_with_all = ["sample_rate", "accountant"])]
+    #[arg(long, value_name = "PAPER", value_enum, conflicts_with_all = ["sample_rate", "accountant", "tuning"])]
     #[arg(requires_all = ["batch_size", "records"], help_heading = "Published noise")]
     published: Option<Formula>,
     /// Size of a batch

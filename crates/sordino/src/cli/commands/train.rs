@@ -121,6 +121,12 @@ fn prepare(arguments: Arguments) -> Result<Prepared, Problem> {
 fn resumed(path: &Path) -> Result<Prepared, Problem> {
     let folder = RunFolder::open(path)?;
     let account = Account::read(&folder.ledger())?;
+    if account.search().is_some() {
+        return Err(Problem::refused(
+            format!("{} has the ledger of a search, which cannot be resumed", path.display()),
+            "when a search ends may depend on its secret number of trials, so its whole budget is spent; a new search needs a new budget",
+        ));
+    }
     let written = verified_settings(&folder, &account)?;
     if written.data.is_none() {
         return Err(Problem::refused(
@@ -149,7 +155,7 @@ fn with_next_step(error: TrainError, folder: &RunFolder) -> Problem {
 }
 
 /// The first of `runs/1`, `runs/2`, ... that does not exist.
-fn next_folder() -> Result<RunFolder, Problem> {
+pub(super) fn next_folder() -> Result<RunFolder, Problem> {
     let runs = Path::new("runs");
     let cannot = |error| {
         Problem::refused(

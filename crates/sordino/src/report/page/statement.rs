@@ -13,7 +13,7 @@ use sordino_train::{
 };
 
 use super::{RunEvidence, percent, percent_up};
-use crate::report::{counted_units, noise, protects, sampling, status, test_records_sentence};
+use crate::report::{counted_units, noise, protects, sampling, search, status, test_records_sentence};
 
 impl RunEvidence {
     /// The guarantee, or that there is none, in one sentence.
@@ -77,6 +77,9 @@ impl RunEvidence {
                 capital(&sampling(plan)) + ". Batches are drawn exactly as the accountant assumes.",
             ));
             points.push(("Noise", noise(plan) + "."));
+        }
+        if let Some(plan) = self.account.search() {
+            points.push(("Search", capital(&search(plan)) + "."));
         }
         points
     }
