@@ -341,9 +341,8 @@ impl<'a> Run<'a> {
             )
         })?;
         let records = engine.records(self.records.inputs(), targets)?;
-        let weights = self.priced.resolved.values.class_weights.as_ref();
-        let weights = weights.map(|weights| weights.value.iter().map(|weight| *weight as f32).collect());
-        Ok(NetworkGradients::new(engine, records).with_class_weights(weights.unwrap_or_default()))
+        let weights = self.priced.resolved.loss_factors();
+        Ok(NetworkGradients::new(engine, records).with_class_weights(weights))
     }
 }
 
