@@ -8,7 +8,7 @@ fn table(place: &Place, share: f64, flipped: u32) {
         let rank = f64::from(i.wrapping_mul(2_654_435_761) >> 8) / f64::from(1 << 24);
         let (rare, noise) = (rank < share, f64::from(i % 89) / 89.0 - 0.5);
         let x = if rare { 0.6 } else { -0.2 } + 0.9 * noise;
-        format!("{x:.4},{:.4},{}\n", f64::from(i % 17) / 17.0, u8::from(rare != (i % flipped == 0)))
+        format!("{x:.4},{:.4},{}\n", f64::from(i % 17) / 17.0, u8::from(rare != i.is_multiple_of(flipped)))
     };
     place.write("t.csv", &format!("x,z,y\n{}", (0..4000).map(row).collect::<String>()));
 }
