@@ -1,5 +1,4 @@
 //! Class weights multiply the loss and the gradient of a record before its norm is computed.
-#![expect(clippy::unwrap_used, reason = "a test stops at the first error")]
 
 use sordino_nn::layers::{Linear, Tanh};
 use sordino_nn::{Description, Engine, Inputs, Loss, Pass, Shape, Targets};

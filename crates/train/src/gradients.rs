@@ -30,9 +30,7 @@ impl<'d> NetworkGradients<'d> {
         let engine = resolved.engine(None)?;
         let records = engine.records(data.inputs(), targets)?;
         let records = resolved.in_slots(records, data.units())?;
-        let weights = resolved.values.class_weights.as_ref();
-        let weights = weights.map(|weights| weights.value.iter().map(|weight| *weight as f32).collect());
-        Ok(Self::new(engine, records).with_class_weights(weights.unwrap_or_default()))
+        Ok(Self::new(engine, records).with_class_weights(resolved.loss_factors()))
     }
 
     /// Gradients of these records, which were checked by this engine.

@@ -212,10 +212,15 @@ fn one_held_back_record_moves_a_table_by_at_most_one() {
     let parts: Vec<f64> = table(&rest).iter().zip(table(&held_out.unwrap())).map(|(a, b)| a + b).collect();
     assert_eq!(whole, parts);
     // Several records of one slot share its weight.
-    let mut evaluator = Evaluator::new(network(), Loss::Logistic, &train).unwrap();
-    let slots: Vec<usize> = (0..200).map(|record| record / 4).collect();
-    evaluator = evaluator.in_slots(&slots, 50);
+    let units: Vec<usize> = (0..200).map(|record| record / 4).collect();
+    let in_units = records(200, 0).in_units("person", &units).unwrap();
+    let mut evaluator = Evaluator::new(network(), Loss::Logistic, &in_units).unwrap();
     let layout = evaluator.layout(0.0).unwrap();
     let table = evaluator.table(&params, &layout).unwrap();
     assert!((table.iter().sum::<f64>() - 50.0).abs() < 1e-9 && evaluator.slots() == 50);
+    // Records beyond the public maximum of a unit are not counted.
+    let limited = in_units.limit_units(1).unwrap();
+    let mut evaluator = Evaluator::new(network(), Loss::Logistic, &limited).unwrap();
+    let first: Vec<f64> = evaluator.table(&params, &layout).unwrap();
+    assert!(first.iter().all(|count| count.fract() == 0.0) && first.iter().sum::<f64>() == 50.0);
 }

@@ -63,6 +63,19 @@ pub struct ResolvedSettings {
     pub(crate) last_changed: String,
 }
 
+impl ResolvedSettings {
+    /// The factor for the loss of each class; empty without class weights.
+    ///
+    /// A gradient that is clipped anyway does not grow with its weight. So the largest weight becomes 1, or `max_grad_norm` if that is
+    /// smaller: then gradients with a norm of up to 1 are not clipped, and classes contribute in proportion to their weights.
+    pub fn loss_factors(&self) -> Vec<f32> {
+        let Some(weights) = &self.values.class_weights else { return Vec::new() };
+        let largest = weights.value.iter().copied().fold(0.0, f64::max);
+        let clip = if self.algorithm.is_plain() { 1.0 } else { self.facts.max_grad_norm.get().min(1.0) };
+        weights.value.iter().map(|weight| (clip * weight / largest) as f32).collect()
+    }
+}
+
 /// Parts of a run that are given as values, because they cannot be written as settings.
 #[derive(Debug, Clone, Default)]
 pub struct Custom {

@@ -121,8 +121,8 @@ settings! {
         /// Learning rate, for gradients divided by the expected batch size [default for sgd: 4 / max_grad_norm, or 4 / the sum of the
         /// clipping norms if there are several]
         learning_rate: f64 = "R";
-        /// Public weights of the classes, in their order: the loss of each record is multiplied by the weight of its class, before its gradient is
-        /// clipped. For rare classes [default: 1 for each]
+        /// Public weights of the classes, in their order, for rare classes: the loss of each record is multiplied by the weight of its class, relative
+        /// to the largest, before its gradient is clipped [default: none]
         class_weights: Vec<f64> = "X,..";
         /// sgd, momentum, nesterov, adam, adamw, rmsprop or adagrad, with options such as adam,beta2=0.99 [default: sgd]
         optimizer: String = "NAME[,K=V]";
