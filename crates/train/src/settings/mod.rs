@@ -289,6 +289,11 @@ impl Settings {
         }
     }
 
+    /// What the units of privacy are called: records, or units with their name.
+    pub fn unit_noun(&self) -> String {
+        self.unit.as_ref().map_or("records".to_owned(), |unit| format!("units ({unit})"))
+    }
+
     /// Whether nothing is set.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
