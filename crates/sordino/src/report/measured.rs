@@ -98,10 +98,13 @@ impl Measured<'_> {
             lines.push((
                 "temperature",
                 format!(
-                    "{:.3}, fitted to this measurement and applied to predicted probabilities: log loss {}; calibration error {}",
+                    "{:.3}, fitted to this measurement and applied to predicted probabilities: log loss {}{}",
                     temperature.value,
                     number(temperature.log_loss),
-                    number(temperature.calibration_error)
+                    match temperature.calibration_error {
+                        Some(error) => format!("; calibration error {}", number(error)),
+                        None => " at most".to_owned(),
+                    }
                 ),
             ));
         }
@@ -146,7 +149,7 @@ impl Measured<'_> {
             plain("Calibration error", metrics.calibration_error),
             plain(
                 "Calibration error with the temperature",
-                temperature.map(|fitted| fitted.calibration_error),
+                temperature.and_then(|fitted| fitted.calibration_error),
             ),
             plain("Mean squared error", metrics.mean_squared_error),
             plain("Mean absolute error", metrics.mean_absolute_error),

@@ -9,6 +9,7 @@ use crate::{Moments, kill_after, kill_on_sight, kills, sordino, succeed};
 
 const BUDGET: f64 = 4.0;
 const STEPS: u64 = 20_000;
+const MEASUREMENTS: u64 = 60;
 
 pub(crate) fn begin(run: &Path) -> Command {
     let mut command = sordino();
@@ -24,6 +25,8 @@ pub(crate) fn begin(run: &Path) -> Command {
         "0.99",
     ]);
     command.args(["--epsilon", &BUDGET.to_string(), "--steps", &STEPS.to_string()]);
+    // Many measurements on protected records, so that kills fall between their charges and their results.
+    command.args(["--test-set", "protected", "--measurements", &MEASUREMENTS.to_string()]);
     command.args(["--checkpoint-seconds", "0.02", "--json", "--out"]).arg(run);
     command
 }
@@ -66,7 +69,11 @@ pub(crate) fn examine(run: &Path) -> (f64, bool) {
     for line in whole.lines() {
         let measured: Value = serde_json::from_str(line).unwrap();
         assert!(measured["step"].as_u64().unwrap() <= charged, "{line} with {charged} steps charged");
+        assert_eq!(measured["protected"], true);
     }
+    // Every result was charged before, and no more are charged than were planned.
+    let measurements = shown["charged_measurements"].as_u64().unwrap();
+    assert!(whole.lines().count() as u64 <= measurements && measurements <= MEASUREMENTS, "{measurements}");
     for file in ["model.safetensors", "checkpoint.safetensors"] {
         let Ok(bytes) = fs::read(run.join(file)) else { continue };
         if let Some(step) = head(&run.join(file), &bytes)["__metadata__"]["step"].as_str() {

@@ -83,11 +83,20 @@ pub(super) fn log_loss(cells: &[Cell], table: &Table, temperature: f64) -> Estim
 
 /// `-log(probability of the true class)` of each cell, at a temperature.
 pub(super) fn losses(cells: &[Cell], temperature: f64) -> Vec<f64> {
+    let classes = 1 + cells.iter().map(|cell| cell.truth).max().unwrap_or(1);
     let loss = |cell: &Cell| {
-        let z = -cell.true_odds / temperature;
+        let z = -tempered(cell.true_odds, temperature, classes);
         z.max(0.0) + (-z.abs()).exp().ln_1p()
     };
     cells.iter().map(loss).collect()
+}
+
+/// The log-odds of a class at a temperature `T`, given those at temperature 1: `odds / T - (1 - 1/T) log(classes - 1)`.
+///
+/// For two classes this is exact. For more classes the log-odds are a concave function of `1/T`, which is `-log(classes - 1)` at 0. So for
+/// `T >= 1` this line is a lower bound, and the loss that follows from it an upper bound.
+fn tempered(odds: f64, temperature: f64, classes: usize) -> f64 {
+    odds / temperature - (1.0 - 1.0 / temperature) * (classes as f64 - 1.0).ln()
 }
 
 /// The mean of the classes' recall; none if a class has too few records.
@@ -200,8 +209,9 @@ fn average_precision(cells: &[Cell], table: &Table) -> Option<Estimate> {
 /// Noise and sampling make every difference larger. The estimate removes their variance from the squares; the interval reaches down by
 /// their largest mean contribution, `sqrt(2 / pi)` standard deviations for each group.
 pub(super) fn calibration_error(cells: &[Cell], edges: &[f64], table: &Table, temperature: f64) -> Estimate {
+    let classes = 1 + cells.iter().map(|cell| cell.truth).max().unwrap_or(1);
     let surplus = |cell: &Cell| {
-        let confidence = 1.0 / (1.0 + (-cell.top / temperature).exp());
+        let confidence = 1.0 / (1.0 + (-tempered(cell.top, temperature, classes)).exp());
         f64::from(u8::from(cell.right)) - confidence
     };
     let (mut value, mut sum, mut bias) = (0.0, 0.0, 0.0);

@@ -104,10 +104,10 @@ pub struct ClassMetrics {
 pub struct Temperature {
     /// The temperature. A model that is too sure has one above 1.
     pub value: f64,
-    /// The log loss with it.
+    /// The log loss with it; for more than two classes, an upper bound.
     pub log_loss: Estimate,
-    /// The calibration error with it.
-    pub calibration_error: Estimate,
+    /// The calibration error with it, for two classes.
+    pub calibration_error: Option<Estimate>,
 }
 
 /// One bin of the histogram of residuals.
