@@ -8,13 +8,14 @@ use crate::batch::{Inputs, Records, Targets, Unlabelled};
 use crate::cut::{self, Piece};
 use crate::error::NetworkError;
 use crate::kernels::{Packed, vector};
+use crate::limits::Limits;
 use crate::loss::Loss;
 use crate::network::{Action, Network, Node};
 use crate::params::Params;
 use crate::pass::{Outcome, Pass};
 use crate::shape::Shape;
-use crate::tape::{Point, Tape};
-use crate::worker::{Limits, PassJob, Worker};
+use crate::tape::Point;
+use crate::worker::{PassJob, Worker};
 
 /// Runs a network over batches: losses, per-record gradient norms, and weighted sums of per-record gradients.
 ///
@@ -101,17 +102,15 @@ impl Engine {
             )));
         }
         let packs = [(); 2].map(|()| network.nodes.iter().map(|_| Vec::new()).collect());
-        let limits = limits(&network, 1);
+        let limits = Limits::new(&network, 1);
         let network = Arc::new(network);
         Engine { network, loss, limits, piece: 1, workers: Vec::new(), packs }.prepare(workers)
     }
 
     /// Makes the workers, for the current limits.
     fn prepare(mut self, workers: usize) -> Result<Engine, NetworkError> {
-        let (network, Limits { records, bags, most }) = (&self.network, self.limits);
-        // In double precision, which cannot overflow.
-        let tape = Tape::size(network, network.input().steps()) as f64 * records as f64;
-        let memory = 4.0 * (tape + written_size(network, most) as f64 * bags as f64) * workers as f64;
+        let network = &self.network;
+        let memory = self.limits.memory(network) * workers as f64;
         if memory > MOST_MEMORY {
             return Err(NetworkError::Description(format!(
                 "one record on each of {workers} workers takes {:.0} GiB, more than the {:.0} permitted; use fewer steps, \
@@ -120,8 +119,8 @@ impl Engine {
                 MOST_MEMORY / f64::from(1 << 30)
             )));
         }
-        self.workers = (0..workers).map(|_| Worker::new(network, records)).collect();
-        self.piece = piece_size(network, self.limits);
+        self.workers = (0..workers).map(|_| Worker::new(network, self.limits.records)).collect();
+        self.piece = self.limits.piece(network);
         Ok(self)
     }
 
@@ -140,7 +139,7 @@ impl Engine {
             )));
         }
         let workers = self.workers.len();
-        self.limits = limits(&self.network, most);
+        self.limits = Limits::new(&self.network, most);
         self.prepare(workers)
     }
 
@@ -380,51 +379,6 @@ fn pack(network: &Network, params: &Params, packs: &mut [Vec<Packed>]) {
 fn useful_workers(records: usize, workers: usize, operations: f64) -> usize {
     let worth = (records as f64 * operations / 2e6).ceil().max(1.0);
     if worth < workers as f64 { worth as usize } else { workers }
-}
-
-/// Floats of the gradients of one bag that are written out.
-fn written_size(network: &Network, most: usize) -> usize {
-    let written = |node: &Node| {
-        node.trained().map_or(0, |(_, parameters)| parameters.written_sizes(most).iter().sum::<usize>())
-    };
-    network.nodes.iter().map(written).sum()
-}
-
-/// The size of chunks: values, gradients, buffers of layers and written-out gradients fit into twice the second-level cache plus as much
-/// memory as the packed weights take, because every chunk reads these weights once.
-fn limits(network: &Network, most: usize) -> Limits {
-    let packed = |node: &Node| match &node.action {
-        Action::Operation { operation, .. } => operation.packed_size(node.params.len()),
-        _ => 0,
-    };
-    let memory = 2 * second_level_cache() + 4 * network.nodes.iter().map(packed).sum::<usize>();
-    let written = written_size(network, most);
-    let record = Tape::size(network, network.input().steps()) + written / most;
-    let records = (memory / (4 * record).max(1)).clamp(1, 256);
-    let bags = (memory / (4 * written).max(1)).clamp(1, records);
-    Limits { records, bags, most }
-}
-
-/// How many slots are added up in single precision before the sum moves to double precision: enough that the move takes about two
-/// hundredths of the time of the piece (a parameter costs some 160 operations), and at most 256, to keep [`cut::rounding`] small. Bags take
-/// more time than records, so that fewer of them are enough.
-fn piece_size(network: &Network, limits: Limits) -> usize {
-    let enough = 8000.0 * network.layout().len() as f64 / network.operations().max(1.0);
-    match limits.most {
-        1 => (enough.min(256.0) as usize).clamp(limits.records, 256),
-        _ => (enough.min(128.0) as usize).clamp(limits.records.min(128), 128),
-    }
-}
-
-/// Bytes of the second-level cache; a mebibyte if it is unknown.
-fn second_level_cache() -> usize {
-    let text = std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index2/size").unwrap_or_default();
-    let text = text.trim();
-    let (digits, unit) = match text.strip_suffix('K') {
-        Some(digits) => (digits, 1 << 10),
-        None => (text.strip_suffix('M').unwrap_or(text), 1 << 20),
-    };
-    digits.parse::<usize>().map_or(1 << 20, |size| (size * unit).clamp(1 << 18, 1 << 24))
 }
 
 /// Sets `sum` to the sum over all workers, in multiples of the step.

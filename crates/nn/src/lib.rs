@@ -11,6 +11,7 @@
 //! and sequences.
 
 mod batch;
+mod chunk_gradients;
 mod cut;
 mod description;
 mod engine;
@@ -20,6 +21,7 @@ mod graph_builder;
 mod init;
 mod kernels;
 pub mod layers;
+mod limits;
 mod loss;
 pub mod models;
 mod network;

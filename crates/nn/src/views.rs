@@ -65,18 +65,17 @@ impl Views {
         let mut shift = || ((u64::from(stream.next_u32()) * (2 * self.crop as u64 + 1)) >> 32) as usize;
         let (down, right) = (shift(), shift());
         view.resize(values.len(), 0.0);
+        // Columns of the view whose pixels come from inside the image.
+        let inside = self.crop.saturating_sub(right)..width.min(width + self.crop - right);
         let planes = values.chunks_exact(height * width).zip(view.chunks_exact_mut(height * width));
         for (values, view) in planes {
             for (y, row) in view.chunks_exact_mut(width).enumerate() {
-                let Some(from) = (y + down).checked_sub(self.crop).filter(|&from| from < height) else {
-                    continue;
-                };
-                for (x, pixel) in row.iter_mut().enumerate() {
-                    let x = if mirrored { width - 1 - x } else { x };
-                    if let Some(column) = (x + right).checked_sub(self.crop).filter(|&column| column < width)
-                    {
-                        *pixel = values[from * width + column];
-                    }
+                if let Some(from) = (y + down).checked_sub(self.crop).filter(|&from| from < height) {
+                    let column = from * width + inside.start + right - self.crop;
+                    row[inside.clone()].copy_from_slice(&values[column..column + inside.len()]);
+                }
+                if mirrored {
+                    row.reverse();
                 }
             }
         }

@@ -1,13 +1,15 @@
 //! A worker: runs its chunks one after another (forward, backward, norms, weights, sums).
 
 use crate::batch::Unlabelled;
+use crate::chunk_gradients::ChunkGradients;
 use crate::cut::{self, Piece};
 use crate::error::NetworkError;
 use crate::kernels::{Aligned, vector};
-use crate::layers::{Scratch, Term, Workspace};
+use crate::layers::{Term, Workspace};
+use crate::limits::Limits;
 use crate::loss::Loss;
 use crate::network::Network;
-use crate::pass::{Pass, WeightRule};
+use crate::pass::Pass;
 use crate::tape::{Chunk, Point, Tape, terms};
 use crate::units::Member;
 
@@ -55,41 +57,8 @@ pub(crate) struct Worker {
     pub(crate) results: Vec<SlotResult>,
 }
 
-/// Norms, weights and written-out gradients of the bags of a chunk.
-#[derive(Default)]
-struct ChunkGradients {
-    /// For each node, the gradients that its layer writes out.
-    written: Vec<[Aligned; 2]>,
-    scratch: Scratch,
-    /// Layer by layer, the squared norms of all bags of the chunk.
-    squared: Vec<f64>,
-    /// Sum by sum and layer by layer, the weights of all bags of the chunk.
-    weights: Vec<f32>,
-    /// The norms and weights of one bag, as a [rule](crate::WeightRule) sees them.
-    bag_norms: Vec<f64>,
-    bag_weights: Vec<f32>,
-}
-
 /// Above this norm a record counts as not finite: after clipping to any sensible bound, its weight would be a subnormal number.
 const GREATEST_NORM: f64 = 1e18;
-
-/// The size of chunks.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
-    /// The largest number of records in a chunk.
-    pub(crate) records: usize,
-    /// The largest number of bags in a chunk.
-    pub(crate) bags: usize,
-    /// The largest number of gradients in a slot: records, times views.
-    pub(crate) most: usize,
-}
-
-impl Limits {
-    /// Whether every slot fits into a chunk. Otherwise each slot is run alone, in as many chunks as it needs.
-    fn whole_slots(self) -> bool {
-        self.most <= self.records
-    }
-}
 
 /// A pass, as all workers see it.
 pub(crate) struct PassJob<'a> {
@@ -118,10 +87,7 @@ impl Worker {
             tape: Tape::new(network, chunk, network.input().steps()),
             anchor: None,
             chunk: Chunk::default(),
-            gradients: ChunkGradients {
-                written: network.nodes.iter().map(|_| Default::default()).collect(),
-                ..ChunkGradients::default()
-            },
+            gradients: ChunkGradients::new(network),
             spare: Aligned::default(),
             slot: Aligned::default(),
             sums: Vec::new(),
@@ -414,44 +380,5 @@ impl Worker {
             }
         });
         self.sums = sums;
-    }
-}
-
-impl ChunkGradients {
-    /// Sets the weights of one bag by a rule; a weight that is not finite becomes 0.
-    fn weigh(&mut self, rule: &WeightRule<'_>, bags: usize, index: usize) {
-        let norms = self.squared[index..].iter().step_by(bags).map(|squared| squared.sqrt());
-        self.bag_norms.clear();
-        self.bag_norms.extend(norms);
-        self.bag_weights.clear();
-        self.bag_weights.resize(self.weights.len() / bags, 0.0);
-        rule(&self.bag_norms, &mut self.bag_weights);
-        let weights = self.weights.iter_mut().skip(index).step_by(bags);
-        for (weight, chosen) in weights.zip(&self.bag_weights) {
-            *weight = if chosen.is_finite() { *chosen } else { 0.0 };
-        }
-    }
-
-    fn workspace(&mut self, node: usize) -> Workspace<'_> {
-        Workspace { written: &mut self.written[node], scratch: &mut self.scratch }
-    }
-
-    /// Sets a bag's written-out gradients to zero.
-    fn erase(&mut self, network: &Network, most: usize, bag: usize) {
-        for (written, node) in self.written.iter_mut().zip(&network.nodes) {
-            let Some((_, parameters)) = node.trained() else { continue };
-            for (written, size) in written.iter_mut().zip(parameters.written_sizes(most)) {
-                let end = ((bag + 1) * size).min(written.len());
-                written[(bag * size).min(end)..end].fill(0.0);
-            }
-        }
-    }
-
-    /// Adds the squared gradient norms of all bags for one node.
-    fn norms(&mut self, network: &Network, node: usize, terms: &[Term<'_>]) {
-        let Some((layer, parameters)) = network.nodes[node].trained() else { return };
-        let bags = terms[0].context.bags.len();
-        let mut workspace = Workspace { written: &mut self.written[node], scratch: &mut self.scratch };
-        parameters.squared_norms(terms, &mut workspace, &mut self.squared[layer * bags..][..bags]);
     }
 }

@@ -44,7 +44,9 @@ pub enum PrivacyError {
         planned: usize,
     },
     /// More measurements were asked for than the terms permit.
-    #[error("the terms permit {planned} measurements of held-back records, and all of them have been charged")]
+    #[error(
+        "the terms permit {planned} measurements of held-back records, and all of them have been charged"
+    )]
     NoMeasurementLeft {
         /// The number of measurements in the terms.
         planned: u64,

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use sordino_data::{Dataset, Labels};
 use sordino_nn::{Description, Engine, Loss, Params, pretrained::Export};
 use sordino_train::{
-    DataFacts, Evaluator, LossName, Metrics, PoolingName, Provable, PublicModel, ResolvedModel, RunFiles, RunFolder,
-    Score, Settings, class_of, inspect, read_published_noise, read_weights, temperature, verified_settings,
-    write_weights,
+    DataFacts, Evaluator, LossName, Metrics, PoolingName, Provable, PublicModel, ResolvedModel, RunFiles,
+    RunFolder, Score, Settings, class_of, inspect, read_published_noise, read_weights, temperature,
+    verified_settings, write_weights,
 };
 
 use crate::{Error, Guarantee, report::RunReport};
@@ -263,7 +263,8 @@ impl Fitted {
             return Prediction::NotFinite;
         }
         if self.facts.numbers.is_empty() {
-            let probabilities = if self.has_probabilities() { probabilities(outputs, self.temperature) } else { Vec::new() };
+            let probabilities =
+                if self.has_probabilities() { probabilities(outputs, self.temperature) } else { Vec::new() };
             return Prediction::Class { class: class_of(outputs) as usize, probabilities };
         }
         let numbers = outputs.iter().zip(&self.facts.numbers).map(|(z, scale)| scale.undo(*z));

@@ -99,8 +99,8 @@ pub use sordino_optim as optim;
 /// The stages of a run.
 pub use sordino_train as train;
 pub use sordino_train::{
-    Clipping, Hint, LossName as Loss, PoolingName as Pooling, SamplingName as Sampling, Score, Settings, TestSetName as TestSet,
-    TrainError as Error,
+    Clipping, Hint, LossName as Loss, PoolingName as Pooling, SamplingName as Sampling, Score, Settings,
+    TestSetName as TestSet, TrainError as Error,
 };
 pub use trainer::{StopHandle, Trainer, TrainingProgress};
 

@@ -45,7 +45,9 @@ pub(crate) fn views(text: &str, shape: Shape) -> Result<Views, TrainError> {
     }
     match views.flip || views.crop > 0 {
         true => Ok(views),
-        false => refused(format!("augment needs flip or crop=N; without them, all views are equal, got {text}")),
+        false => {
+            refused(format!("augment needs flip or crop=N; without them, all views are equal, got {text}"))
+        }
     }
 }
 

@@ -211,7 +211,8 @@ impl DataDescription {
             data: given(settings.data.clone()),
             unit,
             records_per_unit,
-            test_set: test.map(|_| Value::given_or(settings.test_set, TestSetName::Protected, Origin::Default)),
+            test_set: test
+                .map(|_| Value::given_or(settings.test_set, TestSetName::Protected, Origin::Default)),
             ..SettingValues::default()
         };
         Ok(Self { values, ..Self::public(facts, train.slots()) })

@@ -12,9 +12,8 @@ pub struct Evaluator<'d> {
     engine: Engine,
     data: &'d Dataset,
     loss: Loss,
-    /// The slot of each record, and the weight of the record in it; none if every record is a slot.
-    members: Option<Vec<(usize, f64)>>,
-    slots: usize,
+    /// The slot of each record, and the weight of the record in it. Records of a unit beyond its public maximum have none.
+    members: Vec<Option<(usize, f64)>>,
 }
 
 /// The records that are evaluated at once. What is kept in memory does not grow with the number of records.
@@ -68,29 +67,39 @@ impl<'d> Evaluator<'d> {
         if let Some(targets) = data.targets() {
             engine.records(data.inputs(), targets)?;
         }
-        Ok(Self { engine, data, loss, members: None, slots: data.len() })
-    }
-
-    /// The same evaluator, where several records belong to one slot: `slot_of` has the slot of each record, below `slots`. The records of a slot
-    /// have equal weights.
-    #[must_use]
-    pub fn in_slots(self, slot_of: &[usize], slots: usize) -> Self {
-        let mut sizes = vec![0_u32; slots];
-        slot_of.iter().for_each(|&slot| sizes[slot] += 1);
-        let members = slot_of.iter().map(|&slot| (slot, 1.0 / f64::from(sizes[slot]))).collect();
-        Self { members: Some(members), slots, ..self }
+        let members = match data.units() {
+            None => (0..data.len()).map(|record| Some((record, 1.0))).collect(),
+            Some(units) => {
+                let mut members = vec![None; data.len()];
+                for slot in 0..units.len() {
+                    let records = units.members(slot);
+                    records
+                        .iter()
+                        .for_each(|&record| members[record] = Some((slot, 1.0 / records.len() as f64)));
+                }
+                members
+            }
+        };
+        Ok(Self { engine, data, loss, members })
     }
 
     /// The number of slots: units of privacy.
     pub fn slots(&self) -> usize {
-        self.slots
+        self.data.slots()
     }
 
     /// The layout of a table for these records; none if they have no targets.
     pub fn layout(&self, noise_variance: f64) -> Option<Layout> {
         let targets = self.data.targets()?;
         let (classes, probabilities) = (self.data.classes().len(), self.loss != Loss::Hinge);
-        Some(Layout::new(&targets, self.data.shape(), classes, probabilities, self.slots as u64, noise_variance))
+        Some(Layout::new(
+            &targets,
+            self.data.shape(),
+            classes,
+            probabilities,
+            self.slots() as u64,
+            noise_variance,
+        ))
     }
 
     /// The exact counts of a model's predictions in each cell of a table.
@@ -123,7 +132,7 @@ impl<'d> Evaluator<'d> {
                 _ => self.outputs(params, &piece)?,
             };
             for (place, &record) in piece.iter().enumerate() {
-                let (slot, weight) = self.members.as_ref().map_or((record, 1.0), |members| members[record]);
+                let Some((slot, weight)) = self.members[record] else { continue };
                 let mut add = |cell, share: f64| add(slot, cell, weight * share);
                 match (layout, &targets) {
                     (Layout::Classes(cells), Targets::Classes(classes)) => {
@@ -138,7 +147,9 @@ impl<'d> Evaluator<'d> {
                         }
                     }
                     (Layout::Tokens { largest }, _) => {
-                        token_weights(losses[place], *largest).into_iter().for_each(|(cell, share)| add(cell, share));
+                        token_weights(losses[place], *largest)
+                            .into_iter()
+                            .for_each(|(cell, share)| add(cell, share));
                     }
                     _ => {}
                 }
@@ -147,39 +158,40 @@ impl<'d> Evaluator<'d> {
         Ok(())
     }
 
-    /// Measures a model.
+    /// Measures a model. Every record counts the same, or every unit if records belong to units.
     ///
     /// # Errors
     /// Parameters of another network; records that cannot be read.
     pub fn score(&mut self, params: &Params) -> Result<Score, NetworkError> {
-        let (mut correct, mut error, mut loss) = (0_usize, 0.0, 0.0);
+        let Some(targets) = self.data.targets() else { return Ok(Score::default()) };
+        let mut total = 0.0;
         for first in (0..self.data.len()).step_by(PIECE) {
             let piece: Vec<usize> = (first..self.data.len().min(first + PIECE)).collect();
-            match self.data.targets() {
-                Some(Targets::Classes(classes)) => {
+            let scores: Vec<f64> = match targets {
+                Targets::Classes(classes) => {
                     let (outputs, width) = (self.outputs(params, &piece)?, self.engine.network().outputs());
                     let pairs = outputs.chunks_exact(width).zip(&classes[first..]);
-                    correct += pairs.filter(|(outputs, class)| class_of(outputs) == **class).count();
+                    pairs.map(|(outputs, class)| f64::from(u8::from(class_of(outputs) == *class))).collect()
                 }
-                Some(Targets::Values { values, width }) => {
+                Targets::Values { values, width } => {
                     let outputs = self.outputs(params, &piece)?;
-                    let pairs = outputs.iter().zip(&values[first * width..]);
-                    error = pairs.fold(error, |error, (z, y)| error + f64::from(z - y).powi(2));
+                    let pairs = outputs.chunks_exact(width).zip(values[first * width..].chunks_exact(width));
+                    let squares = |(z, y): (&[f32], &[f32])| {
+                        z.iter().zip(y).fold(0.0, |sum, (z, y)| sum + f64::from(z - y).powi(2))
+                    };
+                    pairs.map(squares).collect()
                 }
-                Some(targets @ Targets::NextTokens { .. }) => {
-                    loss += self.losses(params, targets, &piece)?.iter().sum::<f64>();
-                }
-                None => {}
+                Targets::NextTokens { .. } => self.losses(params, targets, &piece)?,
+            };
+            for (record, score) in piece.into_iter().zip(scores) {
+                total += self.members[record].map_or(0.0, |(_, weight)| weight * score);
             }
         }
-        let count = self.data.len() as f64;
-        Ok(match self.data.targets() {
-            Some(Targets::Classes(_)) => Score { accuracy: Some(correct as f64 / count), ..Score::default() },
-            Some(Targets::Values { .. }) => {
-                Score { mean_squared_error: Some(error / count), ..Score::default() }
-            }
-            Some(Targets::NextTokens { .. }) => Score { token_loss: Some(loss / count), ..Score::default() },
-            None => Score::default(),
+        let mean = Some(total / self.slots() as f64);
+        Ok(match targets {
+            Targets::Classes(_) => Score { accuracy: mean, ..Score::default() },
+            Targets::Values { .. } => Score { mean_squared_error: mean, ..Score::default() },
+            Targets::NextTokens { .. } => Score { token_loss: mean, ..Score::default() },
         })
     }
 

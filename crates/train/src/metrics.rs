@@ -9,11 +9,8 @@ use serde::{Deserialize, Serialize};
 use sordino_privacy::Vault;
 
 use crate::{
-    Evaluator, Metrics, NetworkGradients, Observer, RunFolder, Score, TrainError,
-    folder::failed,
-    learner::Learner,
-    measurement::HeldBack,
-    write_whole,
+    Evaluator, Metrics, NetworkGradients, Observer, RunFolder, Score, TrainError, folder::failed,
+    learner::Learner, measurement::HeldBack, write_whole,
 };
 
 /// A line of `metrics.jsonl`.

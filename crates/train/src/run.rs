@@ -241,7 +241,14 @@ impl<'a> Run<'a> {
             fs::remove_file(&checkpoint).map_err(|error| failed(&checkpoint, &error))?;
         }
         let score = latest.map(|latest| latest.score);
-        Ok(Ending { params: state.learner.best(), score, metrics, account, finished, seconds: clock.seconds() })
+        Ok(Ending {
+            params: state.learner.best(),
+            score,
+            metrics,
+            account,
+            finished,
+            seconds: clock.seconds(),
+        })
     }
 
     /// Whether a measurement is due after this step: one of the planned measurements on protected records, or as often as public records are
@@ -249,7 +256,9 @@ impl<'a> Run<'a> {
     fn is_measured_at(&self, position: u64, steps: u64) -> bool {
         match self.priced.terms.measurement_budget() {
             Some(budget) => {
-                let due = |position: u64| u128::from(position) * u128::from(budget.measurements) / u128::from(steps);
+                let due = |position: u64| {
+                    u128::from(position) * u128::from(budget.measurements) / u128::from(steps)
+                };
                 self.measure_every != u64::MAX && due(position) > due(position - 1)
             }
             None => position.is_multiple_of(self.measure_every),

@@ -1,5 +1,7 @@
 //! Gradients of weight matrices, as factors.
 
+use std::ops::Range;
+
 use super::direct;
 use super::norm::{GREATEST_FACTOR, Right, norm_of_outer};
 use super::stacked::RecordRows;
@@ -8,7 +10,6 @@ use crate::kernels::vector::Strided;
 use crate::kernels::{Runs, WIDTH, outer_sum, vector};
 use crate::layers::{Scratch, Workspace};
 use crate::units::Bags;
-use std::ops::Range;
 
 /// A weight matrix `outputs x inputs`, which may be stored as several matrices side by side, with its biases.
 ///
@@ -52,7 +53,8 @@ pub(crate) struct Factor<'a> {
 /// `rows^2 (inputs + outputs)` multiply-adds are compared with writing, reading and adding `inputs * outputs` floats, each of
 /// which costs about 32 of them (measured: equal near 64 rows for 256 x 256).
 pub(crate) fn gram_is_cheaper(rows: usize, inputs: usize, outputs: usize) -> bool {
-    rows * rows * (inputs + outputs) <= 32 * inputs * outputs
+    // A bag may have very many rows.
+    rows.saturating_mul(rows).saturating_mul(inputs + outputs) <= 32 * inputs * outputs
 }
 
 impl Factored {
@@ -160,7 +162,7 @@ impl Factored {
             let together = (ROWS / length.max(1)).clamp(1, first.len());
             self.add_matrices(
                 terms,
-                Units { first: &first, rows: length, unit: together * length },
+                RowRuns { first: &first, rows: length, unit: together * length },
                 gradient,
             );
             record += first.len();
@@ -216,8 +218,8 @@ impl Factored {
                 let all = Factor { rows: count, ..last(terms) };
                 self.add_biases(all, &mut sum[offset..][..self.outputs], &[1.0]);
             }
-            let units = Units { first: &[0], rows: count, unit: GROUP };
-            return self.add_matrices(terms, units, &mut sum[self.offset()..]);
+            let runs = RowRuns { first: &[0], rows: count, unit: GROUP };
+            return self.add_matrices(terms, runs, &mut sum[self.offset()..]);
         };
         if self.written(bags.most) {
             let sum = &mut sum[self.offset()..][..self.len()];
@@ -265,12 +267,12 @@ impl Factored {
         }
         let sum = &mut sum[self.offset()..];
         if (rows, terms.len(), bags.most) == (1, 1, 1) {
-            return self.add_matrices(&scaled, Units { first: &[0], rows: records, unit: GROUP }, sum);
+            return self.add_matrices(&scaled, RowRuns { first: &[0], rows: records, unit: GROUP }, sum);
         }
         // Rows beyond the end of a record are zero.
         for (size, records) in bags.by_size() {
             let first: Vec<usize> = records.iter().map(|record| record * rows).collect();
-            self.add_matrices(&scaled, Units { first: &first, rows: size * rows, unit: size * rows }, sum);
+            self.add_matrices(&scaled, RowRuns { first: &first, rows: size * rows, unit: size * rows }, sum);
         }
     }
 
@@ -287,18 +289,18 @@ impl Factored {
     }
 
     /// Adds `sum b a^T` over rows of all terms to every matrix in `sum`, which begins at [`offset`](Self::offset).
-    fn add_matrices(&self, terms: &[Factor<'_>], units: Units<'_>, sum: &mut [f32]) {
+    fn add_matrices(&self, terms: &[Factor<'_>], rows: RowRuns<'_>, sum: &mut [f32]) {
         let Factor { a_stride, b_stride, .. } = terms[0];
         let operands: Vec<_> = terms.iter().map(|term| (term.b, term.a)).collect();
         for block in &self.blocks {
             let start = |first: &usize| (first * b_stride, first * a_stride + block.first);
-            let starts: Vec<_> = units.first.iter().map(start).collect();
+            let starts: Vec<_> = rows.first.iter().map(start).collect();
             let runs = Runs {
                 starts: &starts,
-                len: units.rows,
+                len: rows.rows,
                 left_step: b_stride,
                 right_step: a_stride,
-                unit: units.unit.max(1),
+                unit: rows.unit.max(1),
             };
             let sum = &mut sum[block.offset - self.offset()..];
             outer_sum((self.outputs, block.width), &operands, runs, sum, block.width, true);
@@ -308,7 +310,7 @@ impl Factored {
 
 /// Rows that are added up: `rows` rows from each of `first` on, in units of `unit` rows that are summed separately.
 #[derive(Clone, Copy)]
-struct Units<'a> {
+struct RowRuns<'a> {
     first: &'a [usize],
     rows: usize,
     unit: usize,

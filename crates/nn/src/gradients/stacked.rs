@@ -39,8 +39,11 @@ impl<'a> RecordRows<'a> {
         let data = if gaps {
             let mut copy = Vec::with_capacity(count * stride);
             for record in bag {
-                let first = record * rows * stride;
-                copy.extend_from_slice(&data[first..first + self.length(record) * stride]);
+                for row in record * rows..record * rows + self.length(record) {
+                    // The data may end with the last row, without its stride.
+                    copy.extend_from_slice(&data[row * stride..][..width]);
+                    copy.resize(copy.len() + stride - width, 0.0);
+                }
             }
             Cow::Owned(copy)
         } else {
@@ -53,5 +56,36 @@ impl<'a> RecordRows<'a> {
 impl Stacked<'_> {
     pub(crate) fn matrix(&self) -> Matrix<'_> {
         Matrix { data: &self.data, count: self.count, width: self.width, stride: self.stride }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three records with at most two rows of two floats, three apart. The last one ends with the data.
+    #[test]
+    fn rows_beyond_the_end_of_a_record_are_left_out() {
+        let data: Vec<f32> = (0..17).map(|value| value as f32).collect();
+        let rows = |stacked: &Stacked<'_>| {
+            let matrix = stacked.matrix();
+            (0..matrix.count).map(|row| matrix.row(row)[0]).collect::<Vec<f32>>()
+        };
+        let some = |lengths, bag| {
+            let rows = RecordRows { data: &data, width: 2, stride: 3, rows: 2, lengths: Some(lengths) };
+            rows.of_bag(bag)
+        };
+        let stacked = some(&[1, 2, 2], 0..3);
+        assert_eq!(rows(&stacked), [0.0, 6.0, 9.0, 12.0, 15.0]);
+        assert!(matches!(stacked.data, Cow::Owned(_)));
+        for (lengths, bag, expected) in [
+            (&[2, 2, 1], 0..3, &[0.0, 3.0, 6.0, 9.0, 12.0][..]),
+            (&[1, 1, 1], 1..2, &[6.0]),
+            (&[1, 2, 2], 1..3, &[6.0, 9.0, 12.0, 15.0]),
+        ] {
+            let stacked = some(lengths, bag);
+            assert_eq!(rows(&stacked), expected);
+            assert!(matches!(stacked.data, Cow::Borrowed(_)));
+        }
     }
 }

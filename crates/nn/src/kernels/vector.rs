@@ -169,6 +169,59 @@ fn add_rounded_body<const FMA: bool>(y: &mut [f64], x: &[f32], step: f64) {
     }
 }
 
+multiversion! {
+    /// The sum of rows, each as long as `sum`.
+    pub(crate) fn sum_in_doubles(sum: &mut [f64], rows: &[&[f32]]) = sum_in_doubles_body
+}
+
+#[inline(always)]
+fn sum_in_doubles_body<const FMA: bool>(sum: &mut [f64], rows: &[&[f32]]) {
+    let whole = sum.len() - sum.len() % WIDTH;
+    for (index, sum) in sum[..whole].chunks_exact_mut(WIDTH).enumerate() {
+        let mut own = [0.0; WIDTH];
+        for row in rows {
+            let row = &row[index * WIDTH..][..WIDTH];
+            own.iter_mut().zip(row).for_each(|(own, x)| *own += f64::from(*x));
+        }
+        sum.copy_from_slice(&own);
+    }
+    for (index, sum) in sum.iter_mut().enumerate().skip(whole) {
+        *sum = rows.iter().map(|row| f64::from(row[index])).sum();
+    }
+}
+
+multiversion! {
+    /// `sum x^2`.
+    pub(crate) fn squared_norm_of_doubles(x: &[f64]) -> f64 = squared_norm_of_doubles_body
+}
+
+#[inline(always)]
+fn squared_norm_of_doubles_body<const FMA: bool>(x: &[f64]) -> f64 {
+    let (mut sums, parts) = ([0.0; WIDTH], x.chunks_exact(WIDTH));
+    let rest: f64 = parts.remainder().iter().map(|x| x * x).sum();
+    for x in parts {
+        sums.iter_mut().zip(x).for_each(|(sum, x)| *sum += x * x);
+    }
+    let mut lanes = WIDTH;
+    while lanes > 1 {
+        lanes /= 2;
+        (0..lanes).for_each(|lane| sums[lane] += sums[lane + lanes]);
+    }
+    sums[0] + rest
+}
+
+multiversion! {
+    /// `y += c x`, with the product in double precision.
+    pub(crate) fn add_scaled_doubles(y: &mut [f32], c: f32, x: &[f64]) = add_scaled_doubles_body
+}
+
+#[inline(always)]
+fn add_scaled_doubles_body<const FMA: bool>(y: &mut [f32], c: f32, x: &[f64]) {
+    for (y, x) in y.iter_mut().zip(x) {
+        *y += (f64::from(c) * x) as f32;
+    }
+}
+
 /// The nearest whole number, for numbers below 2^51.
 #[inline(always)]
 fn whole(x: f64) -> f64 {
@@ -249,6 +302,24 @@ pub(crate) mod tests {
         assert_eq!(sum, [0.0]);
         add_rounded(&mut sum, &[1e-20], 0.0);
         assert_eq!(sum, [f64::from(1e-20_f32)]);
+    }
+
+    #[test]
+    fn doubles_are_squared_and_added() {
+        for len in [0, 1, 15, 16, 17, 100] {
+            let (x, mut y) = (numbers(len, 7), numbers(len, 8));
+            let wide: Vec<f64> = x.iter().map(|x| f64::from(*x) / 3.0).collect();
+            let squares: f64 = wide.iter().map(|x| x * x).sum();
+            assert!((squared_norm_of_doubles(&wide) - squares).abs() <= 1e-14 * squares);
+            let expected: Vec<f32> =
+                y.iter().zip(&wide).map(|(y, x)| y + (f64::from(0.7_f32) * x) as f32).collect();
+            add_scaled_doubles(&mut y, 0.7, &wide);
+            assert_eq!(y, expected);
+            let mut sum = vec![7.0; len];
+            sum_in_doubles(&mut sum, &[&x, &y, &x]);
+            let wide = |i: usize| f64::from(x[i]) + f64::from(y[i]) + f64::from(x[i]);
+            assert!(sum.iter().enumerate().all(|(i, sum)| *sum == wide(i)));
+        }
     }
 
     #[test]

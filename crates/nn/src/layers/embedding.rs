@@ -118,27 +118,20 @@ impl ParameterGradients for EmbeddingOperation {
         let stride = Storage::stride(self.width);
         // In double precision, since a token may be repeated very often.
         let mut sum = vec![0.0f64; self.width];
-        let (mut equals, mut tokens, mut norms) = (Equals::default(), BagTokens::default(), Vec::new());
-        let rows = vector::Strided { width: self.width, stride };
+        let (mut equals, mut tokens) = (Equals::default(), BagTokens::default());
+        let mut rows_of_token = Vec::new();
         for (out, bag) in out.iter_mut().zip(context.bags.iter()) {
-            tokens.collect(&context, bag.clone());
-            norms.resize(tokens.tokens.len(), 0.0);
-            let mut first = 0;
-            for record in bag {
-                let norms = &mut norms[first..first + context.lengths[record]];
-                vector::squared_norms_of_rows(&dy[record * context.steps * stride..], rows, norms);
-                first += norms.len();
-            }
+            tokens.collect(&context, bag);
             let gradient = |step: usize| &dy[tokens.places[step] * stride..][..self.width];
             equals.link(&tokens.tokens);
             for step in (0..tokens.tokens.len()).filter(|&step| !equals.again[step]) {
                 if equals.next[step] == NONE {
-                    *out += norms[step];
+                    *out += vector::squared_norm(gradient(step));
                     continue;
                 }
                 // Equal tokens share a row of the table: their gradients add before they are squared.
-                equals.add(step, gradient, &mut sum);
-                *out += sum.iter().map(|sum| sum * sum).sum::<f64>();
+                equals.add(step, gradient, &mut rows_of_token, &mut sum);
+                *out += vector::squared_norm_of_doubles(&sum);
             }
         }
     }
@@ -157,6 +150,7 @@ impl ParameterGradients for EmbeddingOperation {
         let stride = Storage::stride(self.width);
         let mut own = vec![0.0f64; self.width];
         let (mut equals, mut tokens) = (Equals::default(), BagTokens::default());
+        let mut rows_of_token = Vec::new();
         for (index, bag) in context.bags.iter().enumerate() {
             tokens.collect(&context, bag);
             let weight = weights.map_or(1.0, |weights| weights[index]);
@@ -169,8 +163,8 @@ impl ParameterGradients for EmbeddingOperation {
                     continue;
                 }
                 // As for the norm: if they were weighted one by one, they might cancel differently.
-                equals.add(step, gradient, &mut own);
-                row.iter_mut().zip(&own).for_each(|(row, own)| *row += (f64::from(weight) * own) as f32);
+                equals.add(step, gradient, &mut rows_of_token, &mut own);
+                vector::add_scaled_doubles(row, weight, &own);
             }
         }
     }
@@ -215,14 +209,21 @@ struct Equals {
 }
 
 impl Equals {
-    /// The sum of the gradients of all steps with this one's token, in double precision.
-    fn add<'a>(&self, step: usize, gradient: impl Fn(usize) -> &'a [f32], sum: &mut [f64]) {
-        sum.fill(0.0);
+    /// The sum of the gradients of all steps with this one's token, in double precision. `rows` is a buffer.
+    fn add<'a>(
+        &self,
+        step: usize,
+        gradient: impl Fn(usize) -> &'a [f32],
+        rows: &mut Vec<&'a [f32]>,
+        sum: &mut [f64],
+    ) {
+        rows.clear();
         let mut other = step;
         while other != NONE {
-            sum.iter_mut().zip(gradient(other)).for_each(|(sum, value)| *sum += f64::from(*value));
+            rows.push(gradient(other));
             other = self.next[other];
         }
+        vector::sum_in_doubles(sum, rows);
     }
 
     fn link(&mut self, tokens: &[u32]) {

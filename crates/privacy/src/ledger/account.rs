@@ -171,7 +171,9 @@ impl Account {
             Event::Chosen { about } if self.search().is_some() && self.chosen.is_none() => {
                 self.chosen = Some(about);
             }
-            Event::Measured { number } if number == self.measured && number < self.head.terms.measurements() => {
+            Event::Measured { number }
+                if number == self.measured && number < self.head.terms.measurements() =>
+            {
                 self.measured += 1;
             }
             Event::Closed { steps } if steps == charged && steps == planned => self.closed = true,

@@ -22,7 +22,8 @@ fn parsed(given: &Given) -> Result<Settings, Problem> {
 }
 
 fn is_reading(setting: &SettingInfo) -> bool {
-    setting.heading == "Data" && !["data", "test_data", "test_fraction", "split_seed", "records_per_unit"].contains(&setting.name)
+    setting.heading == "Data"
+        && !["data", "test_data", "test_fraction", "split_seed", "records_per_unit"].contains(&setting.name)
 }
 
 fn argument(setting: &SettingInfo) -> Arg {

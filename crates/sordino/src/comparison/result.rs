@@ -129,7 +129,10 @@ impl Comparison {
     pub(super) fn accuracy_note(&self) -> String {
         let majority = self.rows.iter().find_map(|row| row.majority);
         let mut note = majority.map_or(String::new(), |share| {
-            format!("\nAlways predicting the most frequent class has an accuracy of {:.2} %.\n", 100.0 * share)
+            format!(
+                "\nAlways predicting the most frequent class has an accuracy of {:.2} %.\n",
+                100.0 * share
+            )
         });
         if self.rows.iter().any(|row| row.interval.is_some()) {
             note += "+- is half of a 95 % interval for one run: the error of having only these test records";

@@ -99,7 +99,8 @@ fn balanced_accuracy(cells: &[Cell], table: &Table, classes: usize) -> Option<Es
     let mut total = 0.0;
     for (class, [_, records]) in sums.iter().enumerate() {
         let whole: Vec<f64> = cells.iter().map(|cell| f64::from(u8::from(cell.truth == class))).collect();
-        let found: Vec<f64> = cells.iter().map(|cell| f64::from(u8::from(cell.truth == class && cell.right))).collect();
+        let found: Vec<f64> =
+            cells.iter().map(|cell| f64::from(u8::from(cell.truth == class && cell.right))).collect();
         total += table.share(&found, &whole)?.value;
         if *records <= 0.0 {
             return None;
@@ -121,7 +122,8 @@ fn balanced_accuracy(cells: &[Cell], table: &Table, classes: usize) -> Option<Es
 /// The cells of the two classes in the order of the score of the second class: (score, cells of the first, cells of the second).
 fn by_score(cells: &[Cell]) -> Vec<[usize; 2]> {
     let score = |cell: &Cell| if cell.truth == 1 { cell.true_odds } else { -cell.true_odds };
-    let mut order: [Vec<usize>; 2] = [0, 1].map(|truth| (0..cells.len()).filter(|&c| cells[c].truth == truth).collect());
+    let mut order: [Vec<usize>; 2] =
+        [0, 1].map(|truth| (0..cells.len()).filter(|&c| cells[c].truth == truth).collect());
     for part in &mut order {
         part.sort_by(|&a, &b| score(&cells[a]).total_cmp(&score(&cells[b])));
     }
@@ -204,8 +206,10 @@ pub(super) fn calibration_error(cells: &[Cell], edges: &[f64], table: &Table, te
     let (mut value, mut sum, mut bias) = (0.0, 0.0, 0.0);
     let mut signed = vec![0.0; cells.len()];
     for group in 0..=edges.len() {
-        let weights: Vec<f64> =
-            cells.iter().map(|cell| if bin(edges, cell.top) == group { surplus(cell) } else { 0.0 }).collect();
+        let weights: Vec<f64> = cells
+            .iter()
+            .map(|cell| if bin(edges, cell.top) == group { surplus(cell) } else { 0.0 })
+            .collect();
         let (difference, variance) = (table.sum(&weights), table.variance(&weights).total());
         value += (difference * difference - variance).max(0.0).sqrt();
         sum += difference.abs();
@@ -213,6 +217,11 @@ pub(super) fn calibration_error(cells: &[Cell], edges: &[f64], table: &Table, te
         signed.iter_mut().zip(weights).for_each(|(signed, weight)| *signed += weight * difference.signum());
     }
     let half = table.variance(&signed).half();
-    let (value, low, high) = (value / table.slots, (sum - bias - half) / table.slots, (sum + half) / table.slots);
-    Estimate { value: value.min(1.0), low: low.clamp(0.0, value.min(1.0)), high: high.clamp(value.min(1.0), 1.0) }
+    let (value, low, high) =
+        (value / table.slots, (sum - bias - half) / table.slots, (sum + half) / table.slots);
+    Estimate {
+        value: value.min(1.0),
+        low: low.clamp(0.0, value.min(1.0)),
+        high: high.clamp(value.min(1.0), 1.0),
+    }
 }

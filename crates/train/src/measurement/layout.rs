@@ -40,8 +40,12 @@ pub struct ClassCells {
 }
 
 /// Edges of log-odds for two classes, from fine to coarse. Far edges are needed for models that are too sure.
-const TWO: [&[f64]; 4] =
-    [&[0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 32.0], &[1.0, 2.0, 4.0, 8.0, 16.0], &[2.0, 8.0], &[]];
+const TWO: [&[f64]; 4] = [
+    &[0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 32.0],
+    &[1.0, 2.0, 4.0, 8.0, 16.0],
+    &[2.0, 8.0],
+    &[],
+];
 /// Edges for more classes. Those of wrong predictions are among those of right ones, so that confidences can be grouped.
 const RIGHT: &[f64] = &[-1.0, 0.0, 1.0, 2.0, 4.0, 8.0, 16.0];
 const WRONG: [&[f64]; 2] = [&[0.0, 2.0, 8.0], &[-12.0, -6.0, -3.0, -1.0]];
@@ -165,7 +169,13 @@ impl ClassCells {
             for predicted in others {
                 for top in middles(self.wrong[0], false) {
                     let odds = middles(self.wrong[1], false);
-                    cells.extend(odds.into_iter().map(|true_odds| Cell { truth, predicted, right: false, top, true_odds }));
+                    cells.extend(odds.into_iter().map(|true_odds| Cell {
+                        truth,
+                        predicted,
+                        right: false,
+                        top,
+                        true_odds,
+                    }));
                 }
             }
         }
@@ -203,7 +213,8 @@ fn log_odds(outputs: &[f32], class: usize) -> f64 {
     if let [only] = outputs {
         return if class == 1 { f64::from(*only) } else { -f64::from(*only) };
     }
-    let others = || outputs.iter().enumerate().filter(|(other, _)| *other != class).map(|(_, z)| f64::from(*z));
+    let others =
+        || outputs.iter().enumerate().filter(|(other, _)| *other != class).map(|(_, z)| f64::from(*z));
     let greatest = others().fold(f64::NEG_INFINITY, f64::max);
     f64::from(outputs[class]) - greatest - others().map(|z| (z - greatest).exp()).sum::<f64>().ln()
 }
@@ -220,7 +231,8 @@ mod tests {
                 assert_eq!(described.len(), cells.len());
                 for seed in 0..500_u32 {
                     // Outputs from -20 to 20, and classes, in no particular order.
-                    let output = |class: u32| (f64::from((seed * 7919 + class * 104_729) % 1009) / 25.0 - 20.0) as f32;
+                    let output =
+                        |class: u32| (f64::from((seed * 7919 + class * 104_729) % 1009) / 25.0 - 20.0) as f32;
                     let outputs: Vec<f32> = (0..classes as u32).map(output).collect();
                     let truth = seed % classes as u32;
                     let cell = described[cells.cell(truth, &outputs)];

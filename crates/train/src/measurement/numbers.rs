@@ -58,7 +58,9 @@ pub(super) fn residuals(width: usize, table: &Table) -> Metrics {
         // The squared error of a record is a sum over the values that are predicted for it.
         mean_squared_error: Some(mean_of_cell(table, BINS, 0.5, largest * largest * width, power(4))),
         mean_absolute_error: Some(mean_of_cell(table, BINS + 1, 0.25, largest, power(2))),
-        residuals: bins.map(|(bin, share)| ResidualBin { up_to: EDGES.get(bin).copied(), share: *share }).collect(),
+        residuals: bins
+            .map(|(bin, share)| ResidualBin { up_to: EDGES.get(bin).copied(), share: *share })
+            .collect(),
         ..Metrics::default()
     }
 }

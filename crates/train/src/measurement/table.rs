@@ -61,7 +61,8 @@ impl Table {
         // What is removed from all cells alike adds nothing to a sum with equal weights.
         let mean = weights.iter().sum::<f64>() / weights.len() as f64;
         let noise = self.noise * if self.complete { squares(mean) } else { squares(0.0) };
-        let second: f64 = self.counts.iter().zip(weights).map(|(count, weight)| count * weight * weight).sum();
+        let second: f64 =
+            self.counts.iter().zip(weights).map(|(count, weight)| count * weight * weight).sum();
         let sampling = (second - self.sum(weights).powi(2) / self.slots).max(0.0);
         Variance { noise, sampling }
     }
@@ -81,7 +82,8 @@ impl Table {
             return None;
         }
         let value = (self.sum(part) / of).clamp(0.0, 1.0);
-        let gradient: Vec<f64> = part.iter().zip(whole).map(|(part, whole)| (part - value * whole) / of).collect();
+        let gradient: Vec<f64> =
+            part.iter().zip(whole).map(|(part, whole)| (part - value * whole) / of).collect();
         Some(self.fraction(value, &gradient, of))
     }
 

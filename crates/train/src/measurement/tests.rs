@@ -28,7 +28,8 @@ type Record = (u32, Vec<f32>);
 fn two(share: f64, shift: f64, sure: f64) -> impl Fn(&mut ChaCha20Rng) -> Record {
     move |rng| {
         let class = uniform(rng) < share;
-        let score = normal(rng) + if class { shift } else { -shift } + (share / (1.0 - share)).ln() / (2.0 * shift);
+        let score =
+            normal(rng) + if class { shift } else { -shift } + (share / (1.0 - share)).ln() / (2.0 * shift);
         (u32::from(class), vec![(2.0 * shift * sure * score) as f32])
     }
 }
@@ -81,7 +82,13 @@ fn named(metrics: &Metrics) -> Vec<(String, Estimate)> {
 
 /// Draws a table `runs` times. Every metric must contain the value of the whole population in at least 93 % of them (a coverage of 95 % is
 /// below that once in 50 for 400 runs; seeds are fixed).
-fn check_coverage(name: &str, layout: &Layout, slots: u64, epsilon: f64, draw: impl Fn(&mut ChaCha20Rng) -> Record) {
+fn check_coverage(
+    name: &str,
+    layout: &Layout,
+    slots: u64,
+    epsilon: f64,
+    draw: impl Fn(&mut ChaCha20Rng) -> Record,
+) {
     let mut rng = ChaCha20Rng::seed_from_u64(3);
     let many = 400_000;
     let whole = counts(layout, std::iter::from_fn(|| Some(draw(&mut rng))).take(many));
@@ -96,7 +103,10 @@ fn check_coverage(name: &str, layout: &Layout, slots: u64, epsilon: f64, draw: i
         let found = named(&metrics);
         for (metric, exact) in named(&truth) {
             let Some((_, estimate)) = found.iter().find(|(other, _)| *other == metric) else { continue };
-            assert!(estimate.low <= estimate.value && estimate.value <= estimate.high, "{metric} {estimate:?}");
+            assert!(
+                estimate.low <= estimate.value && estimate.value <= estimate.high,
+                "{metric} {estimate:?}"
+            );
             let hit = estimate.low <= exact.value && exact.value <= estimate.high;
             let entry = hits.entry(metric).or_default();
             entry[0] += f64::from(u8::from(hit));
@@ -202,7 +212,9 @@ fn errors_of_numbers_and_tokens_are_covered() {
             let layout = Layout::Numbers { width: 1 };
             let mut counts = vec![0.0; layout.cells()];
             for _ in 0..slots {
-                residual_weights(0.2 * normal(&mut rng)).into_iter().for_each(|(cell, weight)| counts[cell] += weight);
+                residual_weights(0.2 * normal(&mut rng))
+                    .into_iter()
+                    .for_each(|(cell, weight)| counts[cell] += weight);
             }
             let counts = if std > 0.0 { noisy(counts, 1.0, &mut rng) } else { counts };
             let metrics = Metrics::new(&layout, counts, slots, std);
@@ -217,7 +229,9 @@ fn errors_of_numbers_and_tokens_are_covered() {
             let mut counts = vec![0.0; 2];
             for _ in 0..slots {
                 let loss = 3.0 + 0.5 * normal(&mut rng);
-                numbers::token_weights(loss, 11.0).into_iter().for_each(|(cell, weight)| counts[cell] += weight);
+                numbers::token_weights(loss, 11.0)
+                    .into_iter()
+                    .for_each(|(cell, weight)| counts[cell] += weight);
             }
             let counts = if std > 0.0 { noisy(counts, 1.0, &mut rng) } else { counts };
             let loss = Metrics::new(&layout, counts, slots, std).token_loss.unwrap();
@@ -238,7 +252,10 @@ fn tables_of_noise_alone_give_numbers_within_their_ranges() {
             let metrics = Metrics::new(&layout, noisy(vec![0.0; layout.cells()], 0.1, &mut rng), slots, 14.1);
             for (name, estimate) in named(&metrics) {
                 let inside = |x: f64| x.is_finite() && x >= 0.0 && (name == "log loss" || x <= 1.0);
-                assert!(inside(estimate.low) && inside(estimate.value) && inside(estimate.high), "{name} {estimate:?}");
+                assert!(
+                    inside(estimate.low) && inside(estimate.value) && inside(estimate.high),
+                    "{name} {estimate:?}"
+                );
             }
         }
     }

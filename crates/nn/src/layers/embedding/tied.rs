@@ -194,7 +194,7 @@ impl Tied {
             scaled.push((term.dy, &*copy));
         }
         let (mut equals, mut tokens, mut own) = (Equals::default(), BagTokens::default(), vec![0.0; width]);
-        let (embedded, stride) = (uses.embedding.dy, Storage::stride(width));
+        let (embedded, stride, mut rows) = (uses.embedding.dy, Storage::stride(width), Vec::new());
         for (bag, &weight) in bags.iter().zip(weights) {
             tokens.collect(&uses.embedding.context, bag.clone());
             let BagTokens { tokens, places } = &tokens;
@@ -211,7 +211,7 @@ impl Tied {
                 records => self.add_rows(&scaled, bag.start * steps, records * steps, sum, true),
             }
             for (aside, step) in scratch.second.chunks_exact(width).zip(different()) {
-                equals.add(step, |step| &embedded[places[step] * stride..][..width], &mut own);
+                equals.add(step, |step| &embedded[places[step] * stride..][..width], &mut rows, &mut own);
                 for record in bag.clone() {
                     self.add_output_row(uses, record, tokens[step] as usize, &mut own);
                 }

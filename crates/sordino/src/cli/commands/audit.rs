@@ -14,10 +14,11 @@ use sordino::report::{Column, json, table};
 use sordino_audit::{
     Attack, AuditError, AuditOptions, AuditResult, Check, Confidence, Observation, Progress, audit,
 };
+use sordino_data::Dataset;
 use sordino_privacy::Account;
 use sordino_train::{
-    Hint, RunData, RunFolder, Settings, TrainError, check, check_unchanged_data, check_writable,
-    parse_algorithm_config, price, resolve, verified_settings, write_whole,
+    Hint, PricedRun, RunData, RunFolder, Settings, TestSetName, TrainError, check, check_unchanged_data,
+    check_writable, parse_algorithm_config, price, resolve, verified_settings, write_whole,
 };
 
 use crate::{
@@ -81,7 +82,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     let algorithm = parse_algorithm_config(&text)?;
     let stop = listen("after this step", "without a result");
     let mut progress = AuditProgress::new(stop);
-    let result = audit(&priced, &algorithm, data.test.as_ref(), &options, &mut progress);
+    let result = audit(&priced, &algorithm, public_records(&priced, &data), &options, &mut progress);
     progress.finish();
     let result = match result {
         Ok(result) => result,
@@ -100,6 +101,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     }
     let _ = write!(io::stdout(), "{text}");
     process::exit(REFUTED)
+}
+
+/// The test records, if they are public. An attack on protected records would be a further release.
+fn public_records<'d>(run: &PricedRun, data: &'d RunData) -> Option<&'d Dataset> {
+    let public = run.settings().test_set == Some(TestSetName::Public);
+    data.test.as_ref().filter(|_| public)
 }
 
 fn options(arguments: &Arguments) -> Result<AuditOptions, Problem> {

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use sordino_algorithms::PublishedNoise;
 use sordino_privacy::{Account, PrivacyStatus};
 use sordino_train::{
-    Claim, DataFacts, Inspection, Measurement, Metrics, Provable, RunFolder, Score, Settings, TrainError, inspect,
-    measurements, model_notes, parameter_count, read_published_noise, verified_settings,
+    Claim, DataFacts, Inspection, Measurement, Metrics, Provable, RunFolder, Score, Settings, TrainError,
+    inspect, measurements, model_notes, parameter_count, read_published_noise, verified_settings,
 };
 
 use super::{

@@ -234,7 +234,8 @@ impl RunEvidence {
         let report = self.report();
         let measured = report.measured();
         let columns = ["metric", ">value", ">interval from", ">to"];
-        let mut table = Table::new("Each interval contains the true value in 95 of 100 measurements", &columns);
+        let mut table =
+            Table::new("Each interval contains the true value in 95 of 100 measurements", &columns);
         let rows = measured.rows();
         if rows.is_empty() {
             return None;

@@ -46,16 +46,18 @@ impl RunEvidence {
         let mut points = vec![
             (
                 "Model of privacy",
-                "Central: the training program reads the records, and protects everything that it releases.".to_owned(),
+                "Central: the training program reads the records, and protects everything that it releases."
+                    .to_owned(),
             ),
-            (
-                "What is covered",
-                self.covered(),
-            ),
+            ("What is covered", self.covered()),
             ("Unit of privacy", self.unit()),
             (
                 "Neighbouring data sets",
-                capital(&protects(guarantee.relation, GroupSize::ONE).replacen("one record", &self.settings.protected_unit(), 1)) + ".",
+                capital(&protects(guarantee.relation, GroupSize::ONE).replacen(
+                    "one record",
+                    &self.settings.protected_unit(),
+                    1,
+                )) + ".",
             ),
             ("Epsilon", self.epsilon(guarantee)),
             ("Delta", self.delta(guarantee)),
@@ -251,9 +253,10 @@ impl RunEvidence {
             )
         });
         let accuracy = self.score.and_then(|score| score.accuracy).map_or(String::new(), |accuracy| {
-            let interval = self.score.and_then(|score| score.interval).map_or(String::new(), |[low, high]| {
-                format!(" (95 % interval: {:.2} to {:.2})", 100.0 * low, 100.0 * high)
-            });
+            let interval =
+                self.score.and_then(|score| score.interval).map_or(String::new(), |[low, high]| {
+                    format!(" (95 % interval: {:.2} to {:.2})", 100.0 * low, 100.0 * high)
+                });
             let tests = match self.account.measurement_budget() {
                 Some(budget) => format!(
                     "{} test records, which are protected by the same guarantee and measured with noise",
