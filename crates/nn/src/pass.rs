@@ -1,6 +1,7 @@
 //! A pass over a batch: its inputs and its outcome.
 
 use crate::batch::Records;
+use crate::loss::Target;
 use crate::params::Params;
 
 /// A pass over a batch: parameters, records, and the weights of their gradients.
@@ -16,6 +17,8 @@ pub struct Pass<'a> {
     pub(crate) dropout: Option<[u8; 32]>,
     pub(crate) steps: &'a [f64],
     pub(crate) rule: Option<&'a WeightRule<'a>>,
+    /// A factor for the loss of each class; empty for none.
+    pub(crate) class_weights: &'a [f32],
 }
 
 /// Chooses the weights of one record, given the norms of its gradient: `rule(norms, weights)`.
@@ -38,7 +41,7 @@ pub type WeightRule<'a> = dyn Fn(&[f64], &mut [f32]) + Sync + 'a;
 impl<'a> Pass<'a> {
     /// The gradients of the chosen slots, in ascending order, at these parameters, each with weight 1 in one sum.
     pub fn new(at: &'a Params, records: &'a Records<'a>, chosen: &'a [usize]) -> Pass<'a> {
-        Pass { at, anchor: None, records, chosen, dropout: None, steps: &[], rule: None }
+        Pass { at, anchor: None, records, chosen, dropout: None, steps: &[], rule: None, class_weights: &[] }
     }
 
     /// Replaces gradients by differences: each record's gradient minus its gradient at the anchor.
@@ -54,6 +57,13 @@ impl<'a> Pass<'a> {
     #[must_use]
     pub fn weighed_by(self, rule: &'a WeightRule<'a>) -> Pass<'a> {
         Pass { rule: Some(rule), ..self }
+    }
+
+    /// Multiplies the loss of a record, and so its gradient, by the weight of its class, before norms are computed. Classes without a
+    /// weight, and other targets, are not changed.
+    #[must_use]
+    pub fn with_class_weights(self, weights: &'a [f32]) -> Pass<'a> {
+        Pass { class_weights: weights, ..self }
     }
 
     /// Turns dropout and [views](Records::with_views) on. Masks and views of a record are functions of this key, of the record's place in the data
@@ -75,6 +85,14 @@ impl<'a> Pass<'a> {
         let permitted = |step: f64| step == 0.0 || step > 0.0 && step.to_bits() << 12 == 0;
         assert!(steps.iter().all(|step| permitted(*step)), "steps must be powers of two or 0, got {steps:?}");
         Pass { steps, ..self }
+    }
+
+    /// The factor for the loss of a record with this target, if it has one.
+    pub(crate) fn class_weight(&self, target: &Target<'_>) -> Option<f32> {
+        match target {
+            Target::Class(class) => self.class_weights.get(*class as usize).copied(),
+            _ => None,
+        }
     }
 
     /// The step of a sum's lattice; 0 for none.

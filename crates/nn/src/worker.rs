@@ -308,9 +308,12 @@ impl Worker {
                 let record = self.chunk.members[index].record;
                 let target =
                     records.target(record, self.chunk.tokens_of(index, records.inputs.steps(record)));
-                let loss = job.loss.gradient(job.network.outputs(), outputs, target, gradient);
-                if share != 1.0 {
-                    gradient.iter_mut().for_each(|g| *g *= share);
+                let mut loss = job.loss.gradient(job.network.outputs(), outputs, target, gradient);
+                let weight = job.pass.class_weight(&target).unwrap_or(1.0);
+                loss *= f64::from(weight);
+                let factor = share * weight;
+                if factor != 1.0 {
+                    gradient.iter_mut().for_each(|g| *g *= factor);
                 }
                 result.finite &= loss.is_finite();
                 if std::ptr::eq(point.params, job.here.params) {

@@ -100,10 +100,19 @@ fn a_support_vector_machine_predicts_classes_without_probabilities() {
 }
 
 #[test]
-fn test_records_are_public_and_the_statement_says_so() {
+fn test_records_are_protected_or_public_and_the_statement_says_so() {
     let test = data(70);
     let fitted = logistic().epochs(5.0).test_data(&test).fit(&data(1000)).unwrap();
-    assert!(fitted.test_score().is_some());
+    let statement = fitted.guarantee().to_string();
+    let protected = "The 70 records of the test set are not trained on. They are protected by the same guarantee";
+    assert!(statement.contains(protected), "{statement}");
+    assert!(statement.contains("measured with noise on 70 protected records"), "{statement}");
+    let (score, metrics) = (fitted.test_score().unwrap(), fitted.metrics().unwrap());
+    assert!(score.interval.is_some() && metrics.noise_std > 0.1, "{metrics:?}");
+    let fitted = logistic().epochs(5.0).public_test_data(&test).fit(&data(1000)).unwrap();
+    let exact = fitted.score(&test).unwrap().accuracy;
+    assert!(exact.is_some() && fitted.test_score().unwrap().accuracy == exact);
+    assert_eq!(fitted.metrics().unwrap().noise_std, 0.0);
     let statement = fitted.guarantee().to_string();
     assert!(
         statement.contains("The 70 records of the test set are public and NOT protected."),
@@ -291,7 +300,7 @@ fn the_library_and_the_command_train_the_same_model() {
     let named = trainer().algorithm("quantile").fit(&train).unwrap();
     let command = Fitted::open(&run).unwrap();
     assert_eq!(named.params().values(), command.params().values());
-    assert_eq!(named.score(&test.unwrap()).unwrap(), command.test_score().unwrap());
+    assert_eq!(named.score(&test.unwrap()).unwrap().accuracy, command.test_score().unwrap().accuracy);
     assert!(matches!(named.guarantee().status(), GuaranteeStatus::NotPrivate(why) if why.contains("seed")));
     // An algorithm as a value gives the same run as its name.
     let value = trainer().with_algorithm(sordino::algorithms::Quantile::default()).fit(&train).unwrap();

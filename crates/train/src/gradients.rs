@@ -12,6 +12,7 @@ use crate::{ResolvedSettings, TrainError, UnitGradient};
 pub struct NetworkGradients<'d> {
     engine: Engine,
     records: Records<'d>,
+    class_weights: Vec<f32>,
 }
 
 impl<'d> NetworkGradients<'d> {
@@ -29,12 +30,18 @@ impl<'d> NetworkGradients<'d> {
         let engine = resolved.engine(None)?;
         let records = engine.records(data.inputs(), targets)?;
         let records = resolved.in_slots(records, data.units())?;
-        Ok(Self::new(engine, records))
+        Ok(Self::new(engine, records).with_class_weights(resolved.loss_factors()))
     }
 
     /// Gradients of these records, which were checked by this engine.
     pub fn new(engine: Engine, records: Records<'d>) -> Self {
-        Self { engine, records }
+        Self { engine, records, class_weights: Vec::new() }
+    }
+
+    /// The same gradients, where the loss of each class has a public weight. Empty for no weights.
+    #[must_use]
+    pub fn with_class_weights(self, weights: Vec<f32>) -> Self {
+        Self { class_weights: weights, ..self }
     }
 }
 
@@ -110,7 +117,10 @@ impl Gradients for NetworkGradients<'_> {
     ) -> Result<(), NetworkError> {
         let steps: Vec<f64> = sums.iter().map(|sum| sum.step).collect();
         let mut values: Vec<Vec<f64>> = sums.iter_mut().map(|sum| std::mem::take(&mut sum.values)).collect();
-        let mut pass = Pass::new(at, &self.records, chosen).with_dropout(key).rounded_to(&steps);
+        let mut pass = Pass::new(at, &self.records, chosen)
+            .with_dropout(key)
+            .rounded_to(&steps)
+            .with_class_weights(&self.class_weights);
         if let Some(anchor) = anchor {
             pass = pass.minus(anchor);
         }

@@ -13,6 +13,8 @@ pub struct Measured<'a> {
     pub score: Option<Score>,
     /// All metrics, if they are known.
     pub metrics: Option<&'a Metrics>,
+    /// What a unit of privacy is, if it is not a record.
+    pub unit: Option<&'a str>,
     /// The names of the classes.
     pub classes: &'a [String],
     /// Whether the test records are protected.
@@ -39,11 +41,12 @@ fn number(estimate: Estimate) -> String {
 impl Measured<'_> {
     /// The lines of a report: what is measured, and the result.
     pub fn lines(&self) -> Vec<(&'static str, String)> {
+        let units = self.unit.map_or("records".to_owned(), |unit| format!("units ({unit})"));
         let where_ = match (self.protected, self.metrics) {
             (true, Some(metrics)) => {
-                format!("measured with noise on {} protected records", grouped(metrics.records))
+                format!("measured with noise on {} protected {units}", grouped(metrics.records))
             }
-            (true, None) => "measured with noise on protected records".to_owned(),
+            (true, None) => format!("measured with noise on protected {units}"),
             (false, _) if self.public => "on the test set, which is public and not protected".to_owned(),
             (false, _) => "on the test set, measured exactly because the run is not private".to_owned(),
         };

@@ -11,6 +11,6 @@ pub(crate) use data_account::with_measurements;
 pub use data_account::{DataAccount, DataAccountRecord};
 pub use measured::Measured;
 pub use run_report::{RunReport, test_records_sentence};
-pub(crate) use statement::{counted_units, search};
 pub use statement::{GuaranteeRecord, json, noise, plan_statement, protects, sampling, status};
+pub(crate) use statement::{counted_units, search};
 pub use table::{Column, labelled, markdown, table};

@@ -200,6 +200,7 @@ impl RunReport<'_> {
         Measured {
             score: self.score,
             metrics: self.metrics,
+            unit: self.settings.unit.as_deref(),
             classes: self.facts.map_or(&[], |facts| &facts.classes),
             protected: self.account.measurement_budget().is_some(),
             // Earlier versions had public test records only.
@@ -366,8 +367,10 @@ impl RunReport<'_> {
         let mut text = format!("{delta:e}");
         if delta * records >= 1.0 {
             text += &format!(
-                " (WEAK: above 1 / {} records, publishing one whole record would be permitted)",
-                grouped(self.account.records())
+                " (WEAK: above 1 / {} {}, publishing one whole {} would be permitted)",
+                grouped(self.account.records()),
+                self.settings.unit_noun(),
+                if self.settings.unit.is_some() { "unit" } else { "record" }
             );
         }
         text
@@ -410,14 +413,15 @@ pub fn test_records_sentence(
     test_records: Option<u64>,
     account: &Account,
 ) -> Option<String> {
-    let (separate, records) = (settings.test_fraction.is_none(), account.records());
+    let (separate, records, units) =
+        (settings.test_fraction.is_none(), account.records(), settings.unit_noun());
     let protection = "They are protected by the same guarantee: noise is added to what is measured on them.";
     if let Some(budget) = account.measurement_budget() {
         let count = grouped(budget.slots);
         return Some(match separate {
-            true => format!("The {count} records of the test set are not trained on. {protection}"),
+            true => format!("The {count} {units} of the test set are not trained on. {protection}"),
             false => format!(
-                "{count} of your {} records were held back for testing. {protection}",
+                "{count} of your {} {units} were held back for testing. {protection}",
                 grouped(budget.slots.saturating_add(records))
             ),
         });
@@ -425,10 +429,10 @@ pub fn test_records_sentence(
     match test_records {
         Some(0) => None,
         Some(count) if separate => {
-            Some(format!("The {} records of the test set are public and NOT protected.", grouped(count)))
+            Some(format!("The {} {units} of the test set are public and NOT protected.", grouped(count)))
         }
         Some(count) => Some(format!(
-            "{} of your {} records were held back for testing and are NOT protected.",
+            "{} of your {} {units} were held back for testing and are NOT protected.",
             grouped(count),
             grouped(count.saturating_add(records))
         )),

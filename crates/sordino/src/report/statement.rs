@@ -76,10 +76,8 @@ pub fn protects(relation: Relation, group: GroupSize) -> String {
 
 /// This many units of privacy.
 pub(crate) fn counted_units(settings: &Settings, count: u64) -> String {
-    match &settings.unit {
-        Some(unit) => format!("{} units ({unit})", grouped(count)),
-        None => format!("{} training records", grouped(count)),
-    }
+    let training = if settings.unit.is_none() { "training " } else { "" };
+    format!("{} {training}{}", grouped(count), settings.unit_noun())
 }
 
 /// Whether epsilon is proved, and how tight the bound is. Settings are in braces, as in a [`Hint`].

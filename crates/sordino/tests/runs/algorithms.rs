@@ -88,7 +88,9 @@ fn algorithms_are_compared_at_equal_budgets() {
     let place = Place::new("compare");
     let text = place
         .text("compare --algorithms dp-sgd,dynamic,mu_growth=3,none --steps 40 --repeats 3 --out rows.json");
-    assert_eq!(text.lines().count(), 9, "{text}");
+    assert_eq!(text.lines().count(), 12, "{text}");
+    // Fewer than half of the test records are poisonous.
+    assert!(text.contains("Always predicting the most frequent class has an accuracy of 5"), "{text}");
     assert!(text.contains("dynamic,mu_growth=3") && text.contains("NOT PRIVATE"), "{text}");
     assert!(
         text.contains(

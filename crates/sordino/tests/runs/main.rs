@@ -7,6 +7,7 @@ mod bad_files;
 mod data;
 mod images;
 mod loss;
+mod measured;
 mod place;
 mod predict;
 mod report;

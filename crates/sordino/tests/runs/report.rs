@@ -279,7 +279,7 @@ fn what_is_not_a_result_is_refused() {
 fn without_chance(paragraph: &str) -> String {
     let words = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
     let (start, rest) = words.split_once("The accuracy is ").unwrap();
-    let (_, rest) = rest.split_once(' ').unwrap();
+    let (_, rest) = rest.split_once(" on ").unwrap();
     let (middle, _) = rest.split_once("hash of the ledger: ").unwrap();
     format!("{start}{middle}")
 }

@@ -66,7 +66,8 @@ fn largest_of(share: Estimate, count: usize) -> Estimate {
 /// were two more of them, as that of Agresti and Coull for a proportion does.
 pub(super) fn log_loss(cells: &[Cell], table: &Table, temperature: f64) -> Estimate {
     let losses = losses(cells, temperature);
-    let Estimate { value, low, .. } = table.mean(&losses);
+    let value = table.positive_mean(&losses);
+    let low = value - table.variance(&losses).half() / table.slots;
     let (mut wrong, mut sum, mut squares) = (1e-9, 1e-9, 1e-9);
     for ((cell, count), loss) in cells.iter().zip(&table.counts).zip(&losses) {
         let count = if cell.right { 0.0 } else { count.max(0.0) };

@@ -5,6 +5,8 @@
 //! a multinomial distribution, `sum_c x_c g_c^2 - (sum_c x_c g_c)^2 / n` (for slots that divide their weight over several cells it is
 //! smaller, by Jensen's inequality).
 
+use std::collections::BTreeMap;
+
 use super::Estimate;
 
 /// Standard deviations of sampling error in a 95 % interval.
@@ -67,6 +69,21 @@ impl Table {
         Variance { noise, sampling }
     }
 
+    /// The mean over slots of a number that is large in some cells. Noise in cells that are nearly empty would dominate the sum. So cells with equal
+    /// numbers are added up, and the nearest counts that are not negative are taken.
+    pub(super) fn positive_mean(&self, weights: &[f64]) -> f64 {
+        if self.noise == 0.0 || !self.complete {
+            return self.sum(weights) / self.slots;
+        }
+        let mut groups = BTreeMap::<u64, f64>::new();
+        for (count, weight) in self.counts.iter().zip(weights) {
+            *groups.entry(weight.to_bits()).or_default() += count;
+        }
+        let counts: Vec<f64> = groups.values().copied().collect();
+        let positive = nearest_positive(&counts, self.slots).into_iter().zip(groups.keys());
+        positive.map(|(count, weight)| count * f64::from_bits(*weight)).sum::<f64>() / self.slots
+    }
+
     /// The mean over slots of a number that is a sum with these weights.
     pub(super) fn mean(&self, weights: &[f64]) -> Estimate {
         let value = self.sum(weights) / self.slots;
@@ -96,5 +113,35 @@ impl Table {
         let sampling = variance.sampling.max(centre * (1.0 - centre) / (records + squared));
         let half = Variance { sampling, ..variance }.half();
         Estimate { value, low: (centre - half).clamp(0.0, value), high: (centre + half).clamp(value, 1.0) }
+    }
+}
+
+/// The nearest counts, by their squared distance, that are not negative and have this sum: `max(x - t, 0)` for some `t`.
+fn nearest_positive(counts: &[f64], sum: f64) -> Vec<f64> {
+    let mut sorted = counts.to_vec();
+    sorted.sort_unstable_by(|a, b| b.total_cmp(a));
+    let (mut total, mut shift) = (0.0, 0.0);
+    for (number, count) in sorted.iter().enumerate() {
+        total += count;
+        let candidate = (total - sum) / (number as f64 + 1.0);
+        if *count <= candidate {
+            break;
+        }
+        shift = candidate;
+    }
+    counts.iter().map(|count| (count - shift).max(0.0)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_positive_table_has_the_sum() {
+        assert_eq!(nearest_positive(&[3.0, 1.0, 0.0], 4.0), [3.0, 1.0, 0.0]);
+        assert_eq!(nearest_positive(&[5.0, -1.0, 0.0], 4.0), [4.0, 0.0, 0.0]);
+        assert_eq!(nearest_positive(&[4.0, 4.0, -9.0], 4.0), [2.0, 2.0, 0.0]);
+        let far = nearest_positive(&[-5.0, -7.0], 1.0);
+        assert!((far.iter().sum::<f64>() - 1.0).abs() < 1e-12 && far.iter().all(|count| *count >= 0.0));
     }
 }

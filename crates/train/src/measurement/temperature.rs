@@ -14,7 +14,7 @@ use super::{
 pub(super) fn fit(cells: &[Cell], groups: &[f64], table: &Table) -> Option<Temperature> {
     // From 1/8 to 64, in steps of 2^(1/8).
     let candidates = (-24..=48).map(|eighths| 2.0_f64.powf(f64::from(eighths) / 8.0));
-    let loss = |value: f64| table.sum(&losses(cells, value));
+    let loss = |value: f64| table.positive_mean(&losses(cells, value));
     let value = candidates.min_by(|a, b| loss(*a).total_cmp(&loss(*b)))?;
     let (before, after) = (losses(cells, 1.0), losses(cells, value));
     let gain: Vec<f64> = before.iter().zip(&after).map(|(before, after)| before - after).collect();

@@ -63,6 +63,19 @@ pub struct ResolvedSettings {
     pub(crate) last_changed: String,
 }
 
+impl ResolvedSettings {
+    /// The factor for the loss of each class; empty without class weights.
+    ///
+    /// A gradient that is clipped anyway does not grow with its weight. So the largest weight becomes 1, or `max_grad_norm` if that is
+    /// smaller: then gradients with a norm of up to 1 are not clipped, and classes contribute in proportion to their weights.
+    pub fn loss_factors(&self) -> Vec<f32> {
+        let Some(weights) = &self.values.class_weights else { return Vec::new() };
+        let largest = weights.value.iter().copied().fold(0.0, f64::max);
+        let clip = if self.algorithm.is_plain() { 1.0 } else { self.facts.max_grad_norm.get().min(1.0) };
+        weights.value.iter().map(|weight| (clip * weight / largest) as f32).collect()
+    }
+}
+
 /// Parts of a run that are given as values, because they cannot be written as settings.
 #[derive(Debug, Clone, Default)]
 pub struct Custom {
@@ -217,6 +230,7 @@ pub fn resolve_with(
             unit_gradient: unit_gradient(settings, data)?,
             augment: given(settings.augment.clone()),
             learning_rate: Some(learning_rate),
+            class_weights: class_weights(settings, &data.facts)?,
             optimizer: Some(optimizer),
             schedule: Some(schedule),
             average: given(settings.average),
@@ -285,6 +299,28 @@ fn model(
     let text = fs::read_to_string(&name.value)
         .map_err(|error| TrainError::refused(format!("{}: {error}", name.value), "restore the file"))?;
     Ok((stored(), model, Some(text)))
+}
+
+/// The weights of the classes.
+fn class_weights(settings: &Settings, facts: &DataFacts) -> Result<Option<Value<Vec<f64>>>, TrainError> {
+    let Some(weights) = &settings.class_weights else { return Ok(None) };
+    let names = &facts.classes;
+    if weights.len() != names.len() {
+        return Err(TrainError::refused(
+            format!("class_weights has {} numbers, but there are {} classes", weights.len(), names.len()),
+            match names.len() {
+                0 => "class weights are for classification; leave them out".to_owned(),
+                count => format!("give a number for each of the {count} classes, in their order"),
+            },
+        ));
+    }
+    match weights.iter().find(|weight| !(1e-6..=1e6).contains(*weight)) {
+        Some(wrong) => Err(TrainError::refused(
+            format!("class_weights must be between 1e-6 and 1e6, got {wrong}"),
+            "1,10 gives records of the second class ten times the weight",
+        )),
+        None => Ok(given(settings.class_weights.clone())),
+    }
 }
 
 /// The number of measurements on protected test records. Public test records, and all test records of a run that is not private, are

@@ -121,6 +121,9 @@ settings! {
         /// Learning rate, for gradients divided by the expected batch size [default for sgd: 4 / max_grad_norm, or 4 / the sum of the
         /// clipping norms if there are several]
         learning_rate: f64 = "R";
+        /// Public weights of the classes, in their order, for rare classes: the loss of each record is multiplied by the weight of its class, relative
+        /// to the largest, before its gradient is clipped [default: none]
+        class_weights: Vec<f64> = "X,..";
         /// sgd, momentum, nesterov, adam, adamw, rmsprop or adagrad, with options such as adam,beta2=0.99 [default: sgd]
         optimizer: String = "NAME[,K=V]";
         /// constant, step, cosine, linear or cyclic, with options such as step,at=0.5/0.75,factor=0.1 [default: linear, down to 0]
@@ -284,6 +287,11 @@ impl Settings {
             }
             _ => "one training record".to_owned(),
         }
+    }
+
+    /// What the units of privacy are called: records, or units with their name.
+    pub fn unit_noun(&self) -> String {
+        self.unit.as_ref().map_or("records".to_owned(), |unit| format!("units ({unit})"))
     }
 
     /// Whether nothing is set.
