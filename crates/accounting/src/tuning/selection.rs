@@ -47,7 +47,7 @@ const CELL: f64 = 1.003;
 /// The upper end of the first cell.
 const FIRST_CELL: f64 = 1e-12;
 /// The relative margin for rounding.
-const MARGIN: f64 = 1e-9;
+const MARGIN: f64 = 1e-7;
 
 /// One term of the mixture: `weight (t - u)_+` with `weight` including E[K] and `t`, and the logarithm of `t`.
 struct Term {

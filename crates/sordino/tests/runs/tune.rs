@@ -3,6 +3,8 @@
 use std::{collections::BTreeSet, fs};
 
 use crate::place::Place;
+#[cfg(unix)]
+use crate::place::interrupted_at;
 
 /// Six candidates that take a fraction of a second each.
 fn space(place: &Place) {
@@ -138,4 +140,23 @@ fn a_search_cannot_be_resumed() {
     let message = place.refusal("train --resume run");
     assert!(message.contains("cannot be resumed") && message.contains("new budget"), "{message}");
     assert!(place.refusal(&format!("{TUNE} --out run")).contains("is not empty"));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_search_that_is_stopped_has_spent_its_budget_and_releases_nothing() {
+    let place = Place::new("tune-stopped");
+    space(&place);
+    let command = "tune --space space.toml --epsilon 2 --steps 20000 --trials 20 --out run";
+    let output = interrupted_at(&place, command, "run/ledger", std::time::Duration::from_millis(100));
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(130), "{message}");
+    assert!(message.contains("its whole privacy budget is spent, and nothing is released"), "{message}");
+    assert!(
+        output.stdout.is_empty() && !place.has("run/model.safetensors") && !place.has("run/metrics.jsonl")
+    );
+    let shown = place.json("show run");
+    let epsilon = shown["epsilon"].as_f64().unwrap();
+    assert!(shown["finished"] == false && epsilon > 1.9 && epsilon <= 2.0, "{shown}");
+    assert!(place.text("show run").starts_with("This search, which did not finish, satisfies"));
 }
