@@ -60,6 +60,8 @@ fn a_search_on_protected_records_has_one_guarantee_for_all_records() {
     assert!(shown["private"] == true && shown["weights_covered"] == true, "{shown}");
     assert!(place.read("run/config.toml").starts_with("# Selected by a search"));
     assert!(place.text_with_notes("predict --run run --data mushroom").lines().count() > 8000);
+    let page = place.text("report run --format md --out report.md") + &place.read("report.md");
+    assert!(page.contains("the guarantee covers the whole search") && page.contains("**Search**"), "{page}");
     // The ledger has the terms and one measurement budget, but no number of trials.
     let ledger = place.read("run/ledger");
     assert!(

@@ -178,7 +178,9 @@ impl RunEvidence {
             point("Parameters", grouped(parameters));
         }
         point("Training", report.training());
-        point("Steps", report.steps());
+        if self.account.search().is_none() {
+            point("Steps", report.steps());
+        }
         if let Some(facts) = &self.facts {
             point("Input", format!("{}; stored as {}", facts.input, facts.encoding));
             point(

@@ -178,6 +178,10 @@ impl RunEvidence {
         let alone = "No other run on this data is in the same folder.".to_owned();
         let others = self.other_runs.clone().unwrap_or(alone);
         let note = match private {
+            true if self.account.search().is_some() => {
+                "Epsilon is that of the whole search that chose the settings. If its space was chosen by looking at other runs on these records, \
+                 their cost adds to it. Runs elsewhere, and runs of comparisons, are not counted."
+            }
             true => {
                 "Epsilon is that of this run alone. If its settings were chosen by looking at other runs on these records, their cost adds to \
                  it. Runs elsewhere, and runs of comparisons, are not counted."
@@ -305,6 +309,9 @@ impl RunEvidence {
                 grouped(runs),
                 rounded_up(epsilon)
             ),
+            _ if self.account.search().is_some() => {
+                " The settings were chosen by a search on these records, and the guarantee covers the whole search.".to_owned()
+            }
             _ => " The choice of settings by means of other runs is not covered.".to_owned(),
         }
     }
