@@ -60,8 +60,11 @@ impl Total {
     pub fn composed(runs: &[PricedRuns<'_>]) -> Result<Self, AccountingError> {
         let mut parts = Parts::default();
         for accountant in [Some(Accountant::Pld), Some(Accountant::Rdp), None] {
-            let kind: Vec<_> =
-                runs.iter().filter(|run| run.plan.and_then(joint_accountant) == accountant).copied().collect();
+            let kind: Vec<_> = runs
+                .iter()
+                .filter(|run| run.plan.and_then(joint_accountant) == accountant)
+                .copied()
+                .collect();
             if kind.is_empty() {
                 continue;
             }

@@ -285,10 +285,7 @@ impl Schema {
             }
             (_, Some(place)) if Some(place) == self.target_place(None) => {
                 let problem = format!("the unit `{}` is also the target", self.columns[place].name());
-                return Err((
-                    problem,
-                    "a unit is identified by another column than the one that is predicted",
-                ));
+                return Err((problem, "name a column that is not the target"));
             }
             _ => {}
         }

@@ -128,7 +128,7 @@ impl Dataset {
         let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
         if let Some(place) = ids.iter().position(|id| id.trim_ascii().is_empty()) {
             let hint =
-                "every record belongs to a unit; give a record that is a unit of its own an id of its own";
+                "every record needs the id of its unit; a record that is a unit by itself needs its own id";
             return Err(DataError::file(format!("ids[{place}]"), "the id is empty", hint));
         }
         let ids = ids.iter().map(|id| UnitId::of(id.trim_ascii().as_bytes())).collect();

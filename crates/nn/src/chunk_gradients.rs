@@ -15,7 +15,7 @@ pub(crate) struct ChunkGradients {
     pub(crate) squared: Vec<f64>,
     /// Sum by sum and layer by layer, the weights of all bags of the chunk.
     pub(crate) weights: Vec<f32>,
-    /// The norms and weights of one bag, as a [rule](crate::WeightRule) sees them.
+    /// The norms and weights of one bag, as they are passed to a [rule](crate::WeightRule).
     bag_norms: Vec<f64>,
     bag_weights: Vec<f32>,
 }

@@ -352,7 +352,7 @@ impl Engine {
     }
 }
 
-/// The largest number of gradients in a slot; more is surely a mistake.
+/// The largest permitted number of gradients in a slot. A larger number is most likely a mistake.
 const MOST_IN_SLOT: usize = 1_000_000;
 
 /// The largest number of workers.

@@ -23,7 +23,7 @@ pub(crate) fn discrete_laplace(scale: u64, rng: &mut impl Rng) -> i64 {
         }
         let magnitude = (scale as i64).saturating_mul(v).saturating_add(u as i64);
         let negative = rng.next_u64() & 1 == 1;
-        // Zero has one sign.
+        // Zero is accepted with one sign only.
         match (negative, magnitude) {
             (true, 0) => {}
             (true, _) => return -magnitude,

@@ -153,7 +153,7 @@ mod tests {
             ..ProptestConfig::default()
         })]
 
-        /// Whatever a slot adds, and however often.
+        /// A slot may add any weight to any cell, any number of times.
         #[test]
         fn removing_a_slot_moves_the_table_by_at_most_one(
             slots in prop::collection::vec(prop::collection::vec((0_usize..7, -0.5_f64..1.5), 0..6), 1..8),

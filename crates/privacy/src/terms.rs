@@ -145,7 +145,7 @@ impl Terms {
     pub fn search(search: SearchPlan, records: u64, budget: Budget) -> Result<Self, PrivacyError> {
         let guarantee = search.price(budget)?;
         let Guarantee { epsilon, delta, accountant, .. } = guarantee;
-        // A held-back slot pays for the measurements of all trials.
+        // For a held-back slot, the measurements of all trials together cost at most the epsilon of the search.
         let measuring = search.measuring.map(|one| MeasurementBudget { epsilon, ..one });
         let agreed = Agreed::Search { search, delta, epsilon, accountant };
         Ok(Self {
@@ -175,7 +175,7 @@ impl Terms {
     pub fn measuring(mut self, budget: MeasurementBudget) -> Result<Self, PrivacyError> {
         let Some(guarantee) = &self.guarantee else {
             return Err(PrivacyError::Mismatch(
-                "a run without a guarantee has no budget to measure with".to_owned(),
+                "a run without a guarantee has no budget for measurements".to_owned(),
             ));
         };
         if !(budget.epsilon <= guarantee.epsilon) {
@@ -214,7 +214,7 @@ impl TermsText {
         let stateful = |entry: &&Entry| matches!(entry.sampling(), Sampling::Stateful { .. });
         let Some(plan) = self.batches() else {
             return Err(PrivacyError::Mismatch(
-                "the terms of a search open no vault of their own".to_owned(),
+                "no vault can be sealed under the terms of a search".to_owned(),
             ));
         };
         match plan.entries().iter().find(stateful) {

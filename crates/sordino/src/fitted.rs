@@ -132,7 +132,7 @@ impl Fitted {
     }
 
     /// The temperature: the outputs of the model are divided by it before they become probabilities. It was fitted to what was measured
-    /// on the test records, and is 1 if nothing was measured or nothing would improve.
+    /// on the test records, and is 1 if nothing was measured or no temperature improves the log loss.
     pub fn temperature(&self) -> f64 {
         self.temperature
     }

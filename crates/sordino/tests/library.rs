@@ -104,7 +104,8 @@ fn test_records_are_protected_or_public_and_the_statement_says_so() {
     let test = data(70);
     let fitted = logistic().epochs(5.0).test_data(&test).fit(&data(1000)).unwrap();
     let statement = fitted.guarantee().to_string();
-    let protected = "The 70 records of the test set are not trained on. They are protected by the same guarantee";
+    let protected =
+        "The 70 records of the test set are not trained on. They are protected by the same guarantee";
     assert!(statement.contains(protected), "{statement}");
     assert!(statement.contains("measured with noise on 70 protected records"), "{statement}");
     let (score, metrics) = (fitted.test_score().unwrap(), fitted.metrics().unwrap());

@@ -32,13 +32,13 @@ pub(crate) fn views(text: &str, shape: Shape) -> Result<Views, TrainError> {
             ("crop", Some(Ok(crop))) if crop < height.min(width) => views.crop = crop,
             ("crop", Some(_)) => {
                 return refused(format!(
-                    "crop must be a whole number of 0 to {}, got {part}",
+                    "crop must be a whole number from 0 to {}, got {part}",
                     height.min(width) - 1
                 ));
             }
             ("copies", Some(Ok(copies @ 1..=1024))) => views.copies = copies,
             ("copies", Some(_)) => {
-                return refused(format!("copies must be a whole number of 1 to 1024, got {part}"));
+                return refused(format!("copies must be a whole number from 1 to 1024, got {part}"));
             }
             _ => return refused(format!("augment has the parts flip, crop=N and copies=N, got {part}")),
         }

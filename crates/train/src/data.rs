@@ -421,7 +421,7 @@ fn separate_test_set(
     if *path == source.path {
         return Err(TrainError::refused(
             format!("test_data is {}, which is the training data itself", path.display()),
-            "a record is protected either in training or in testing; give other records, or hold back part of the data with {test_fraction}",
+            "a record must not be both a training record and a test record; give other records, or hold back part of the data with {test_fraction}",
         ));
     }
     if sets.test.is_some() {
@@ -436,7 +436,7 @@ fn separate_test_set(
     {
         return Err(TrainError::refused(
             format!("test_data and data share the file {}", shared.display()),
-            "a record is protected either in training or in testing; give other files",
+            "a record must not be both a training record and a test record; give other files",
         ));
     }
     Ok(Some(sordino_data::read_test(path, source, sets)?))

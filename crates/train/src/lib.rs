@@ -112,8 +112,8 @@ pub use public_model::PublicModel;
 pub use resolve::{Custom, ResolvedSettings, check, parse_schedule, resolve, resolve_with, without_unused};
 pub use run::{Ending, Observer, Run, steps_per_charge};
 pub use run_files::{PublicFile, RunFiles, check_unchanged_data, public_files, verified_settings};
-pub use search::{PricedSearch, SearchSettings, Selected, noise_multiplier, price_search};
 pub use seal::{read_weights, write_weights};
+pub use search::{PricedSearch, SearchSettings, Selected, noise_multiplier, price_search};
 pub use settings::{
     Clipping, LossName, Origin, PoolingName, SamplingName, SettingInfo, SettingValue, SettingValues,
     Settings, TestSetName, TruncationName, UnitGradient, Value,

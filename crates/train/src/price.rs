@@ -82,7 +82,7 @@ fn with_measurements(resolved: &ResolvedSettings, terms: Terms) -> Result<Terms,
     Ok(terms.measuring(MeasurementBudget { slots, measurements: measurements.value, epsilon })?)
 }
 
-/// A run that an earlier version began has public test records: its ledger does not say anything else.
+/// A run that an earlier version began has public test records: its ledger has no such setting.
 fn keep_test_set(resolved: &mut ResolvedSettings, account: &Account) {
     if !account.about().lines().any(|line| line.starts_with("test_set = ")) {
         (resolved.values.test_set, resolved.values.measurements) = (None, None);

@@ -139,7 +139,7 @@ fn check_candidate(settings: &Settings) -> Result<(), TrainError> {
     match about.verdict.is_sound() && !algorithm.is_plain() && algorithm.noise_formula().is_none() {
         true => Ok(()),
         false => Err(TrainError::refused(
-            format!("{} has no guarantee that a search could build on", about.name),
+            format!("{} has no guarantee that a search can use", about.name),
             "search over algorithms that are sound; {algorithm=dp-sgd} is the default",
         )),
     }

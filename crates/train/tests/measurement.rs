@@ -24,7 +24,8 @@ fn records(count: usize, shift: usize) -> Dataset {
 }
 
 fn priced(text: &str, train: &Dataset, test: Option<&Dataset>) -> PricedRun {
-    let settings = Settings::parse(&format!("model = 'logistic'\nsteps = 30\nbatch_size = 100\n{text}")).unwrap();
+    let settings =
+        Settings::parse(&format!("model = 'logistic'\nsteps = 30\nbatch_size = 100\n{text}")).unwrap();
     let description = DataDescription::in_memory(&settings, train, test).unwrap();
     price(resolve(&settings, &description).unwrap(), None).unwrap()
 }
@@ -124,7 +125,10 @@ fn public_records_and_runs_that_are_not_private_are_measured_exactly() {
     };
     assert!(refused("measurements = 0").contains("at least 1, got 0"));
     for text in ["measurements = 2\nseed = 1", "measurements = 2\ntest_set = 'public'"] {
-        assert!(refused(text).contains("measurements is 2, but there are no protected test records"), "{text}");
+        assert!(
+            refused(text).contains("measurements is 2, but there are no protected test records"),
+            "{text}"
+        );
     }
 }
 

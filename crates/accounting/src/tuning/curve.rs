@@ -148,7 +148,7 @@ mod tests {
         }
     }
 
-    /// Between its points, the curve of a plan encloses the profile at most as far as the chords do.
+    /// Between its points, the curve of a plan is at most 3 % above the profile.
     #[test]
     fn the_curve_of_a_plan_is_close_above_its_profile() {
         let plan = Plan::of_numbers(1.0, 0.01, 1000);
@@ -158,7 +158,7 @@ mod tests {
             let got = curve.delta(x);
             assert!(got >= exact.lower && got <= 1.03 * exact.upper, "{x}: {got} {exact:?}");
         }
-        // No event is less likely than a sampled record allows.
+        // The largest probability of an event on a neighbour: nearly 0 for an impossible event, at most 1, and above that of the event itself.
         assert!(curve.reach(0.0) <= 1.1e-9 && curve.reach(1.0) <= 1.0 && curve.reach(0.01) > 0.01);
     }
 }

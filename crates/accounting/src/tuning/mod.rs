@@ -15,7 +15,7 @@
 //!
 //! A run that trains on some records and is scored on others has two costs. For a training record, the score is computed from the released model,
 //! records that are the same on both data sets, and independent noise, so the run costs its plan ([`Trial::of`]). For a record of the score,
-//! the model is fixed, and the run costs the score ([`Trial::pure`]). The search costs the larger of the two prices.
+//! the model is fixed, and the run costs the score ([`Trial::pure`]). The price of the search is the larger of the two.
 //!
 //! # References
 //! Papernot and Steinke, "Hyperparameter Tuning with Renyi Differential Privacy" (2022), Theorems 2 and 6; Liu and

@@ -118,7 +118,7 @@ fn no_search_exceeds_the_bound_from_its_profile() {
             }
         }
     }
-    // A bound that forgets a factor, for example E[K], would be below the exact value.
+    // A bound that lacks a factor, for example E[K], would be below the exact value.
     assert!(closest > 0.9, "{closest}");
 }
 

@@ -200,7 +200,7 @@ impl<'a> Layout<'a> {
             format!("{}, column {} ({})", rows.place(), field + 1, self.names[field]),
             "the id of a unit",
             quoted(&rows.record()[field]),
-            "every record belongs to a unit; give a record that is a unit of its own an id of its own",
+            "every record needs the id of its unit; a record that is a unit by itself needs its own id",
         )
     }
 

@@ -35,15 +35,32 @@ impl LedgerHead {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Event {
-    Charge { from: u64, steps: u64 },
-    Settled { drawn: u64 },
-    Disclosed { why: String },
-    Resumed { at: u64 },
-    Model { hash: String },
+    Charge {
+        from: u64,
+        steps: u64,
+    },
+    Settled {
+        drawn: u64,
+    },
+    Disclosed {
+        why: String,
+    },
+    Resumed {
+        at: u64,
+    },
+    Model {
+        hash: String,
+    },
     /// The settings of the candidate that a search has selected.
-    Chosen { about: String },
-    Measured { number: u64 },
-    Closed { steps: u64 },
+    Chosen {
+        about: String,
+    },
+    Measured {
+        number: u64,
+    },
+    Closed {
+        steps: u64,
+    },
 }
 
 type Hash = [u8; 32];

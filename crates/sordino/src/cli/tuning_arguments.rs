@@ -28,7 +28,7 @@ pub(crate) struct TuningArguments {
     #[arg(long, value_name = "MEAN", requires = "tuning", allow_hyphen_values = true)]
     #[arg(help_heading = "Search for settings")]
     trials: Option<f64>,
-    /// papernot-steinke: shape of the number of runs, above -1 [default: 0]
+    /// papernot-steinke: shape of the distribution of the number of runs, above -1 [default: 0]
     #[arg(long, value_name = "ETA", requires = "tuning", allow_hyphen_values = true)]
     #[arg(help_heading = "Search for settings")]
     eta: Option<f64>,

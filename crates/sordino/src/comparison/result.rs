@@ -135,9 +135,9 @@ impl Comparison {
             )
         });
         if self.rows.iter().any(|row| row.interval.is_some()) {
-            note += "+- is half of a 95 % interval for one run: the error of having only these test records";
+            note += "+- is half the width of a 95 % interval for one run. It covers the sampling error of the test records";
             note += match self.rows.iter().any(|row| row.protected) {
-                true => ", and the noise that protects them.\n",
+                true => " and the noise that protects them.\n",
                 false => ".\n",
             };
         }

@@ -215,8 +215,8 @@ fn cost(runs: &[Used]) -> Result<Cost, NoCost> {
     Ok(Cost { any, fixed })
 }
 
-/// The total of runs with the same test records. A test record pays for the measurements of all runs, whose epsilons add up, and a training
-/// record for their plans.
+/// The total of runs with the same test records. For a test record, the epsilons of the measurements of all runs add up; for a training
+/// record, their plans are composed.
 pub(crate) fn with_measurements<'a>(total: Total, accounts: impl Iterator<Item = &'a Account>) -> Total {
     let budgets = accounts.filter_map(Account::measurement_budget);
     // Rounded up, because the sum may be rounded down.

@@ -101,7 +101,7 @@ fn rare_classes_are_found_with_class_weights() {
     }
 }
 
-/// A fifth of the labels is wrong, and large steps make a model that is far too sure.
+/// A fifth of the labels is wrong, and large steps make a very overconfident model.
 #[test]
 fn a_temperature_is_fitted_stored_and_applied_to_probabilities() {
     let place = Place::new("measured-sure");

@@ -39,7 +39,7 @@ pub struct ClassCells {
     pub(super) probabilities: bool,
 }
 
-/// Edges of log-odds for two classes, from fine to coarse. Far edges are needed for models that are too sure.
+/// Edges of log-odds for two classes, from fine to coarse. Far edges are needed for overconfident models.
 const TWO: [&[f64]; 4] = [
     &[0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 32.0],
     &[1.0, 2.0, 4.0, 8.0, 16.0],

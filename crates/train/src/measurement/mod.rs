@@ -1,4 +1,4 @@
-//! What one measurement says about a model: metrics, each with an interval, computed from one table of counts.
+//! The results of one measurement of a model: metrics, each with an interval, computed from one table of counts.
 //!
 //! Test records that are public are counted exactly. Records that are protected are counted by the trusted base, which adds noise to
 //! every cell. All metrics are computed from the table and from public numbers, so they cost no more than the table.
@@ -102,7 +102,7 @@ pub struct ClassMetrics {
 /// A temperature divides the outputs of a model before they become probabilities. It does not change which class is predicted.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Temperature {
-    /// The temperature. A model that is too sure has one above 1.
+    /// The temperature. For an overconfident model it is above 1.
     pub value: f64,
     /// The log loss with it; for more than two classes, an upper bound.
     pub log_loss: Estimate,

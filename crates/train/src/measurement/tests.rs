@@ -116,7 +116,7 @@ fn check_coverage(
     }
     for (metric, [hit, seen, width]) in hits {
         assert!(hit >= 0.93 * seen, "{name}, {metric}: {hit} of {seen}, mean width {}", width / seen);
-        // An interval that says nothing would also contain the truth.
+        // A very wide interval would also contain the true value.
         if slots >= 2000 && (metric == "accuracy" || metric == "AUC" || metric == "log loss") {
             assert!(width / seen < 0.5, "{name}, {metric}: width {}", width / seen);
         }
@@ -212,10 +212,13 @@ fn a_temperature_of_several_classes_improves_the_loss_and_is_not_found_without_n
         };
         records.iter().map(loss).sum::<f64>() / records.len() as f64
     };
-    for (sure, epsilon) in [(4.0, f64::INFINITY), (4.0, 1.0), (1.0, f64::INFINITY), (0.5, f64::INFINITY), (0.5, 1.0)] {
-        // Outputs of variance 1 around 2 for the true class have honest probabilities if they are doubled.
+    for (sure, epsilon) in
+        [(4.0, f64::INFINITY), (4.0, 1.0), (1.0, f64::INFINITY), (0.5, f64::INFINITY), (0.5, 1.0)]
+    {
+        // Outputs of variance 1 around 2 for the true class have calibrated probabilities if they are doubled.
         let draw = five(2.0);
-        let scaled = |(class, outputs): Record| (class, outputs.iter().map(|z| (2.0 * sure) as f32 * z).collect());
+        let scaled =
+            |(class, outputs): Record| (class, outputs.iter().map(|z| (2.0 * sure) as f32 * z).collect());
         let records: Vec<Record> = (0..5000).map(|_| scaled(draw(&mut rng))).collect();
         let layout = layout(5, 5000, epsilon);
         let table = counts(&layout, records.iter().cloned());

@@ -66,7 +66,7 @@ pub struct ResolvedSettings {
 impl ResolvedSettings {
     /// The factor for the loss of each class; empty without class weights.
     ///
-    /// A gradient that is clipped anyway does not grow with its weight. So the largest weight becomes 1, or `max_grad_norm` if that is
+    /// A gradient that is clipped does not grow with its weight. So the largest weight becomes 1, or `max_grad_norm` if that is
     /// smaller: then gradients with a norm of up to 1 are not clipped, and classes contribute in proportion to their weights.
     pub fn loss_factors(&self) -> Vec<f32> {
         let Some(weights) = &self.values.class_weights else { return Vec::new() };

@@ -33,7 +33,7 @@ settings! {
         /// Unit of privacy: the column or array that identifies it, such as a person with several records. All records of a unit are
         /// used and protected together [default: every record is a unit]
         unit: String = "COLUMN";
-        /// Public number of records of a unit that are used, its first ones [default: 20, if there is a unit]
+        /// Public maximum number of records of a unit: its first ones are used [default: 20, if there is a unit]
         records_per_unit: usize = "N";
         /// Public number of classes
         classes: usize = "N";
@@ -60,7 +60,7 @@ settings! {
         test_fraction: f64 = "F";
         /// Public seed that selects the records held back [default: 0]
         split_seed: u64 = "N";
-        /// Whether test records are protected: they are then measured with noise, which costs nothing more than the privacy budget of the run.
+        /// Whether test records are protected: they are then measured with noise, within the privacy budget of the run.
         /// What is measured on public test records is exact [default: protected, or public if the data has a test set of its own]
         test_set: TestSetName = "KIND";
     }
@@ -100,7 +100,7 @@ settings! {
         sampling: SamplingName = "KIND";
         /// Truncate Poisson batches to this size, which adds to delta
         max_batch_size: u64 = "N";
-        /// Number of measurements on protected test records, evenly over the run; each spends an equal part of epsilon [default: 1, at the end]
+        /// Number of measurements on protected test records, evenly spaced over the run; each spends an equal part of epsilon [default: 1, at the end]
         measurements: u64 = "N";
         /// Accountant that prices the plan: pld, rdp, zcdp or tcdp. gdp-clt sets the noise by an approximation; the report then also
         /// states the proved epsilon [default: pld; rdp for fixed-size batches; some algorithms have their own]
@@ -161,7 +161,7 @@ impl From<TruncationName> for Truncation {
 permitted_values! {
     /// Whether test records are protected.
     pub enum TestSetName {
-        /// They are measured with noise, by the privacy budget of the run.
+        /// They are measured with noise, within the privacy budget of the run.
         Protected = "protected",
         /// They are public, and what is measured on them is exact.
         Public = "public",

@@ -1,4 +1,4 @@
-//! `sordino tune`: settings are chosen on private data, with one guarantee for the whole search.
+//! `sordino tune`: chooses settings on private data, with one guarantee for the whole search.
 
 use std::{
     fmt::Write as _,
@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
     /// Mean of the random number of trials [default: the number of candidates, from 2 to 20]
     #[arg(long, value_name = "MEAN", help_heading = "Search", allow_hyphen_values = true)]
     trials: Option<f64>,
-    /// Shape of the number of trials, above -1: a smaller one costs less and varies more
+    /// Shape of the distribution of the number of trials, above -1: with a smaller one, the search costs less and the number varies more
     #[arg(
         long,
         value_name = "ETA",
@@ -50,7 +50,7 @@ pub(crate) struct Arguments {
         allow_hyphen_values = true
     )]
     eta: f64,
-    /// Show what the search would cost, and train nothing
+    /// Show what the search would cost, without training
     #[arg(long, help_heading = "Search")]
     dry_run: bool,
     /// New folder for the selected run [default: runs/1, runs/2, ...]
@@ -113,7 +113,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     let stop = listen("the search", "which has the same effect: the budget is spent and nothing is released");
     let _ = writeln!(
         io::stderr(),
-        "searching; the number of trials is secret, so there is no progress to show (the time that the search takes still depends on it)"
+        "searching; no progress is shown, because the number of trials is secret (the time that the search takes still depends on it)"
     );
     let selected = prepared.search.run(&prepared.data, &folder, stop);
     let selected = selected.map_err(|error| failed(error, &folder, stop))?;
@@ -267,7 +267,7 @@ impl Prepared {
             rows.push((
                 "otherwise",
                 format!(
-                    "training every candidate once with this noise costs epsilon {} by composition, {} by adding up",
+                    "training every candidate once with this noise costs epsilon {} by composition, {} by adding up epsilons",
                     rounded_up(composed),
                     rounded_up(sum)
                 ),
@@ -275,7 +275,7 @@ impl Prepared {
         }
         rows.push(("scores", cost.scores.clone()));
         text += &labelled(&rows);
-        text += "\nWhat costs nothing: the default settings, which often win against a search at the same budget; and settings that were chosen on \
+        text += "\nWhat costs nothing: the default settings, which are often better than a search at the same budget; and settings that were chosen on \
                  public data of the same kind.\n\n";
         let mut lines = vec![vec!["candidate".to_owned(), "multiplier".to_owned()]];
         lines.extend(cost.candidates.iter().map(|candidate| {

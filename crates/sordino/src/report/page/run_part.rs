@@ -248,12 +248,14 @@ impl RunEvidence {
         let metrics = self.metrics.as_ref()?;
         let how = match self.account.measurement_budget() {
             Some(budget) => format!(
-                "The model was measured on {} records that are protected by the same guarantee and were not trained on. All numbers                  are computed from one table of counts with Laplace noise, of standard deviation {:.2} in each cell. Intervals                  cover this noise and the error of having only these records.",
+                "The model was measured on {} records that are protected by the same guarantee and were not trained on. All numbers \
+                 are computed from one table of counts with Laplace noise, which has a standard deviation of {:.2} in each cell. Intervals \
+                 cover this noise and the sampling error of these records.",
                 grouped(budget.slots),
                 metrics.noise_std
             ),
             None => format!(
-                "The model was measured on {} test records, which are not protected. Intervals cover the error of having only these records.",
+                "The model was measured on {} test records, which are not protected. Intervals cover the sampling error of these records.",
                 grouped(metrics.records)
             ),
         };

@@ -90,7 +90,7 @@ impl RunEvidence {
                 "{}. The gradients of the records of a {unit} are combined and clipped together, and batches are drawn from {unit} units.",
                 capital(&self.settings.protected_unit())
             ),
-            None => "One training record, which is one row or one file of the data. A person with several records is protected less."
+            None => "One training record, which is one row or one file of the data. For a person with several records, the guarantee is weaker."
                 .to_owned(),
         }
     }
@@ -135,7 +135,7 @@ impl RunEvidence {
         match self.account.measurement_budget() {
             Some(budget) => format!(
                 "{training} Everything that is measured on the {} test records: each measurement is a table of counts with Laplace noise, and all of \
-                 them together cost epsilon {} and delta 0. No record is in both parts, so each is protected by the larger of the two guarantees.",
+                 them together cost epsilon {} and delta 0. No record is in both parts, so the costs of the two parts do not add up.",
                 grouped(budget.slots),
                 rounded_up(budget.epsilon.get())
             ),
@@ -179,7 +179,7 @@ impl RunEvidence {
         let others = self.other_runs.clone().unwrap_or(alone);
         let note = match private {
             true if self.account.search().is_some() => {
-                "Epsilon is that of the whole search that chose the settings. If its space was chosen by looking at other runs on these records, \
+                "Epsilon is that of the whole search for the settings. If its candidates were chosen by looking at other runs on these records, \
                  their cost adds to it. Runs elsewhere, and runs of comparisons, are not counted."
             }
             true => {
