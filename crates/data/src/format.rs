@@ -9,6 +9,22 @@ use crate::table::TableFormat;
 use crate::text::TextFolder;
 use crate::{cache, embedded, npy_folder, parquet};
 
+/// Whether a test set in this source counts as public by default: the formats of published data sets (IDX, CIFAR, NPZ, folders of NPY arrays), and the
+/// included data. The test set of any other source may be the user's own.
+pub fn is_published(path: &Path) -> bool {
+    let published = |format| {
+        matches!(
+            format,
+            Format::Idx
+                | Format::Cifar(_)
+                | Format::Npz
+                | Format::NpyFolder
+                | Format::Table(TableFormat::Mushroom)
+        )
+    };
+    Format::of(path).is_ok_and(published)
+}
+
 /// The format of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {

@@ -65,7 +65,7 @@ pub use dataset::{Dataset, held_out};
 pub use draft::draft;
 pub use encoding::Encoding;
 pub use error::DataError;
-pub use format::files;
+pub use format::{files, is_published};
 pub use images::{ImageOptions, ImageSize};
 pub use labels::{Labels, Scale};
 pub use overview::{Overview, OverviewPart, overview};

@@ -289,6 +289,11 @@ impl Schema {
             }
             _ => {}
         }
+        // One notation, because a resumed run compares schemas as text.
+        self.unit = self.unit_place().map(|place| match self.header {
+            true => ColumnReference::Name(self.columns[place].name().to_owned()),
+            false => ColumnReference::Number(place + 1),
+        });
         Ok(self)
     }
 

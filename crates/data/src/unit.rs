@@ -33,9 +33,10 @@ pub(crate) struct RecordUnits {
 pub(crate) struct UnitId(pub(crate) u64);
 
 impl UnitId {
-    /// The unit with this id.
+    /// The unit with this id. A whole number with zeros after its decimal point, as pandas writes a column of ids with gaps, is the same id as the
+    /// number without them.
     pub(crate) fn of(id: &[u8]) -> UnitId {
-        let hash = Sha256::digest(id);
+        let hash = Sha256::digest(without_decimal_zeros(id));
         UnitId(hash.iter().take(8).fold(0, |number, &byte| number << 8 | u64::from(byte)))
     }
 }
@@ -77,6 +78,15 @@ impl RecordUnits {
     fn limited(self, most: usize) -> RecordUnits {
         RecordUnits { units: first_records(&self.slots, most), most, ..self }
     }
+}
+
+/// `17` for `17.0`; other ids are not changed.
+fn without_decimal_zeros(id: &[u8]) -> &[u8] {
+    let Some(point) = id.iter().position(|&byte| byte == b'.') else { return id };
+    let (whole, zeros) = (&id[..point], &id[point + 1..]);
+    let digits = whole.strip_prefix(b"-").unwrap_or(whole);
+    let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    if is_number && !zeros.is_empty() && zeros.iter().all(|&byte| byte == b'0') { whole } else { id }
 }
 
 /// The first `most` records of each slot.
@@ -244,6 +254,8 @@ mod tests {
     #[test]
     fn spaces_around_an_id_do_not_matter_and_empty_ids_are_refused() {
         assert_eq!(visits(&["a", " a", "a "]).slots(), 1);
+        assert_eq!(visits(&["7", "7.0", "7.00", "-7.0", "-7"]).slots(), 2);
+        assert_eq!(visits(&["7", "07", "7.", "7.1", ".0", "a.0", "a", "1.0.0"]).slots(), 8);
         let rows = || Dataset::from_rows(&[[0.0], [1.0]], &[0.5, 0.5]).unwrap();
         let message = |ids: &[&str]| rows().in_units("patient", ids).unwrap_err().to_string();
         assert_eq!(message(&["a", " "]), "ids[1]: the id is empty");

@@ -29,8 +29,8 @@ pub struct SearchPlan {
 }
 
 impl SearchPlan {
-    /// The largest mean number of trials. Up to there, `Runs::ROUNDING` covers the rounding of a draw.
-    const MOST_TRIALS: f64 = 1000.0;
+    /// The largest mean number of trials. Up to there, and for shapes from -0.5 on, `Runs::ROUNDING` covers the rounding of a draw.
+    const MOST_TRIALS: f64 = 100.0;
 
     /// The largest epsilon of a trial's measurements on held-back slots that the budget of the search allows.
     ///
@@ -51,6 +51,13 @@ impl SearchPlan {
                 "a search has at most {} trials on average, got {}",
                 Self::MOST_TRIALS,
                 self.runs.mean()
+            )));
+        }
+        if let Runs::TruncatedNegativeBinomial { eta, .. } = self.runs
+            && !(eta >= -0.5)
+        {
+            return Err(PrivacyError::Mismatch(format!(
+                "the shape eta of a search is at least -0.5, got {eta}"
             )));
         }
         let exact = exact_delta(budget)?;

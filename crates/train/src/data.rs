@@ -247,7 +247,10 @@ impl RunData {
         let sets = sordino_data::read(&source)?;
         check_tokenizer(settings, sets.schema.as_ref())?;
         let separate = separate_test_set(test_data.as_deref(), &source, &sets)?;
-        let test_set = test_set(settings, sets.test.is_some() || source.path == Path::new("mushroom"));
+        // The records of the included data are public, whether it has a test set or not.
+        let included = source.path == Path::new("mushroom");
+        let published = sordino_data::is_published(&source.path) && (sets.test.is_some() || included);
+        let test_set = test_set(settings, published);
         let Splits { train, test, schema } = sets;
         let limited = |set: Dataset| match settings.records_per_unit {
             Some(_) if set.unit().is_none() => Err(TrainError::refused(

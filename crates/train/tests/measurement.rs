@@ -123,7 +123,7 @@ fn public_records_and_runs_that_are_not_private_are_measured_exactly() {
         let description = DataDescription::in_memory(&settings, &train, Some(&test)).unwrap();
         resolve(&settings, &description).unwrap_err().to_string()
     };
-    assert!(refused("measurements = 0").contains("at least 1, got 0"));
+    assert!(refused("measurements = 0").contains("from 1 to the number of steps"));
     for text in ["measurements = 2\nseed = 1", "measurements = 2\ntest_set = 'public'"] {
         assert!(
             refused(text).contains("measurements is 2, but there are no protected test records"),

@@ -47,10 +47,15 @@ fn a_schema_or_the_source_names_the_column_of_the_unit() {
         assert_eq!((sets.train.unit(), members(&sets.train)), (Some("patient"), expected().to_vec()));
         assert_eq!(sets.train.shape().len(), 1, "the column of the unit is not a feature");
         // The schema that a run stores reads the same units, and records to predict need no unit.
-        let stored = toml::to_string(sets.schema.as_ref().unwrap()).unwrap();
-        let stored = Some(directory.write("stored.toml", stored));
-        let again = read(&Source { schema: stored.clone(), ..crate::files::source(&path) }).unwrap();
-        assert_eq!(members(&again.train), expected());
+        let text = toml::to_string(sets.schema.as_ref().unwrap()).unwrap();
+        let stored = Some(directory.write("stored.toml", &text));
+        // A resumed run reads the stored schema, and names the unit again. The text of the schema does not change.
+        for unit in [None, Some("patient".to_owned())] {
+            let again = Source { schema: stored.clone(), unit, ..crate::files::source(&path) };
+            let again = read(&again).unwrap();
+            assert_eq!(members(&again.train), expected());
+            assert_eq!(toml::to_string(again.schema.as_ref().unwrap()).unwrap(), text);
+        }
         for text in ["age\n7\n", "patient,age\n,7\n"] {
             let new = directory.write("new.csv", text);
             assert_eq!(

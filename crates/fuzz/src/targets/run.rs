@@ -63,7 +63,7 @@ impl StoppedRun {
         fs::write(&table, "a,b\n1,0\n2,1\n0,0\n3,1\n1.5,0\n2.5,1\n0.5,0\n2,1\n").unwrap();
         let text = format!(
             "data = {:?}\nclasses = 2\nmodel = \"logistic\"\nnoise_multiplier = 2.0\ndelta = 1e-3\naccountant = \"rdp\"\nbatch_size = 2\n\
-             steps = 40\noptimizer = \"adam\"\nlearning_rate = 0.1\naverage = 0.9\n",
+             steps = 40\noptimizer = \"adam\"\nlearning_rate = 0.1\naverage = 0.9\ntest_set = \"public\"\n",
             table.display().to_string()
         );
         let settings = Settings::parse(&text).unwrap();

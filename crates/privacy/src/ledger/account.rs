@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use sordino_accounting::Plan;
+use sordino_accounting::{Epsilon, Guarantee, Plan};
 
 use crate::{
     MeasurementBudget, PrivacyError, PrivacyStatus, SearchPlan,
@@ -357,7 +357,22 @@ impl Account {
                 "noise and batches come from a fixed seed and can be reproduced".to_owned(),
             ));
         }
-        self.head.terms.privacy_status(steps)
+        let status = self.head.terms.privacy_status(steps)?;
+        // A held-back slot has spent its part of the measurement budget, whatever the steps have cost.
+        match (status, self.head.terms.measuring) {
+            (PrivacyStatus::Private(guarantee), Some(budget)) => {
+                let made = if steps >= self.steps() { budget.measurements } else { self.measured() };
+                #[expect(clippy::cast_precision_loss, reason = "a ratio of counts, rounded up below")]
+                let share = made as f64 / budget.measurements as f64;
+                let spent = match share < 1.0 {
+                    true => Epsilon::new((share * budget.epsilon.get()).next_up())?,
+                    false => budget.epsilon,
+                };
+                let epsilon = if made > 0 && spent > guarantee.epsilon { spent } else { guarantee.epsilon };
+                Ok(PrivacyStatus::Private(Guarantee { epsilon, ..guarantee }))
+            }
+            (status, _) => Ok(status),
+        }
     }
 }
 

@@ -32,8 +32,9 @@ impl Comparison {
             (Some(epsilon), Some(delta)) => (
                 Tone::Good,
                 format!(
-                    "{runs} satisfy ({}, {delta:e})-differential privacy for one training record, under {}.",
+                    "{runs} satisfy ({}, {delta:e})-differential privacy for {}, under {}.",
                     rounded_up(epsilon),
+                    total.unit_of_all.as_deref().unwrap_or("one training record"),
                     total.relation_of_all.as_deref().unwrap_or("the relation of their plans")
                 ),
             ),
@@ -157,7 +158,11 @@ impl Comparison {
         let mut point = |label: &str, text: String| points.push((label.to_owned(), text));
         point("Data", data.as_ref().map_or("in memory".to_owned(), |path| path.display().to_string()));
         point("Training records", grouped(*training_records));
-        point("Test records", format!("{}, which are public and not protected", grouped(*test_records)));
+        let protection = match self.rows.iter().any(|row| row.protected) {
+            true => "which are protected: noise was added to what was measured on them",
+            false => "which are public and not protected",
+        };
+        point("Test records", format!("{}, {protection}", grouped(*test_records)));
         point("Model", model.clone().unwrap_or_default());
         point("Runs of each algorithm", repeats.to_string());
         point("Version", format!("Sordino {version}"));

@@ -201,6 +201,9 @@ pub(super) struct AllRuns {
     pub(super) epsilon_of_all: Option<f64>,
     pub(super) delta_of_all: Option<f64>,
     pub(super) relation_of_all: Option<String>,
+    /// The unit that the total protects; one training record if it is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) unit_of_all: Option<String>,
     /// The algorithms with runs that are not private.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) not_private: Vec<String>,
@@ -212,12 +215,14 @@ impl AllRuns {
     /// Every run that began counts with its whole plan. All plans were fixed before the first run, so they can be composed.
     fn new(candidates: &[Candidate], results: &[Vec<RunResult>]) -> Result<Self, TrainError> {
         let (mut runs, mut priced, mut not_private) = (0, Vec::new(), Vec::<String>::new());
-        let mut sentence = None;
+        let (mut sentence, mut unit) = (None, None);
         let begun = candidates.iter().zip(results).filter(|(_, results)| !results.is_empty());
         for (Candidate { algorithm, priced: run, .. }, results) in begun {
             // All runs are on the same data with the same split.
             let tests = Some(run.resolved.data.test_records);
-            sentence = test_records_sentence(&run.settings(), tests, &results[0].account);
+            let settings = run.settings();
+            sentence = test_records_sentence(&settings, tests, &results[0].account);
+            unit = settings.unit.as_ref().map(|_| settings.protected_unit());
             runs += results.len() as u64;
             match (run.terms.plan(), run.terms.guarantee()) {
                 (Some(plan), Some(&guarantee)) if all_private(results)? => {
@@ -241,8 +246,9 @@ impl AllRuns {
                 format!("The total cost of all {} runs is NOT KNOWN: {error}.", grouped(runs))
             }
             Some(Ok(total)) => format!(
-                "{together} satisfy {}-differential privacy for one training record, under {} ({}).",
+                "{together} satisfy {}-differential privacy for {}, under {} ({}).",
                 pair(total.epsilon, total.delta),
+                unit.as_deref().unwrap_or("one training record"),
                 total.relation,
                 match total.parts {
                     1 => "all plans are priced as one".to_owned(),
@@ -261,6 +267,7 @@ impl AllRuns {
             epsilon_of_all: total.map(|total| total.epsilon.get()),
             delta_of_all: total.map(|total| total.delta.get()),
             relation_of_all: total.map(|total| total.relation.to_string()),
+            unit_of_all: unit,
             not_private,
             text,
         })

@@ -119,8 +119,10 @@ impl DataAccount {
             }
             Err(NoCost::Unknown(_) | NoCost::NoRuns) => {}
         }
-        if self.hold_back_different_records() && self.runs.iter().any(Used::exposes_records) {
-            text += "\nThese runs hold back different records for testing. A record that any of them held back is NOT protected.";
+        let exposed = self.runs.iter().any(Used::exposes_records);
+        let protected = self.runs.iter().any(|run| run.account.measurement_budget().is_some());
+        if exposed && (protected || self.hold_back_different_records()) {
+            text += "\nSome of these runs measured held-back records without noise. A record that any of them held back is NOT protected.";
         }
         Some(text)
     }
@@ -149,9 +151,15 @@ impl DataAccount {
 }
 
 impl Used {
-    /// Whether the run measured its test records without noise.
+    /// Whether the run measured held-back records of this data without noise.
     fn exposes_records(&self) -> bool {
-        self.account.measurement_budget().is_none()
+        let held_back = self.settings.test_fraction.is_some_and(|fraction| fraction > 0.0);
+        held_back && self.account.measurement_budget().is_none()
+    }
+
+    /// The unit that the run protects.
+    fn unit(&self) -> (Option<&str>, Option<usize>) {
+        (self.settings.unit.as_deref(), self.settings.records_per_unit)
     }
 }
 
@@ -182,6 +190,10 @@ fn cost(runs: &[Used]) -> Result<Cost, NoCost> {
         return Err(NoCost::NoRuns);
     }
     let unknown = |problem: &dyn std::fmt::Display| NoCost::Unknown(problem.to_string());
+    if runs.iter().any(|run| run.unit() != runs[0].unit()) {
+        // A guarantee for one record says little about a unit, and one for a unit is not one for replacing a record in it.
+        return Err(unknown(&"these runs have different units of privacy"));
+    }
     let (mut priced, mut not_private) = (Vec::<(&Account, Guarantee, u64)>::new(), Vec::new());
     for Used { path, account, .. } in runs {
         // No pricing is needed to find out whether a run is private at all.
@@ -207,7 +219,8 @@ fn cost(runs: &[Used]) -> Result<Cost, NoCost> {
     let any = Total::summed(&all).map_err(|error| unknown(&error))?;
     let composed = Total::composed(&all).map_err(|error| unknown(&error))?;
     let measured = runs.iter().map(|run| &run.account);
-    let fixed = match hold_back_different_records(runs) && runs.iter().any(|run| !run.exposes_records()) {
+    let measures = |run: &Used| run.account.measurement_budget().is_some();
+    let fixed = match hold_back_different_records(runs) && runs.iter().any(measures) {
         // A record may be trained on in one run and measured in another.
         true => any,
         false => with_measurements(composed, measured),

@@ -72,7 +72,8 @@ fn public_test_records_are_measured_exactly() {
     assert!(text.contains("measured exactly because the run is not private"), "{text}");
     for (more, part) in [
         ("--measurements 2 --seed 1", "measurements is 2, but there are no protected test records"),
-        ("--measurements 0", "measurements must be at least 1, got 0"),
+        ("--measurements 0", "from 1 to the number of steps, 50, got 0"),
+        ("--measurements 51", "from 1 to the number of steps, 50, got 51"),
         ("--test-set secret", "secret"),
     ] {
         let message = place.refusal(&format!("train {flags} {more}"));

@@ -114,9 +114,9 @@ fn searches_without_a_guarantee_are_refused_before_anything_is_spent() {
     let place = Place::new("tune-refused");
     space(&place);
     for (flags, problem) in [
-        ("--trials 1", "a finite number above 1, got 1"),
-        ("--trials 5000", "at most 1000 trials"),
-        ("--eta -1", "above -1, got -1"),
+        ("--trials 1", "above 1 and at most 100, got 1"),
+        ("--trials 5000", "above 1 and at most 100, got 5000"),
+        ("--eta -0.9", "at least -0.5, got -0.9"),
         ("--noise-multiplier 2", "privacy budget"),
         ("--algorithm dice-published", "has no guarantee"),
         ("--algorithm none", ""),
@@ -129,6 +129,10 @@ fn searches_without_a_guarantee_are_refused_before_anything_is_spent() {
         assert!(message.contains(problem), "{flags}: {message}");
         assert!(!place.has("refused/ledger"), "{flags}");
     }
+    place.write("one.toml", "learning_rate = [4]\n");
+    assert!(place.refusal("tune --space one.toml --epsilon 1").contains("a search needs at least 2"));
+    place.write("twice.toml", "learning_rate = [4, 2, 4]\n");
+    assert!(place.refusal("tune --space twice.toml --epsilon 1").contains("twice"));
     place.write("wrong.toml", "epsilon = [1, 2]\n");
     assert!(place.refusal("tune --space wrong.toml --epsilon 1").contains("epsilon cannot be tuned"));
     assert!(place.refusal("tune --space missing.toml --epsilon 1").contains("missing.toml"));

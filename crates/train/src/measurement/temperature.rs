@@ -9,12 +9,13 @@ use super::{
 /// The temperature with the lowest log loss. None if 1 is as good: the difference must exceed two standard deviations of its error,
 /// so that noise is not fitted.
 ///
-/// For more than two classes, the table gives an upper bound on the log loss at temperatures of at least 1. Only these are tried, and the
-/// temperature is the one with the lowest bound. The calibration error is not bounded and not stated.
+/// Only temperatures of at least 1 are tried: a model that was trained with noise is rarely not sure enough, and a temperature below 1 that is fitted to few
+/// records could make it far too sure. For more than two classes, the table gives an upper bound on the log loss at these temperatures, and the
+/// temperature is the one with the lowest bound. The calibration error is then not bounded and not stated.
 pub(super) fn fit(cells: &[Cell], groups: &[f64], table: &Table) -> Option<Temperature> {
     let two = cells.iter().all(|cell| cell.truth <= 1);
-    // From 1/8, or 1, to 64, in steps of 2^(1/8).
-    let candidates = (if two { -24 } else { 0 }..=48).map(|eighths| 2.0_f64.powf(f64::from(eighths) / 8.0));
+    // From 1 to 64, in steps of 2^(1/8).
+    let candidates = (0..=48).map(|eighths| 2.0_f64.powf(f64::from(eighths) / 8.0));
     let loss = |value: f64| table.positive_mean(&losses(cells, value));
     let value = candidates.min_by(|a, b| loss(*a).total_cmp(&loss(*b)))?;
     let (before, after) = (losses(cells, 1.0), losses(cells, value));

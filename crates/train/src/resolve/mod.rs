@@ -16,7 +16,7 @@ use learning::LearningSettings;
 pub use learning::parse_schedule;
 pub use privacy::without_unused;
 use privacy::{BudgetSettings, algorithm_text, reject_unused};
-use sordino_accounting::{Accountant, NoiseMultiplier, calibrate::Budget};
+use sordino_accounting::{Accountant, NoiseMultiplier, Steps, calibrate::Budget};
 use sordino_algorithms::{Algorithm, AlgorithmConfig, Defaults, Options, RunFacts};
 use sordino_nn::{Description, Views};
 use sordino_privacy::ClipRule;
@@ -201,7 +201,7 @@ pub fn resolve_with(
     let default_accountant = algorithm.accountant(facts.sampling);
     let accountant = Value::given_or(settings.accountant, default_accountant, Origin::Default);
     let private = !algorithm.is_plain();
-    let measurements = planned_measurements(settings, data, &*algorithm)?;
+    let measurements = planned_measurements(settings, data, &*algorithm, batches.steps)?;
     Ok(ResolvedSettings {
         budget: budget.budget(),
         noise_multiplier: settings.noise_multiplier,
@@ -329,13 +329,18 @@ fn planned_measurements(
     settings: &Settings,
     data: &DataDescription,
     algorithm: &dyn NetworkAlgorithm,
+    steps: Steps,
 ) -> Result<Option<Value<u64>>, TrainError> {
     let protected = data.values.test_set.as_ref().is_some_and(|set| set.value == TestSetName::Protected);
     let private = settings.seed.is_none() && algorithm.about().verdict.is_sound();
     match settings.measurements {
         Some(0) => Err(TrainError::refused(
-            "measurements must be at least 1, got 0",
+            format!("measurements must be from 1 to the number of steps, {steps}, got 0"),
             "hold back no records with {test_fraction=0}",
+        )),
+        Some(count) if count > steps.get() => Err(TrainError::refused(
+            format!("measurements must be from 1 to the number of steps, {steps}, got {count}"),
+            "few measurements have little noise: each has an equal part of epsilon",
         )),
         Some(count) if !(protected && private) => Err(TrainError::refused(
             format!("measurements is {count}, but there are no protected test records in a private run"),

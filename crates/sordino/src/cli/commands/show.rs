@@ -70,6 +70,14 @@ fn held_back(
     settings: &Settings,
     json: bool,
 ) -> Result<String, Problem> {
+    if let Some(unit) = &settings.unit {
+        return Err(Problem::refused(
+            format!(
+                "this run held back whole units ({unit}), and the rows of a unit are known from the data alone"
+            ),
+            "the split depends on the number of units and on split_seed; see docs/units.md",
+        ));
+    }
     let tests =
         settings.test_fraction.map_or(Ok(0), |_| DataFacts::read(folder).map(|facts| facts.test_records))?;
     let rows = usize::try_from(account.records().saturating_add(tests)).unwrap_or(usize::MAX);

@@ -38,10 +38,10 @@ pub(crate) struct Arguments {
     /// Algorithms with their options to try [default: --algorithm, or dp-sgd]
     #[arg(long, value_name = "NAME[,K=V],..", help_heading = "Search", conflicts_with = "algorithm")]
     algorithms: Option<String>,
-    /// Mean of the random number of trials [default: the number of candidates, from 2 to 20]
+    /// Mean of the random number of trials, above 1 and at most 100 [default: the number of candidates, from 2 to 20]
     #[arg(long, value_name = "MEAN", help_heading = "Search", allow_hyphen_values = true)]
     trials: Option<f64>,
-    /// Shape of the distribution of the number of trials, above -1: with a smaller one, the search costs less and the number varies more
+    /// Shape of the distribution of the number of trials, at least -0.5: with a smaller one, the search costs less and the number varies more
     #[arg(
         long,
         value_name = "ETA",
@@ -136,7 +136,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
         return Ok(run_report.json()?);
     }
     let (algorithm, choice) = &prepared.choices[selected.candidate];
-    let chosen = format!("Selected: {algorithm} with {choice}\n\n");
+    let chosen = format!(
+        "Selected: {algorithm} with {choice}\n\
+         Its score is the best of all trials, so it is optimistic: on other records, expect less.\n\n"
+    );
     Ok(chosen + &run_report.text()?.render(flag) + &report::mention(folder.path()))
 }
 
@@ -171,6 +174,24 @@ fn prepare(arguments: &Arguments) -> Result<Prepared, Problem> {
             candidates.push(used_settings(settings)?);
         }
     }
+    let equal = |place: usize| candidates[..place].contains(&candidates[place]);
+    if let Some(place) = (0..candidates.len()).find(|&place| equal(place)) {
+        let (name, choice) = &choices[place];
+        return Err(Problem::refused(
+            format!("{} has the candidate {name} with {choice} twice", arguments.space.display()),
+            "list each value once",
+        ));
+    }
+    if candidates.len() < 2 {
+        return Err(Problem::refused(
+            format!(
+                "{} has {} candidate, but a search needs at least 2",
+                arguments.space.display(),
+                candidates.len()
+            ),
+            "list several values of a setting, such as learning_rate = [1, 4], or use `sordino train`",
+        ));
+    }
     let single = Settings { algorithm: given.algorithm.clone(), ..given };
     check(&single)?;
     let data = RunData::read(&single)?;
@@ -182,6 +203,18 @@ fn prepare(arguments: &Arguments) -> Result<Prepared, Problem> {
         ));
     };
     let mean = arguments.trials.unwrap_or((candidates.len() as f64).clamp(2.0, 20.0));
+    if !(mean > 1.0 && mean <= 100.0) {
+        return Err(Problem::refused(
+            format!("--trials must be above 1 and at most 100, got {mean}"),
+            "the default is the number of candidates, from 2 to 20",
+        ));
+    }
+    if !(arguments.eta >= -0.5 && arguments.eta.is_finite()) {
+        return Err(Problem::refused(
+            format!("--eta must be a number of at least -0.5, got {}", arguments.eta),
+            "0 is the default; with 1, the number of trials has a geometric distribution",
+        ));
+    }
     let runs = Runs::negative_binomial(arguments.eta, mean)?;
     let seed = single.resolved.values.seed.as_ref().map(|seed| seed.value);
     let search = price_search(&candidates, &data.description, SearchSettings { budget, runs, seed })?;
@@ -212,9 +245,10 @@ impl Prepared {
             measuring_epsilon: search.measuring().map(|budget| budget.epsilon.get()),
             scores: match search.measuring() {
                 Some(budget) => format!(
-                    "measured with noise (epsilon {} for each trial) on {} protected records, which the same guarantee covers",
+                    "measured with noise (epsilon {} for each trial) on {} protected {}, which the same guarantee covers",
                     rounded_up(budget.epsilon.get()),
-                    grouped(budget.slots)
+                    grouped(budget.slots),
+                    self.single.settings().unit_noun()
                 ),
                 None if self.single.resolved.values.seed.is_some() => {
                     "measured exactly, because the search is not private".to_owned()

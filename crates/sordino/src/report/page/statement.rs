@@ -105,7 +105,11 @@ impl RunEvidence {
 
     fn delta(&self, guarantee: &Guarantee) -> String {
         let (delta, records) = (guarantee.delta.get(), self.account.records());
-        let mut text = format!("{delta:e}, set before training. N is {} records", grouped(records));
+        let mut text = format!(
+            "{delta:e}, set before training. N is {} {}",
+            grouped(records),
+            self.settings.unit_noun()
+        );
         if delta * (records as f64) < 1.0 {
             text += "; delta is below 1 / N, so that publishing a random record is not permitted";
         }
