@@ -3,8 +3,8 @@
 
     bench/persons.py [--runs N] [--json FILE]
 
-Builds the sordino binary. Generates a table with several visits for each of 4,000 patients (20 numbers, a binary label, seed 1) and a public test
-table of 1,000 other patients. Trains logistic regression for all visits of one patient, at each epsilon and delta 1e-5:
+Builds the sordino binary. Generates a table with several visits for each of 1,500 patients (60 numbers, a binary label, seed 1) and a public test
+table of 2,000 other patients. Trains logistic regression for all visits of one patient, at each epsilon and delta 1e-5:
 
 - units: `--unit patient`, with visits averaged;
 - group privacy: on visits, with so much noise that the guarantee for any K records together has this epsilon, where K is the number of visits.
@@ -21,7 +21,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BINARY = ROOT / "target/release/sordino"
-DELTA, EPOCHS, FEATURES = 1e-5, 30, 20
+DELTA, EPOCHS, FEATURES = 1e-5, 30, 60
 
 
 def sordino(*arguments):
@@ -32,14 +32,15 @@ def sordino(*arguments):
 def write_table(path, patients, visits, seed):
     """Visits of a patient resemble each other, and so do their labels."""
     source = random.Random(seed)
-    weights = [random.Random(7).gauss(0, 1) for _ in range(FEATURES)]
+    fixed = random.Random(7)
+    weights = [fixed.gauss(0, 1) for _ in range(FEATURES)]
     with path.open("w") as table:
         table.write(",".join(["patient", *(f"x{i}" for i in range(FEATURES)), "ill"]) + "\n")
         for patient in range(patients):
             person = [source.gauss(0, 0.7) for _ in range(FEATURES)]
             for _ in range(visits):
                 x = [value + source.gauss(0, 0.7) for value in person]
-                logit = 0.6 * sum(w * value for w, value in zip(weights, x))
+                logit = 0.5 * sum(w * value for w, value in zip(weights, x))
                 ill = int(source.random() < 1 / (1 + math.exp(-logit)))
                 table.write(",".join([f"{seed}-{patient}", *(f"{value:.4f}" for value in x), str(ill)]) + "\n")
 
@@ -69,12 +70,12 @@ def main():
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     subprocess.run(["cargo", "build", "--release", "-q", "-p", "sordino"], cwd=ROOT, check=True)
-    results, number, patients = [], 0, 4000
+    results, number, patients = [], 0, 1500
     for visits in (4, 16):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             write_table(folder / "train.csv", patients, visits, 1)
-            write_table(folder / "test.csv", 1000, 1, 2)
+            write_table(folder / "test.csv", 2000, 1, 2)
             for epsilon in (1, 4):
                 records = patients * visits
                 steps = EPOCHS * 16

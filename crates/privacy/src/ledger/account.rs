@@ -361,7 +361,12 @@ impl Account {
         // A held-back slot has spent its part of the measurement budget, whatever the steps have cost.
         match (status, self.head.terms.measuring) {
             (PrivacyStatus::Private(guarantee), Some(budget)) => {
-                let made = if steps >= self.steps() { budget.measurements } else { self.measured() };
+                let made = match steps {
+                    _ if steps >= self.steps() => budget.measurements,
+                    _ if steps >= self.charged() => self.measured(),
+                    // Earlier steps: the measurements that were due by then, if they are spread evenly.
+                    _ => self.measured().min(steps.saturating_mul(budget.measurements) / self.steps().max(1)),
+                };
                 #[expect(clippy::cast_precision_loss, reason = "a ratio of counts, rounded up below")]
                 let share = made as f64 / budget.measurements as f64;
                 let spent = match share < 1.0 {
