@@ -135,7 +135,8 @@ def check(kind, part, folder, data, new):
     """Trains a part of the model and compares it; returns the number of tensors that were trained."""
     model, run, merged, adapter = (folder / name for name in ("model", f"run-{part}", f"merged-{part}", f"adapter-{part}"))
     image = ["--classes", 2] if kind == "vit" else []
-    sordino("train", "--data", data, *image, "--model", model, "--train", part, "--steps", 8, "--seed", 1, "--out", run)
+    # Without test records there is no temperature, which an exported model does not have.
+    sordino("train", "--data", data, *image, "--model", model, "--train", part, "--steps", 8, "--seed", 1, "--test-fraction", 0, "--out", run)
     rows = list(csv.DictReader(io.StringIO(sordino("predict", "--run", run, "--data", new))))
     names = [name for name in rows[0] if name.startswith("probability_")]
     ours = torch.tensor([[float(row[name]) for name in names] for row in rows])
@@ -197,7 +198,7 @@ def check_sentences(model, folder):
     data, new = write_data("bert", folder / "data")
     run, merged = folder / "run", folder / "merged"
     new.write_text("A gripping film, from the first scene to the last.\nno\n" + "It makes no sense. " * 60 + "\n1234 !? déjà vu 東京\n")
-    sordino("train", "--data", data, "--model", model, "--train", "last,layers=2", "--steps", 4, "--seed", 1, "--out", run)
+    sordino("train", "--data", data, "--model", model, "--train", "last,layers=2", "--steps", 4, "--seed", 1, "--test-fraction", 0, "--out", run)
     rows = list(csv.DictReader(io.StringIO(sordino("predict", "--run", run, "--data", new))))
     ours = torch.tensor([[float(row[name]) for name in ("probability_a", "probability_b")] for row in rows])
     sordino("export", run, "--out", merged)
