@@ -147,6 +147,22 @@ fn measurements_do_not_change_the_guarantee_and_cannot_cost_more() {
 }
 
 /// A slot that is replaced leaves one cell and enters another.
+/// No step was taken, and a held-back slot has paid for one of two measurements.
+#[test]
+fn the_price_of_the_first_steps_includes_the_measurements_that_were_made() {
+    let folder = Folder::new("measure-so-far");
+    let terms = measuring(30, 2, 1.0);
+    let mut vault = sealed(&terms, &folder.file("l"));
+    let epsilon = |vault: &Vault<Rows>, steps| match vault.account().privacy_status_after(steps).unwrap() {
+        PrivacyStatus::Private(guarantee) => guarantee.epsilon.get(),
+        PrivacyStatus::NotPrivate(why) => panic!("{why}"),
+    };
+    assert_eq!(epsilon(&vault, 0), 0.0);
+    let _ = vault.measure(&mut cells(30, 3), &None).unwrap();
+    assert!((0.5..0.5 + 1e-9).contains(&epsilon(&vault, 0)));
+    assert_eq!(epsilon(&vault, 4), terms.guarantee().unwrap().epsilon.get());
+}
+
 #[test]
 fn replacing_a_record_needs_twice_the_noise() {
     let sampling = Sampling::FixedSize { batch_size: 5, population: 10 };

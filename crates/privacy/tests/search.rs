@@ -61,6 +61,10 @@ fn the_price_is_the_larger_of_training_and_measuring() {
     let direct = Trial::of(&search(None).candidates).unwrap();
     let direct = direct.price(search(None).runs, budget(8.0).delta).unwrap().epsilon();
     assert!(price(None) >= direct && price(None).get() < 1.01 * direct.get());
+    // The draw of the number of trials is accurate enough for these shapes and means only.
+    let shape = |eta, mean| SearchPlan { runs: Runs::negative_binomial(eta, mean).unwrap(), ..search(None) };
+    assert!(shape(-0.5, 3.0).price(budget(8.0)).is_ok() && shape(-0.51, 3.0).price(budget(8.0)).is_err());
+    assert!(shape(0.0, 99.0).price(budget(8.0)).is_ok() && shape(0.0, 101.0).price(budget(8.0)).is_err());
     let many = SearchPlan { runs: Runs::negative_binomial(0.0, 2000.0).unwrap(), ..search(None) };
     assert!(many.price(budget(8.0)).is_err());
     assert!(SearchPlan { candidates: Vec::new(), ..search(None) }.price(budget(8.0)).is_err());
