@@ -7,7 +7,7 @@ several runs, where the best settings are picked by that mean. `tune` runs whole
 the selected run. Standard library only.
 
     bench/tuning_costs.py target/release/sordino                                  # Mushroom, a few minutes
-    bench/tuning_costs.py target/release/sordino --mnist DIR --repeats 3          # MNIST, days on two cores
+    bench/tuning_costs.py target/release/sordino --mnist DIR --epsilon 2 --repeats 2 --searches 0    # MNIST, an hour on two cores
 """
 
 import argparse
@@ -32,6 +32,8 @@ def main():
     parser.add_argument("--mnist", metavar="DIR", help="the folder of the IDX files of MNIST")
     parser.add_argument("--epsilon", type=float, nargs="+", default=[0.5, 1, 2])
     parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--searches", type=int, default=20, help="how many whole searches `tune` runs for each algorithm")
+    parser.add_argument("--algorithms", nargs="+", choices=list(GRIDS), default=list(GRIDS))
     arguments = parser.parse_args()
     if arguments.mnist:
         run = ["--data", arguments.mnist, "--model", "mnist-cnn", "--mean", "0.1307", "--std", "0.3081",
@@ -57,7 +59,8 @@ def main():
     print("| ---: | --- | ---: | --- | ---: | ---: | ---: |")
     with tempfile.TemporaryDirectory() as folder:
         for epsilon in arguments.epsilon:
-            for algorithm, grid in GRIDS.items():
+            for algorithm in arguments.algorithms:
+                grid = GRIDS[algorithm]
                 space = pathlib.Path(folder) / f"{algorithm}.toml"
                 count = len(grid[1]) if grid else 1
                 if grid:
@@ -69,15 +72,15 @@ def main():
                                 "--repeats", arguments.repeats, *tune)["rows"]
                     best = max(rows, key=lambda row: row["mean"])
                     line(epsilon, algorithm, count, method, multiplier, best["mean"], best["standard_deviation"])
-                if grid:
+                if grid and arguments.searches:
                     searches = [
                         call("tune", *run, "--algorithm", algorithm, "--space", space, "--epsilon", epsilon,
                              "--trials", count, "--out", pathlib.Path(folder) / f"{algorithm}-{epsilon}-{i}")
-                        for i in range(arguments.repeats)
+                        for i in range(arguments.searches)
                     ]
                     found = [search["test_accuracy"] for search in searches]
                     line(epsilon, algorithm, count, "`tune`, whole searches", None, statistics.mean(found),
-                         statistics.stdev(found))
+                         statistics.stdev(found) if len(found) > 1 else 0.0)
 
 
 def line(epsilon, algorithm, count, method, multiplier, mean, spread):

@@ -4,7 +4,10 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AccountingError, Delta, Epsilon, Plan, Relation, concentrated, gdp, participation, pld, rdp};
+use crate::{
+    AccountingError, Delta, Epsilon, Plan, Relation, concentrated, gdp, participation, pld, pld::GroupSize,
+    rdp,
+};
 
 /// The method that computes the epsilon of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -86,6 +89,39 @@ impl Accountant {
             Self::FirstParticipation => (participation::epsilon(plan, delta)?, None),
         };
         Ok(Guarantee { epsilon, epsilon_lower, delta, accountant: self, relation: plan.relation() })
+    }
+
+    /// The guarantee of a plan at this delta for a group of records.
+    ///
+    /// # Errors
+    /// Those of [`price`](Self::price), and groups of several records with another accountant than `pld`.
+    pub fn price_for_group(
+        self,
+        plan: &Plan,
+        group: GroupSize,
+        delta: Delta,
+    ) -> Result<Guarantee, AccountingError> {
+        if group == GroupSize::ONE {
+            return self.price(plan, delta);
+        }
+        if self != Self::Pld {
+            return Err(AccountingError::Unsupported {
+                accountant: self.name(),
+                entry: format!("a group of {} records", group.get()),
+                reason: "only the accountant pld prices groups".to_owned(),
+                instead: "use {accountant=pld}",
+            });
+        }
+        let bracket = pld::epsilon_for_group(plan, group, delta)?;
+        // A lower bound of 0 is trivial.
+        let epsilon_lower = (bracket.lower.get() > 0.0).then_some(bracket.lower);
+        Ok(Guarantee {
+            epsilon: bracket.upper,
+            epsilon_lower,
+            delta,
+            accountant: self,
+            relation: plan.relation(),
+        })
     }
 }
 

@@ -33,5 +33,5 @@ pub mod tuning;
 
 pub use accountant::{Accountant, Guarantee};
 pub use error::AccountingError;
-pub use plan::{Cap, Entry, Plan, Relation, Sampling};
+pub use plan::{Cap, Entry, EntryText, Plan, Relation, Sampling, SamplingKind};
 pub use quantities::{Bracket, ClipNorm, Delta, Epsilon, Mu, NoiseMultiplier, SamplingRate, Steps};

@@ -11,6 +11,9 @@ pub struct Profile {
 }
 
 impl Profile {
+    /// The number of points of the curves that the command and the Python package compute.
+    pub const POINTS: u32 = 97;
+
     /// The profile at `points` epsilons, evenly spaced from 0 to the epsilon at which delta is `floor`.
     ///
     /// # Errors

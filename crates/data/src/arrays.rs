@@ -1,11 +1,16 @@
 //! Data sets made from arrays in memory.
 
-use sordino_nn::Shape;
+use std::sync::Arc;
+
+use rayon::prelude::*;
+use sordino_nn::{RecordStore, Shape};
 
 use crate::dataset::{Dataset, MAX_VALUES, check_size, no_records};
 use crate::encoding::Encoding;
 use crate::error::DataError;
+use crate::input::unreadable;
 use crate::labels::{LabelValues, Labels};
+use crate::stored::{MAX_RECORDS, StoredRecords};
 use crate::values::RecordValues;
 
 /// Data sets from arrays in memory.
@@ -87,6 +92,51 @@ impl Dataset {
     /// ```
     pub fn from_flat(values: Vec<f32>, shape: Shape, y: impl Into<Labels>) -> Result<Dataset, DataError> {
         checked(values, shape, y.into(), |place| format!("values[{place}]"))
+    }
+
+    /// Records in a store, such as a NumPy array. They are not copied, but read when a pass needs them. `place_of` returns the name of a value for
+    /// error messages, given the index of the record and the index of the value in the record. All sequences have the maximum length.
+    ///
+    /// All values are read once to check that they are finite, unless the encoding is that of integers. A store may return other values later. If the
+    /// gradient of a record is then not finite, the record contributes nothing to the step.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`from_flat`](Self::from_flat), a record that cannot be read, and more than 4,294,967,295 records.
+    pub fn from_store(
+        store: Arc<dyn RecordStore>,
+        encoding: Encoding,
+        y: impl Into<Labels>,
+        place_of: impl Fn(usize, usize) -> String,
+    ) -> Result<Dataset, DataError> {
+        let (shape, records) = (store.shape(), store.records());
+        let width = match shape {
+            Shape::Sequence { steps, width } => record_length(Shape::Features(steps.saturating_mul(width)))?,
+            _ => record_length(shape)?,
+        };
+        if records > MAX_RECORDS {
+            let problem = format!("{records} records; at most {MAX_RECORDS} are permitted");
+            return Err(DataError::file("x", problem, "use fewer records"));
+        }
+        let bad = |values: &mut Vec<f32>, record| match store.read_values(record, values) {
+            Err(error) => Some((record, Err(unreadable("x", &error)))),
+            Ok(()) => {
+                let place = values.iter().position(|value| !value.is_finite())?;
+                Some((record, Ok((place, values[place]))))
+            }
+        };
+        let bad = (0..records).into_par_iter().map_init(|| vec![0.0; width], bad);
+        let integers = matches!(encoding, Encoding::Bytes | Encoding::Integers);
+        match if integers { None } else { bad.find_map_first(|bad| bad) } {
+            Some((record, Ok((place, value)))) => {
+                return Err(not_finite(place_of(record, place), value));
+            }
+            Some((_, Err(error))) => return Err(error),
+            None => {}
+        }
+        let labels = y.into().0?;
+        check_count(&labels, records)?;
+        Dataset::new("x", shape, encoding, StoredRecords::all(store, "x".to_owned()), labels)
     }
 
     /// Records that are sequences of tokens; record `i` is `tokens[starts[i] .. starts[i + 1]]`. `steps`, the largest length of a record,
@@ -179,16 +229,20 @@ fn checked(
         ));
     }
     if let Some(place) = values.iter().position(|value| !value.is_finite()) {
-        return Err(DataError::value(
-            place_of(place),
-            "a finite number",
-            values[place].to_string(),
-            "replace it by a public constant such as 0, or leave the record out",
-        ));
+        return Err(not_finite(place_of(place), values[place]));
     }
     let (records, labels) = (values.len() / width, labels.0?);
     check_count(&labels, records)?;
     Dataset::new("x", shape, Encoding::Floats, values, labels)
+}
+
+fn not_finite(place: String, value: f32) -> DataError {
+    DataError::value(
+        place,
+        "a finite number",
+        value.to_string(),
+        "replace it by a public constant such as 0, or leave the record out",
+    )
 }
 
 /// The number of values of a record.

@@ -10,6 +10,7 @@ use crate::encoding::Encoding;
 use crate::error::DataError;
 use crate::images::ImageOptions;
 use crate::labels::{LabelValues, Scale};
+use crate::preparation::Preparation;
 use crate::unit::RecordUnits;
 use crate::values::{RecordValues, keep};
 
@@ -31,6 +32,10 @@ pub struct Dataset {
     normalisation: Vec<(f64, f64)>,
     /// The units that the records belong to; none if every record is a unit of privacy.
     pub(crate) units: Option<RecordUnits>,
+    /// Whether the classes were taken from the labels.
+    observed_classes: bool,
+    /// How the records were made, if it was declared.
+    pub(crate) preparation: Option<Preparation>,
 }
 
 impl Dataset {
@@ -46,7 +51,16 @@ impl Dataset {
         if values.records(shape) == 0 {
             return Err(no_records(file));
         }
-        Ok(Dataset { shape, encoding, values, labels, normalisation: Vec::new(), units: None })
+        Ok(Dataset {
+            shape,
+            encoding,
+            values,
+            labels,
+            normalisation: Vec::new(),
+            units: None,
+            observed_classes: false,
+            preparation: None,
+        })
     }
 
     /// The number of records. Whether it is private depends on the definition of neighbouring data sets.
@@ -98,7 +112,9 @@ impl Dataset {
             ));
         }
         let (labels, units) = (self.labels.clone(), self.units.clone());
-        Ok(Dataset { shape, encoding: Encoding::Floats, values, labels, normalisation: Vec::new(), units })
+        let (encoding, observed_classes) = (Encoding::Floats, self.observed_classes);
+        let (normalisation, preparation) = (Vec::new(), self.preparation.clone());
+        Ok(Dataset { shape, encoding, values, labels, normalisation, units, observed_classes, preparation })
     }
 
     /// The labels, as the targets of a network; `None` if the records are unlabelled.
@@ -138,6 +154,18 @@ impl Dataset {
     /// Whether every record has a class.
     pub fn is_classification(&self) -> bool {
         matches!(self.labels, LabelValues::Classes { .. })
+    }
+
+    /// Declares that the list of classes was taken from the labels of these records. The guarantee of a model then does not cover the list, and its
+    /// statement states this.
+    #[must_use]
+    pub fn with_observed_classes(self) -> Dataset {
+        Dataset { observed_classes: true, ..self }
+    }
+
+    /// Whether the list of classes was taken from the labels.
+    pub fn has_observed_classes(&self) -> bool {
+        self.observed_classes
     }
 
     /// The same records, in these units.
@@ -209,7 +237,9 @@ impl Dataset {
         let values = self.values.part(self.shape, side, wanted);
         let normalisation = self.normalisation.clone();
         let units = self.units.as_ref().map(|units| units.part(side, wanted));
-        Dataset { shape: self.shape, encoding: self.encoding, values, labels, normalisation, units }
+        let (shape, encoding, observed_classes) = (self.shape, self.encoding, self.observed_classes);
+        let preparation = self.preparation.clone();
+        Dataset { shape, encoding, values, labels, normalisation, units, observed_classes, preparation }
     }
 }
 

@@ -17,16 +17,17 @@ pub(crate) const MAX_CLASSES: usize = 1 << 16;
 /// | --- | --- | --- |
 /// | yes or no | `&[bool]` | one of the classes `false` and `true` |
 /// | class numbers | [`Labels::classes`] | one of the classes `0`, `1`, ... |
-/// | class names | [`Labels::named`] | one of the names |
-/// | numbers | `&[f32]` | a number in the same unit |
+/// | class names | [`Labels::named`], [`Labels::numbered`] | one of the names |
+/// | numbers | `&[f32]`, [`Labels::scaled`] | a number in the same unit |
 /// | none | [`Labels::none`] | |
 ///
 /// Slices, arrays and vectors convert by `From`, so `Dataset::from_rows(&x, &y)` accepts them directly.
 ///
 /// # Guarantees
 ///
-/// The number of classes and their names are public. They must be stated and are never derived from the labels: a class that
-/// exists only because of one record would reveal that record. `Debug` shows counts, but no labels.
+/// The number of classes and their names are public. They must be stated, because a class that exists only because of one
+/// record would reveal that record. A caller that takes them from the labels must declare it with
+/// [`Dataset::with_observed_classes`](crate::Dataset::with_observed_classes). `Debug` shows counts, but no labels.
 ///
 /// # Errors
 ///
@@ -79,6 +80,24 @@ pub struct Scale {
 impl Scale {
     /// No scaling.
     pub const NONE: Scale = Scale { center: 0.0, scale: 1.0 };
+
+    /// The scale that maps a public range to the range from -1 to 1.
+    ///
+    /// # Errors
+    ///
+    /// `low` must be below `high`, and both must be finite.
+    pub fn of_range(low: f64, high: f64) -> Result<Scale, DataError> {
+        let (center, scale) = (low / 2.0 + high / 2.0, high / 2.0 - low / 2.0);
+        if low < high && scale.is_finite() && scale > 0.0 && center.is_finite() {
+            return Ok(Scale { center, scale });
+        }
+        Err(DataError::Setting {
+            what: "target range",
+            permitted: "two finite numbers, the smaller one first".to_owned(),
+            got: format!("({low}, {high})"),
+            hint: "{target_range} is public: give a range that does not depend on the records".to_owned(),
+        })
+    }
 
     /// The number before scaling.
     pub fn undo(&self, number: f32) -> f64 {
@@ -134,6 +153,58 @@ impl Labels {
             };
             let classes = labels.iter().enumerate().map(find).collect::<Result<_, _>>()?;
             Ok(LabelValues::Classes { classes, names })
+        }))
+    }
+
+    /// Class indices for these names. `names` is the public list of all classes.
+    ///
+    /// # Errors
+    ///
+    /// There must be 2 to 65536 different names, and every label must be below their number.
+    pub fn numbered<N: AsRef<str>>(names: &[N], labels: &[u32]) -> Labels {
+        let names: Vec<String> = names.iter().map(|name| name.as_ref().to_owned()).collect();
+        Labels(check_names(&names).and_then(|()| match Labels::classes(labels, names.len()).0? {
+            LabelValues::Classes { classes, .. } => Ok(LabelValues::Classes { classes, names }),
+            other => Ok(other),
+        }))
+    }
+
+    /// Targets of a regression: for each record, one number for each of these public scales. Predictions are in the units of `values`.
+    ///
+    /// # Errors
+    ///
+    /// There must be at least one scale, and all scales must be positive and finite. `values` must have one number for each record and each scale.
+    /// Every number must be finite in single precision after scaling.
+    ///
+    /// ```
+    /// use sordino_data::{Dataset, Labels, Scale};
+    ///
+    /// let prices = Labels::scaled(&[150_000.0, 420_000.0], &[Scale::of_range(0.0, 500_000.0)?]);
+    /// let houses = Dataset::from_rows(&[[0.3], [0.9]], prices)?;
+    /// assert_eq!(houses.scales()[0].undo(1.0), 500_000.0);
+    /// # Ok::<(), sordino_data::DataError>(())
+    /// ```
+    pub fn scaled(values: &[f64], scales: &[Scale]) -> Labels {
+        Labels(check_scales(values, scales).and_then(|()| {
+            let scaled = |(place, &value): (usize, &f64)| {
+                let Scale { center, scale } = scales[place % scales.len()];
+                let number = ((value - center) / scale) as f32;
+                let place = match scales.len() {
+                    1 => format!("y[{place}]"),
+                    width => format!("y[{}, {}]", place / width, place % width),
+                };
+                match number.is_finite() {
+                    true => Ok(number),
+                    false => Err(DataError::value(
+                        place,
+                        "a finite number",
+                        value.to_string(),
+                        "leave the record out; a missing label cannot be learnt from",
+                    )),
+                }
+            };
+            let values = values.iter().enumerate().map(scaled).collect::<Result<_, _>>()?;
+            Ok(LabelValues::Numbers { values, scales: scales.to_vec() })
         }))
     }
 
@@ -229,6 +300,22 @@ pub(crate) fn check_classes(classes: usize) -> Result<usize, DataError> {
         got: classes.to_string(),
         hint: "leave out {classes} to predict a number".to_owned(),
     })
+}
+
+fn check_scales(values: &[f64], scales: &[Scale]) -> Result<(), DataError> {
+    let good = |scale: &Scale| scale.center.is_finite() && scale.scale.is_finite() && scale.scale > 0.0;
+    if scales.is_empty() || !scales.iter().all(good) || !values.len().is_multiple_of(scales.len()) {
+        return Err(DataError::Setting {
+            what: "scales of the numbers to predict",
+            permitted: format!(
+                "positive and finite, and their number must divide the {} numbers evenly",
+                values.len()
+            ),
+            got: format!("{scales:?}"),
+            hint: "give one scale for each target".to_owned(),
+        });
+    }
+    Ok(())
 }
 
 /// The names of classes that are numbers.

@@ -48,6 +48,7 @@ mod parquet;
 #[path = "parquet/absent.rs"]
 mod parquet;
 mod positioned;
+mod preparation;
 mod schema;
 mod source;
 mod stored;
@@ -69,8 +70,10 @@ pub use format::{files, is_published};
 pub use images::{ImageOptions, ImageSize};
 pub use labels::{Labels, Scale};
 pub use overview::{Overview, OverviewPart, overview};
+pub use preparation::Preparation;
 pub use schema::Schema;
 pub use source::{Source, Splits, read, read_test, read_unlabelled};
+pub use table::{Fields, TableColumn};
 pub use text::{Text, TextEncoder, Truncation};
 pub use unlabelled::{PredictionOptions, Row, UnlabelledRows};
 pub use unstated::Unstated;

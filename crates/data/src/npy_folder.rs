@@ -114,7 +114,7 @@ pub(crate) fn read_array(path: &Path, wanted: Option<Encoding>) -> Result<Unlabe
     let (layout, file) = array(path, wanted)?;
     let refused = file.refused()?;
     let name = path.display().to_string();
-    let records = StoredRecords::all(file);
+    let records = StoredRecords::of_file(file);
     let all = Dataset::new(&name, layout.shape, layout.conversion.encoding, records, LabelValues::Absent)?;
     Ok(UnlabelledRows::new(all, refused, None))
 }

@@ -227,6 +227,19 @@ impl Schema {
         features.map(|(_, column)| column.width()).sum()
     }
 
+    /// The name of the target, if the schema has one.
+    pub fn target_name(&self) -> Option<&str> {
+        self.target_place(None).map(|place| self.columns[place].name())
+    }
+
+    /// The public classes of the target, if it is a category.
+    pub fn target_classes(&self) -> Option<&[String]> {
+        match &self.columns[self.target_place(None)?] {
+            Column::Category(category) => Some(&category.values),
+            _ => None,
+        }
+    }
+
     pub(crate) fn notation(&self) -> Notation {
         // The delimiter is checked to be ASCII.
         Notation { delimiter: self.delimiter as u8, quotes: self.quotes }
@@ -256,7 +269,11 @@ impl Schema {
 
     /// The same schema with another unit of privacy, if one is named. A column that is not described becomes an ignored column of a table
     /// with a header.
-    pub(crate) fn with_unit(mut self, other: Option<&str>) -> Result<Schema, DataError> {
+    ///
+    /// # Errors
+    ///
+    /// The unit is not a column, or it is the target.
+    pub fn with_unit(mut self, other: Option<&str>) -> Result<Schema, DataError> {
         let Some(name) = other else { return Ok(self) };
         self.unit = Some(match self.place(other, None) {
             Some(place) => ColumnReference::Number(place + 1),

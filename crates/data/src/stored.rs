@@ -18,13 +18,15 @@ use crate::values::{normalise, not_finite};
 /// The largest number of records in a file.
 pub(crate) const MAX_RECORDS: usize = u32::MAX as usize;
 
-/// All or some of the records of a file.
+/// All or some of the records of a store, such as a file.
 ///
-/// Memory: 4 bytes for each record if only some are selected, and 8 bytes for each record of tokens in the file.
+/// Memory: 4 bytes for each record if only some are selected, and 8 bytes for each record of tokens in a file.
 #[derive(Clone)]
 pub(crate) struct StoredRecords {
-    file: Arc<RecordFile>,
-    /// The indices of the selected records in the file, or `None` for all records.
+    store: Arc<dyn RecordStore>,
+    /// The file and the array, for errors.
+    name: String,
+    /// The indices of the selected records in the store, or `None` for all records.
     chosen: Option<Arc<[u32]>>,
     /// The mean and the standard deviation of each channel of an image that is normalised.
     channels: Option<Arc<[(f64, f64)]>>,
@@ -152,7 +154,7 @@ impl RecordFile {
     pub(crate) fn checked(self) -> Result<StoredRecords, DataError> {
         match self.refused()?.into_iter().next() {
             Some((_, error)) => Err(error),
-            None => Ok(StoredRecords::all(self)),
+            None => Ok(StoredRecords::of_file(self)),
         }
     }
 
@@ -205,25 +207,6 @@ impl RecordFile {
         )
     }
 
-    fn values(&self, record: usize, values: &mut [f32]) -> io::Result<()> {
-        let Content::Numbers(decoder) = &self.content else { return Err(io::ErrorKind::Unsupported.into()) };
-        let size = decoder.dtype.size;
-        let position = self.start + record as u64 * (self.shape.len() * size) as u64;
-        self.read(position, values.len() * size, |bytes| decoder.decode(bytes, values))?;
-        if let Some(channels) = decoder.channels_last {
-            channels_first(values, channels);
-        }
-        Ok(())
-    }
-
-    fn tokens(&self, record: usize, tokens: &mut [u32]) -> io::Result<()> {
-        let Content::Tokens { starts } = &self.content else { return Err(io::ErrorKind::Unsupported.into()) };
-        self.read(self.start + 4 * starts[record], 4 * tokens.len(), |bytes| {
-            tokens.iter_mut().zip(tokens_of(bytes)).for_each(|(token, stored)| *token = stored);
-            Ok(())
-        })
-    }
-
     /// Reads the bytes of a record into the buffer of this thread, and calls `take` with them.
     fn read(&self, position: u64, size: usize, take: impl FnOnce(&[u8]) -> io::Result<()>) -> io::Result<()> {
         thread_local! {
@@ -236,6 +219,51 @@ impl RecordFile {
             self.file.read_at(&mut bytes[..size], position)?;
             take(&bytes[..size])
         })
+    }
+}
+
+impl RecordStore for RecordFile {
+    fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    fn records(&self) -> usize {
+        self.records
+    }
+
+    fn steps(&self, record: usize) -> usize {
+        match &self.content {
+            Content::Numbers(_) => self.shape.steps(),
+            Content::Tokens { starts } => (starts[record + 1] - starts[record]) as usize,
+        }
+    }
+
+    fn read_values(&self, record: usize, values: &mut [f32]) -> io::Result<()> {
+        let Content::Numbers(decoder) = &self.content else { return Err(io::ErrorKind::Unsupported.into()) };
+        let size = decoder.dtype.size;
+        let position = self.start + record as u64 * (self.shape.len() * size) as u64;
+        self.read(position, values.len() * size, |bytes| decoder.decode(bytes, values))?;
+        if let Some(channels) = decoder.channels_last {
+            channels_first(values, channels);
+        }
+        Ok(())
+    }
+
+    fn read_tokens(&self, record: usize, tokens: &mut [u32]) -> io::Result<()> {
+        let Content::Tokens { starts } = &self.content else { return Err(io::ErrorKind::Unsupported.into()) };
+        self.read(self.start + 4 * starts[record], 4 * tokens.len(), |bytes| {
+            tokens.iter_mut().zip(tokens_of(bytes)).for_each(|(token, stored)| *token = stored);
+            Ok(())
+        })
+    }
+}
+
+impl fmt::Debug for RecordFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecordFile")
+            .field("records", &self.records)
+            .field("shape", &self.shape)
+            .finish_non_exhaustive()
     }
 }
 
@@ -262,22 +290,28 @@ pub(crate) fn channels_first(image: &mut [f32], channels: usize) {
 }
 
 impl StoredRecords {
+    /// All records of a store with this name.
+    pub(crate) fn all(store: Arc<dyn RecordStore>, name: String) -> StoredRecords {
+        StoredRecords { store, name, chosen: None, channels: None }
+    }
+
     /// All records of a file.
-    pub(crate) fn all(file: RecordFile) -> StoredRecords {
-        StoredRecords { file: Arc::new(file), chosen: None, channels: None }
+    pub(crate) fn of_file(file: RecordFile) -> StoredRecords {
+        let name = file.name.clone();
+        Self::all(Arc::new(file), name)
     }
 
     /// The records whose entry in `side` equals `wanted`.
     pub(crate) fn part(&self, side: &[bool], wanted: bool) -> StoredRecords {
         let places = side.iter().enumerate().filter(|&(_, &side)| side == wanted);
-        // A file has at most `MAX_RECORDS` records.
+        // A store has at most `MAX_RECORDS` records.
         let chosen = places.map(|(place, _)| self.place(place) as u32).collect();
         StoredRecords { chosen: Some(chosen), ..self.clone() }
     }
 
     /// Normalises each image when it is read. All images are read once now, to check that their normalised values are finite.
     pub(crate) fn normalise(&mut self, channels: &[(f64, f64)]) -> Result<(), DataError> {
-        let (name, width) = (&self.file.name, self.file.shape.len());
+        let (name, width) = (&self.name, self.shape().len());
         let check = |image: &mut Vec<f32>, record: usize| match self.read_values(record, image) {
             Ok(()) if normalise(image, channels) => Ok(()),
             Ok(()) => Err(not_finite(name, record)),
@@ -295,25 +329,19 @@ impl StoredRecords {
 
 impl RecordStore for StoredRecords {
     fn shape(&self) -> Shape {
-        self.file.shape
+        self.store.shape()
     }
 
     fn records(&self) -> usize {
-        self.chosen.as_ref().map_or(self.file.records, |chosen| chosen.len())
+        self.chosen.as_ref().map_or(self.store.records(), |chosen| chosen.len())
     }
 
     fn steps(&self, record: usize) -> usize {
-        match &self.file.content {
-            Content::Numbers(_) => self.file.shape.steps(),
-            Content::Tokens { starts } => {
-                let place = self.place(record);
-                (starts[place + 1] - starts[place]) as usize
-            }
-        }
+        self.store.steps(self.place(record))
     }
 
     fn read_values(&self, record: usize, values: &mut [f32]) -> io::Result<()> {
-        self.file.values(self.place(record), values)?;
+        self.store.read_values(self.place(record), values)?;
         match &self.channels {
             Some(channels) if !normalise(values, channels) => Err(io::ErrorKind::InvalidData.into()),
             _ => Ok(()),
@@ -321,7 +349,7 @@ impl RecordStore for StoredRecords {
     }
 
     fn read_tokens(&self, record: usize, tokens: &mut [u32]) -> io::Result<()> {
-        self.file.tokens(self.place(record), tokens)
+        self.store.read_tokens(self.place(record), tokens)
     }
 }
 
@@ -329,7 +357,7 @@ impl fmt::Debug for StoredRecords {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StoredRecords")
             .field("records", &self.records())
-            .field("shape", &self.file.shape)
+            .field("shape", &self.shape())
             .finish_non_exhaustive()
     }
 }

@@ -1,8 +1,10 @@
 //! Data sets from arrays: what is accepted, and the errors for what is refused.
 #![expect(clippy::unwrap_used, reason = "the functions that tests share may fail as the tests may")]
 
-use sordino_data::{DataError, Dataset, Labels};
-use sordino_nn::{Inputs, Shape, Targets};
+use std::sync::Arc;
+
+use sordino_data::{DataError, Dataset, Encoding, Labels, Scale};
+use sordino_nn::{Inputs, RecordStore, Shape, Targets};
 
 const X: [[f32; 2]; 3] = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]];
 
@@ -191,4 +193,123 @@ mod ndarray_views {
         let empty = Array::<f32, _>::zeros((0, 4));
         assert_eq!(refused(Dataset::from_array(empty.view(), Labels::none())), "x: there are no records");
     }
+}
+
+/// Record `i` is `[i, 1]`, and the value that is not finite, if there is one.
+#[derive(Debug)]
+struct Counting {
+    bad: Option<(usize, f32)>,
+}
+
+impl RecordStore for Counting {
+    fn shape(&self) -> Shape {
+        Shape::Features(2)
+    }
+
+    fn records(&self) -> usize {
+        1000
+    }
+
+    fn read_values(&self, record: usize, values: &mut [f32]) -> std::io::Result<()> {
+        values.copy_from_slice(&[record as f32, 1.0]);
+        if let Some((_, value)) = self.bad.filter(|(place, _)| *place <= record) {
+            values[1] = value;
+        }
+        Ok(())
+    }
+}
+
+fn stored(bad: Option<(usize, f32)>, labels: Labels) -> Result<Dataset, DataError> {
+    let place = |record, place| format!("x[{record}, {place}]");
+    Dataset::from_store(Arc::new(Counting { bad }), Encoding::Floats, labels, place)
+}
+
+#[test]
+fn records_of_a_store_are_read_when_they_are_needed() {
+    let data = stored(None, Labels::classes(&[1; 1000], 2)).unwrap();
+    assert_eq!((data.len(), data.shape(), data.encoding()), (1000, Shape::Features(2), Encoding::Floats));
+    let (train, test) = data.split(0.2, 0).unwrap();
+    assert_eq!((train.len(), test.unwrap().len()), (800, 200));
+    let Inputs::Stored(store) = train.inputs() else { panic!("stored") };
+    let mut values = [0.0; 2];
+    store.read_values(799, &mut values).unwrap();
+    assert!(values[0] >= 799.0 && values[1] == 1.0);
+}
+
+/// Record `i` is 3 steps of 2 values, all of them `i`.
+#[derive(Debug)]
+struct Steps;
+
+impl RecordStore for Steps {
+    fn shape(&self) -> Shape {
+        Shape::Sequence { steps: 3, width: 2 }
+    }
+    fn records(&self) -> usize {
+        4
+    }
+    fn read_values(&self, record: usize, values: &mut [f32]) -> std::io::Result<()> {
+        assert_eq!(values.len(), 6);
+        values.fill(record as f32);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_store_may_have_sequences() {
+    let place = |_, _| "x".to_owned();
+    let data =
+        Dataset::from_store(Arc::new(Steps), Encoding::Floats, Labels::classes(&[1; 4], 2), place).unwrap();
+    assert_eq!((data.len(), data.shape()), (4, Shape::Sequence { steps: 3, width: 2 }));
+}
+
+#[test]
+fn the_first_value_of_a_store_that_is_not_finite_is_named() {
+    for value in [f32::NAN, f32::INFINITY] {
+        let error = refused(stored(Some((617, value)), Labels::none()));
+        assert_eq!(error, format!("x[617, 1]: must be a finite number, got {value}"));
+    }
+    let error = refused(stored(None, Labels::classes(&[1], 2)));
+    assert_eq!(error, "y: there are 1 labels for 1000 records");
+}
+
+#[test]
+fn numbered_classes_have_names() {
+    let data = Dataset::from_rows(&X, Labels::numbered(&["cat", "dog"], &[1, 0, 1])).unwrap();
+    assert_eq!((classes(&data), data.classes()), (&[1, 0, 1][..], &["cat", "dog"].map(str::to_owned)[..]));
+    let error = refused(Dataset::from_rows(&X, Labels::numbered(&["cat", "dog"], &[1, 0, 2])));
+    assert_eq!(error, "y[2]: must be a class from 0 to 1, got 2");
+    assert!(Dataset::from_rows(&X, Labels::numbered(&["cat", "cat"], &[1, 0, 1])).is_err());
+    assert!(Dataset::from_rows(&X, Labels::numbered(&["cat"], &[0, 0, 0])).is_err());
+}
+
+#[test]
+fn scaled_numbers_are_stored_in_their_public_range() {
+    let scales = [Scale::of_range(0.0, 10.0).unwrap(), Scale::of_range(-1.0, 3.0).unwrap()];
+    let data = Dataset::from_rows(&X, Labels::scaled(&[0.0, -1.0, 10.0, 3.0, 5.0, 1.0], &scales)).unwrap();
+    let Some(Targets::Values { values, width: 2 }) = data.targets() else { panic!("numbers") };
+    assert_eq!(values, [-1.0, -1.0, 1.0, 1.0, 0.0, 0.0]);
+    assert_eq!((data.scales()[1].undo(-1.0), data.scales()[1].undo(1.0)), (-1.0, 3.0));
+    let error =
+        refused(Dataset::from_rows(&X, Labels::scaled(&[0.0, 0.0, 0.0, f64::NAN, 0.0, 0.0], &scales)));
+    assert_eq!(error, "y[1, 1]: must be a finite number, got NaN");
+    for range in [(1.0, 1.0), (2.0, 1.0), (f64::NEG_INFINITY, 0.0), (f64::NAN, 1.0), (-f64::MAX, f64::MAX)] {
+        // The half of a range is finite wherever both ends are.
+        assert_eq!(
+            Scale::of_range(range.0, range.1).is_err(),
+            !(range.0 < range.1 && range.0.is_finite()),
+            "{range:?}"
+        );
+    }
+    for scales in [&[][..], &[Scale { center: 0.0, scale: 0.0 }], &scales] {
+        assert!(Dataset::from_rows(&X, Labels::scaled(&[1.0, 2.0, 3.0], scales)).is_err());
+    }
+}
+
+#[test]
+fn parts_of_records_with_observed_classes_have_observed_classes() {
+    let data = Dataset::from_rows(&X, &[true, false, true]).unwrap();
+    assert!(!data.has_observed_classes());
+    let (train, test) = data.with_observed_classes().split(0.4, 0).unwrap();
+    assert!(train.has_observed_classes() && test.unwrap().has_observed_classes());
+    assert!(train.with_inputs(Shape::Features(1), vec![0.0; 2], None).unwrap().has_observed_classes());
 }

@@ -146,7 +146,6 @@ fn measurements_do_not_change_the_guarantee_and_cannot_cost_more() {
     assert!(matches!(unprotected.measuring(budget), Err(PrivacyError::Mismatch(_))));
 }
 
-/// A slot that is replaced leaves one cell and enters another.
 /// No step was taken, and a held-back slot has paid for one of two measurements.
 #[test]
 fn the_price_of_the_first_steps_includes_the_measurements_that_were_made() {
@@ -163,6 +162,7 @@ fn the_price_of_the_first_steps_includes_the_measurements_that_were_made() {
     assert_eq!(epsilon(&vault, 4), terms.guarantee().unwrap().epsilon.get());
 }
 
+/// A slot that is replaced leaves one cell and enters another.
 #[test]
 fn replacing_a_record_needs_twice_the_noise() {
     let sampling = Sampling::FixedSize { batch_size: 5, population: 10 };

@@ -6,7 +6,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use sordino_data::{Dataset, Labels};
+use sordino_data::{Dataset, Labels, Preparation};
 use sordino_nn::{Description, Engine, Loss, Params, pretrained::Export};
 use sordino_train::{
     DataFacts, Evaluator, LossName, Metrics, PoolingName, Provable, PublicModel, ResolvedModel, RunFiles,
@@ -418,7 +418,8 @@ impl Fitted {
         let inspection = inspect(&folder)?;
         let settings = verified_settings(&folder, &inspection.account)?;
         let facts = DataFacts::read(&folder)?;
-        let recipe = ModelRecipe::new(&settings, &RunFiles::read(&folder)?)?;
+        let files = RunFiles::read(&folder)?;
+        let recipe = ModelRecipe::new(&settings, &files)?;
         let model = recipe.model(&facts)?;
         let report = RunReport {
             settings: &settings,
@@ -433,9 +434,13 @@ impl Fitted {
             published_noise: read_published_noise(&folder),
             data: None,
         };
+        let guarantee = Guarantee::new(&report)?;
+        // A model that is saved elsewhere keeps the schema.
+        let by_schema = |schema| Preparation { schema: Some(schema), ..Preparation::default() };
+        let preparation = facts.preparation.clone().or(files.schema.map(by_schema));
         Ok(Self {
             params: Params::load(model.network()?.layout().clone(), &folder.model())?,
-            guarantee: Guarantee::new(&report)?,
+            guarantee,
             test_score: inspection.score,
             metrics: inspection.metrics,
             temperature: temperature(&folder)?,
@@ -443,7 +448,7 @@ impl Fitted {
             weights_covered: inspection.weights_covered,
             recipe,
             model,
-            facts,
+            facts: DataFacts { preparation, ..facts },
         })
     }
 }

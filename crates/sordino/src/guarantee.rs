@@ -13,6 +13,9 @@ use crate::{Error, report::RunReport};
 pub struct Guarantee {
     statement: String,
     status: GuaranteeStatus,
+    /// All details of the guarantee, as JSON; empty for models that earlier versions saved.
+    #[serde(default)]
+    json: String,
 }
 
 /// Whether a model is private.
@@ -36,7 +39,7 @@ pub enum GuaranteeStatus {
 impl Guarantee {
     pub(crate) fn new(report: &RunReport<'_>) -> Result<Self, Error> {
         let status = report.account.privacy_status()?;
-        let statement = report.text_with(&status)?.to_string();
+        let (statement, json) = (report.text_with(&status)?.to_string(), report.json_with(&status)?);
         let status = match status {
             PrivacyStatus::Private(guarantee) => GuaranteeStatus::Private {
                 epsilon: guarantee.epsilon,
@@ -46,12 +49,17 @@ impl Guarantee {
             },
             PrivacyStatus::NotPrivate(why) => GuaranteeStatus::NotPrivate(why),
         };
-        Ok(Self { statement, status })
+        Ok(Self { statement, status, json })
     }
 
     /// Whether the model is private.
     pub fn status(&self) -> &GuaranteeStatus {
         &self.status
+    }
+
+    /// The details of the guarantee as one JSON object, as `sordino train --json` prints them; empty for models that earlier versions saved.
+    pub fn to_json(&self) -> &str {
+        &self.json
     }
 
     /// Whether the model is private.

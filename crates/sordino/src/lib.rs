@@ -71,6 +71,9 @@
 //! - `ndarray`: data sets from `ndarray` views.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub mod cli;
 pub mod comparison;
 mod continuation;
 mod fitted;

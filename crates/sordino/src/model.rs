@@ -88,6 +88,19 @@ impl Model {
         Self { name: None, hidden: None, network: Some(network) }
     }
 
+    /// A network from its description in JSON, with `input` and `layers`.
+    ///
+    /// # Errors
+    /// Text that does not describe a network.
+    pub fn from_json(text: &str) -> Result<Self, crate::Error> {
+        serde_json::from_str(text).map(Self::from_description).map_err(|error| {
+            crate::Error::refused(
+                format!("the network: {error}"),
+                "a network is described by `input` and `layers`; docs/engine.md has an example",
+            )
+        })
+    }
+
     /// A network that is described in TOML, by `input` and `layers`; `docs/engine.md` has an example.
     ///
     /// # Errors

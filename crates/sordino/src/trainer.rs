@@ -11,10 +11,12 @@ use std::{
 use sordino_accounting::{Accountant, ClipNorm, Delta, Epsilon, NoiseMultiplier, Steps};
 use sordino_algorithms::Algorithm;
 use sordino_data::Dataset;
+use sordino_nn::Params;
 use sordino_privacy::Account;
 use sordino_train::{
     Clipping, Custom, DataDescription, Ending, LossName, Measurement, Observer, PoolingName, PricedRun,
-    RunFolder, SamplingName, Score, Settings, TestSetName, price, resolve_with, verified_settings,
+    RunFolder, SamplingName, Score, Settings, TestSetName, check_unchanged_facts, price, resolve_with,
+    verified_settings,
 };
 
 use crate::{
@@ -72,6 +74,8 @@ pub struct TrainingProgress {
     pub steps: u64,
     /// The last score on the test records, if there are any.
     pub score: Option<Score>,
+    /// The number of steps taken when the last score was measured.
+    pub scored_step: u64,
 }
 
 /// Stops training from another thread or from a callback.
@@ -101,7 +105,7 @@ impl<'a> Trainer<'a> {
     }
 
     /// A trainer that resumes the run in this folder. The run keeps its settings. `fit` must be given the records that the run began with,
-    /// and [`test_data`](Self::test_data) the same test records.
+    /// and [`test_data`](Self::test_data) or [`public_test_data`](Self::public_test_data) the same test records.
     pub fn resume(folder: impl AsRef<Path>) -> Self {
         Self { target: Target::Resumed(folder.as_ref().to_owned()), ..Self::new(Model::for_data()) }
     }
@@ -129,6 +133,16 @@ impl<'a> Trainer<'a> {
     pub fn pooling(mut self, pooling: PoolingName) -> Self {
         self.settings.pooling = Some(pooling);
         self
+    }
+
+    /// Sets the weights from which training starts, for example those of a [fitted model](Fitted::params). They must be public. If they were trained
+    /// on the same records, the privacy costs of both runs add up.
+    ///
+    /// # Errors
+    /// The weights cannot be written as a safetensors file.
+    pub fn initial_weights(mut self, weights: &Params) -> Result<Self, Error> {
+        self.custom.initial_weights = Some(weights.to_safetensors()?);
+        Ok(self)
     }
 
     /// The privacy budget. For algorithms as published, it is the guarantee that the paper claims. The default is (1, 1e-5).
@@ -303,6 +317,12 @@ impl<'a> Trainer<'a> {
         self
     }
 
+    /// Sets the handle that stops training. Several trainers may have the same handle.
+    pub fn stopped_by(mut self, stop: StopHandle) -> Self {
+        self.stop = stop;
+        self
+    }
+
     /// A handle that stops training.
     pub fn stop_handle(&self) -> StopHandle {
         self.stop.clone()
@@ -357,7 +377,7 @@ impl<'a> Trainer<'a> {
         let run = priced.run(data, self.test, folder);
         let mut observer = Callback {
             trainer: self,
-            progress: TrainingProgress { step: 0, steps: priced.terms.steps(), score: None },
+            progress: TrainingProgress { step: 0, steps: priced.terms.steps(), score: None, scored_step: 0 },
         };
         let ending = match self.target {
             Target::Resumed(_) => run.resume(&self.stop.0, &mut observer)?,
@@ -370,15 +390,36 @@ impl<'a> Trainer<'a> {
 
     /// A resumed run keeps its settings and its plan.
     fn price_resumed(&self, folder: &RunFolder, data: &Dataset) -> Result<PricedRun, Error> {
-        if !self.settings.is_empty() {
+        if !(Settings { test_set: None, ..self.settings.clone() }).is_empty() {
             return Err(Error::refused("a resumed run keeps its settings", "set only the test data"));
         }
         let account = Account::read(&folder.ledger())?;
         let written = verified_settings(folder, &account)?;
+        self.check_test_set(written.test_set)?;
         // The name of the data is not a path.
         let settings = Settings { data: written.data, ..Settings::read(&folder.config())? };
         let description = DataDescription::in_memory(&settings, data, self.test)?;
+        check_unchanged_facts(folder, &description.facts)?;
         price(resolve_with(&settings, &description, &self.custom)?, Some(&account))
+    }
+
+    /// Rejects protected test records for a run whose test records are public, and public ones for a run that protects them.
+    fn check_test_set(&self, began: Option<TestSetName>) -> Result<(), Error> {
+        // Runs of earlier versions, which do not state it, have public test records. Whether a run has any is checked with the other facts.
+        let began = began.unwrap_or(TestSetName::Public);
+        let given = self.settings.test_set.unwrap_or(TestSetName::Protected);
+        let named = |kind| match kind {
+            TestSetName::Public => ("public", "public_test_data"),
+            TestSetName::Protected => ("protected", "test_data"),
+        };
+        if self.test.is_none() || given == began {
+            return Ok(());
+        }
+        let ((began, method), (given, _)) = (named(began), named(given));
+        Err(Error::refused(
+            format!("the run began with {began} test records, but is resumed with {given} ones"),
+            format!("give the same test records with Trainer::{method}, or start a new run"),
+        ))
     }
 }
 
@@ -444,6 +485,7 @@ impl Observer for Callback<'_, '_> {
 
     fn measured(&mut self, measurement: &Measurement) {
         self.progress.score = Some(measurement.score);
+        self.progress.scored_step = measurement.step;
         self.call();
     }
 }

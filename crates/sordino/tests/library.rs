@@ -12,6 +12,7 @@ use sordino::{
     Dataset, Fitted, GuaranteeStatus, Labels, Model, Sampling, Shape, Trainer,
     accounting::{self, ClipNorm, Entry, NoiseMultiplier, Plan},
     algorithms::{About, AlgorithmError, Defaults, NoiseSource, RunFacts, Steps, Verdict},
+    data::{Preparation, Scale},
     nn::{
         Description, Init, Parameter, RecordLayer,
         layers::{Linear, Own},
@@ -285,6 +286,142 @@ fn a_run_folder_is_shown_by_the_command_and_can_be_resumed() {
     assert!(shown.contains("training records of circles"), "{shown}");
 }
 
+/// A run on these records that is stopped after some steps.
+fn stopped_run(run: &Path, trainer: Trainer<'_>, data: &Dataset) {
+    let trainer = trainer.steps(2000).unwrap().run_folder(run);
+    let stop = trainer.stop_handle();
+    let stopped = trainer.on_progress(|progress| {
+        if progress.step >= 10 {
+            stop.stop();
+        }
+    });
+    assert!(!stopped.fit(data).unwrap().is_finished());
+}
+
+#[test]
+fn a_run_is_not_resumed_with_other_public_facts() {
+    let (folder, x) = (Folder::new("facts"), rows(1000));
+    let classes: Vec<u32> = x.iter().map(|row| u32::from(row[0] > 0.5)).collect();
+    let labelled = |names: [&str; 2]| {
+        let flat = x.iter().flatten().copied().collect();
+        Dataset::from_flat(flat, Shape::Features(2), Labels::numbered(&names, &classes)).unwrap()
+    };
+    let run = folder.join("classes");
+    stopped_run(&run, logistic(), &labelled(["0", "1"]).with_observed_classes());
+    let refused = |data: &Dataset| Trainer::resume(&run).fit(data).unwrap_err().to_string();
+    let (begun, problem) = (fs::read(run.join("ledger")).unwrap(), refused(&labelled(["0", "1"])));
+    assert_eq!(
+        problem,
+        "the run began with classes that were taken from the labels, but is resumed with classes that were declared"
+    );
+    let problem = refused(&labelled(["no", "yes"]).with_observed_classes());
+    assert_eq!(problem, "the run began with the classes 0, 1, but is resumed with the classes no, yes");
+    assert_eq!(fs::read(run.join("ledger")).unwrap(), begun, "a refused run leaves the ledger as it was");
+    let fitted = Trainer::resume(&run).fit(&labelled(["0", "1"]).with_observed_classes()).unwrap();
+    assert!(fitted.guarantee().to_string().contains("is NOT protected"), "{}", fitted.guarantee());
+
+    let targets: Vec<f64> = x.iter().map(|row| f64::from(row[0])).collect();
+    let in_range = |high: f64| {
+        let labels = Labels::scaled(&targets, &[Scale::of_range(0.0, high).unwrap()]);
+        Dataset::from_flat(x.iter().flatten().copied().collect(), Shape::Features(2), labels).unwrap()
+    };
+    let run = folder.join("range");
+    let linear = Trainer::new(Model::linear()).budget(2.0, 1e-5).unwrap().batch_size(100);
+    stopped_run(&run, linear, &in_range(0.3));
+    let problem = Trainer::resume(&run).fit(&in_range(10.0)).unwrap_err().to_string();
+    assert!(problem.contains("targets that are scaled so that 0 to 10 become -1 to 1"), "{problem}");
+    assert!(Trainer::resume(&run).fit(&in_range(0.3)).unwrap().is_finished());
+}
+
+#[test]
+fn the_statement_and_the_page_name_the_schema_the_features_and_the_range_of_the_targets() {
+    let (folder, x) = (Folder::new("prepared"), rows(1000));
+    let targets: Vec<f64> = x.iter().map(|row| f64::from(row[0])).collect();
+    let labels = Labels::scaled(&targets, &[Scale::of_range(0.1, 0.7).unwrap()]);
+    let data = Dataset::from_flat(x.iter().flatten().copied().collect(), Shape::Features(2), labels).unwrap();
+    let preparation = Preparation {
+        schema: Some("columns = []\n".to_owned()),
+        features: Some(vec!["age".to_owned(), "height".to_owned()]),
+        ..Preparation::default()
+    };
+    let run = folder.join("run");
+    let trainer = Trainer::new(Model::linear()).budget(2.0, 1e-5).unwrap().run_folder(&run);
+    let fitted = trainer.fit(&data.prepared(preparation.clone())).unwrap();
+    let statement = fitted.guarantee().to_string();
+    assert!(statement.contains("public: the columns, categories and scales"), "{statement}");
+    assert!(statement.contains("scaled by a public range: 0.1 to 0.7 become -1 to 1"), "{statement}");
+    let page =
+        Command::new(env!("CARGO_BIN_EXE_sordino")).args(["report", "--format", "md"]).arg(&run).output();
+    let page = String::from_utf8(page.unwrap().stdout).unwrap();
+    for public in ["the schema (columns", "the names of the features", "the range of the targets (0.1 to 0.7"]
+    {
+        assert!(page.contains(public), "{public}: {page}");
+    }
+    fitted.save(folder.join("model")).unwrap();
+    for kept in [Fitted::open(&run).unwrap(), Fitted::load(folder.join("model")).unwrap()] {
+        assert_eq!(kept.facts().preparation.as_ref(), Some(&preparation));
+    }
+}
+
+#[test]
+fn a_run_is_not_resumed_with_another_kind_of_test_records() {
+    let (folder, test, data) = (Folder::new("test-kind"), data(200), data(1000));
+    let run = |name: &str| folder.join(name);
+    stopped_run(&run("public"), logistic().public_test_data(&test), &data);
+    let error = Trainer::resume(run("public")).test_data(&test).fit(&data).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the run began with public test records, but is resumed with protected ones"
+    );
+    assert!(error.hint().to_string().contains("public_test_data"), "{}", error.hint());
+    let error = Trainer::resume(run("public")).fit(&data).unwrap_err().to_string();
+    assert_eq!(error, "the run began with 200 test records, but is resumed with 0 test records");
+    assert!(Trainer::resume(run("public")).public_test_data(&test).fit(&data).unwrap().is_finished());
+
+    stopped_run(&run("settled"), logistic().set("test_set", "public").unwrap().test_data(&test), &data);
+    let error = Trainer::resume(run("settled")).test_data(&test).fit(&data).unwrap_err().to_string();
+    assert!(error.contains("is resumed with protected ones"), "{error}");
+
+    stopped_run(&run("protected"), logistic().test_data(&test), &data);
+    let error = Trainer::resume(run("protected")).public_test_data(&test).fit(&data).unwrap_err();
+    assert!(error.to_string().contains("began with protected test records"), "{error}");
+    assert!(Trainer::resume(run("protected")).test_data(&test).fit(&data).unwrap().is_finished());
+
+    stopped_run(&run("none"), logistic(), &data);
+    for trainer in
+        [Trainer::resume(run("none")).test_data(&test), Trainer::resume(run("none")).public_test_data(&test)]
+    {
+        assert!(trainer.fit(&data).unwrap_err().to_string().contains("test records"));
+    }
+}
+
+#[test]
+fn training_begins_with_the_given_weights_which_the_run_stores() {
+    let (data, folder) = (data(500), Folder::new("initial-weights"));
+    let begun = logistic().fit(&data).unwrap();
+    // A learning rate so small that no weight changes.
+    let still = || logistic().steps(3).unwrap().learning_rate(1e-30);
+    let again = still().initial_weights(begun.params()).unwrap().run_folder(folder.join("run")).fit(&data);
+    let again = again.unwrap();
+    assert_eq!(again.params().values(), begun.params().values());
+    assert_ne!(still().fit(&data).unwrap().params().values(), begun.params().values());
+    assert!(again.guarantee().to_string().contains("initial.safetensors, declared public, with SHA-256"));
+    assert_eq!(Fitted::open(folder.join("run")).unwrap().params(), again.params());
+
+    let other = Trainer::new(Model::mlp(&[3])).initial_weights(begun.params()).unwrap().fit(&data);
+    let problem = other.err().unwrap().to_string();
+    assert!(problem.starts_with("initial_weights: "), "{problem}");
+    let mut infinite = begun.params().clone();
+    infinite.values_mut()[0] = f32::INFINITY;
+    let problem = logistic().initial_weights(&infinite).unwrap().fit(&data).err().unwrap().to_string();
+    assert_eq!(problem, "initial_weights: a weight is not finite");
+
+    fs::write(folder.join("run/initial.safetensors"), begun.params().to_safetensors().unwrap().split_off(1))
+        .unwrap();
+    let changed = Fitted::open(folder.join("run")).err().unwrap().to_string();
+    assert!(changed.contains("differ from those in the ledger"), "{changed}");
+}
+
 /// The command and the library go through the same stages, so the same seed gives the same weights.
 #[test]
 fn the_library_and_the_command_train_the_same_model() {
@@ -527,4 +664,19 @@ fn an_algorithm_that_discloses_is_not_private_whatever_it_says() {
     assert!(!notes.contains("-differential privacy"), "{notes}");
     let metrics = fs::read_to_string(run.join("metrics.jsonl")).unwrap();
     assert!(!metrics.contains("\"private\":true"), "{metrics}");
+}
+
+#[test]
+fn the_statement_names_classes_that_were_taken_from_the_labels() {
+    let fit = |data: &Dataset| logistic().steps(1).unwrap().fit(data).unwrap();
+    let sentence = "The list of the 2 classes was taken from the training labels and is NOT protected";
+    let (declared, observed) = (fit(&data(600)), fit(&data(600).with_observed_classes()));
+    assert!(!declared.guarantee().to_string().contains(sentence));
+    assert!(observed.guarantee().to_string().contains(sentence));
+    assert!(!declared.guarantee().to_json().contains("observed_classes"));
+    assert!(observed.guarantee().to_json().contains("\"observed_classes\": true"));
+    let folder = Folder::new("observed");
+    observed.save(folder.join("model")).unwrap();
+    let loaded = Fitted::load(folder.join("model")).unwrap();
+    assert!(loaded.facts().observed_classes && loaded.guarantee() == observed.guarantee());
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use sordino_data::{Dataset, Encoding, ImageOptions, Scale, Schema, Source, Splits, Truncation};
+use sordino_data::{Dataset, Encoding, ImageOptions, Preparation, Scale, Schema, Source, Splits, Truncation};
 use sordino_nn::Shape;
 
 use crate::{
@@ -24,6 +24,9 @@ pub struct DataFacts {
     pub input: Shape,
     /// The names of the classes; empty for regression.
     pub classes: Vec<String>,
+    /// Whether the list of classes was taken from the labels of the training records. If it was, the guarantee does not cover the list.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub observed_classes: bool,
     /// How the target values were scaled; empty for classification.
     pub numbers: Vec<Scale>,
     /// How the values of the training records were stored.
@@ -36,6 +39,9 @@ pub struct DataFacts {
     /// The unit of privacy; none if every record is a unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<UnitFacts>,
+    /// How records that were given in memory were made, if it was declared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preparation: Option<Preparation>,
 }
 
 /// What is publicly known about the units of privacy.
@@ -53,6 +59,7 @@ impl DataFacts {
         Self {
             input: train.shape(),
             classes: train.classes().to_vec(),
+            observed_classes: train.has_observed_classes(),
             numbers: train.scales().to_vec(),
             encoding: train.encoding(),
             normalisation: train.normalisation().to_vec(),
@@ -61,7 +68,26 @@ impl DataFacts {
                 .unit()
                 .zip(train.records_per_unit())
                 .map(|(name, records)| UnitFacts { name: name.to_owned(), records }),
+            preparation: train.preparation().cloned(),
         }
+    }
+
+    /// The schema by which records that were given in memory were read.
+    pub fn schema(&self) -> Option<&str> {
+        self.preparation.as_ref()?.schema.as_deref()
+    }
+
+    /// How the target values are scaled, such as `0 to 100 become -1 to 1`; none if they are not.
+    pub fn scaling(&self) -> Option<String> {
+        let shown = |Scale { center, scale }: &Scale| {
+            // The digits that are left after rounding errors.
+            let digits = |number: f64| format!("{number:.11e}").parse().unwrap_or(number);
+            let [low, high] = [center - scale, center + scale].map(digits);
+            format!("{low} to {high} become -1 to 1")
+        };
+        let mut shown: Vec<String> = self.numbers.iter().map(shown).collect();
+        shown.dedup();
+        self.numbers.iter().any(|scale| *scale != Scale::NONE).then(|| shortened(&shown))
     }
 
     /// Checks that these records have labels of the same kind, with the same names of classes in the same order.
@@ -121,7 +147,7 @@ pub struct DataDescription {
 }
 
 /// The first few names, as text.
-fn shortened(names: &[String]) -> String {
+pub(crate) fn shortened(names: &[String]) -> String {
     let more = if names.len() > 5 { ", ..." } else { "" };
     format!("{}{more}", names[..names.len().min(5)].join(", "))
 }

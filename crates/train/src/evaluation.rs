@@ -4,7 +4,9 @@ use serde::{Deserialize, Serialize};
 use sordino_data::Dataset;
 use sordino_nn::{Engine, Loss, Network, NetworkError, Params, Pass, Targets};
 
-use crate::measurement::{Estimate, Layout, Metrics, residual_weights, token_weights};
+use crate::measurement::{
+    Estimate, Layout, Metrics, exact_log_loss, log_odds, residual_weights, token_weights,
+};
 
 /// Measures models on test records. [Scores](Self::score) and [tables](Self::table) are exact: for public records only. Protected records are
 /// measured through the trusted base.
@@ -156,6 +158,27 @@ impl<'d> Evaluator<'d> {
             }
         }
         Ok(())
+    }
+
+    /// The exact log loss of a model; none if it has no probabilities of classes.
+    ///
+    /// # Errors
+    /// As for [`score`](Self::score).
+    pub(crate) fn log_loss(&mut self, params: &Params) -> Result<Option<Estimate>, NetworkError> {
+        let Some(Targets::Classes(classes)) = self.data.targets() else { return Ok(None) };
+        if self.loss == Loss::Hinge {
+            return Ok(None);
+        }
+        let (mut records, width) = (Vec::with_capacity(self.data.len()), self.engine.network().outputs());
+        for first in (0..self.data.len()).step_by(PIECE) {
+            let piece: Vec<usize> = (first..self.data.len().min(first + PIECE)).collect();
+            let outputs = self.outputs(params, &piece)?;
+            for (record, outputs) in piece.into_iter().zip(outputs.chunks_exact(width)) {
+                let (Some((_, weight)), class) = (self.members[record], classes[record]) else { continue };
+                records.push((weight, log_odds(outputs, class as usize), class_of(outputs) == class));
+            }
+        }
+        Ok(Some(exact_log_loss(&records, self.slots() as f64)))
     }
 
     /// Measures a model. Every record counts the same, or every unit if records belong to units.

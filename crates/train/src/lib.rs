@@ -91,6 +91,7 @@ mod seal;
 mod search;
 mod settings;
 mod state;
+mod unchanged_facts;
 
 pub use algorithm::{NetworkAlgorithm, parse_algorithm, parse_algorithm_config};
 pub use claim::Claim;
@@ -118,3 +119,4 @@ pub use settings::{
     Clipping, LossName, Origin, PoolingName, SamplingName, SettingInfo, SettingValue, SettingValues,
     Settings, TestSetName, TruncationName, UnitGradient, Value,
 };
+pub use unchanged_facts::check_unchanged_facts;

@@ -80,7 +80,9 @@ impl Recorder<'_> {
             None => {
                 let score = evaluator.score(&params)?;
                 let table = last.then(|| evaluator.table(&params, &layout)).transpose()?;
-                let metrics = table.map(|table| Metrics::new(&layout, table, slots, 0.0));
+                let log_loss = last.then(|| evaluator.log_loss(&params)).transpose()?.flatten();
+                let metrics =
+                    table.map(|table| Metrics { log_loss, ..Metrics::new(&layout, table, slots, 0.0) });
                 let headline = metrics.as_ref().and_then(Metrics::headline);
                 (Score { interval: headline.map(|headline| [headline.low, headline.high]), ..score }, metrics)
             }

@@ -1,6 +1,6 @@
 //! Models by name, for the shape of the data.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, sync::Arc};
 
 use sordino_data::Dataset;
 use sordino_nn::{
@@ -23,6 +23,8 @@ pub struct ResolvedModel {
     pub loss: Loss,
     /// The public model that it builds on.
     public: Option<PublicModel>,
+    /// The public weights from which training starts, if they are given.
+    initial: Option<Arc<Params>>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -197,14 +199,38 @@ impl ResolvedModel {
         }
     }
 
+    /// The same model with these initial weights, which are the bytes of a safetensors file. They must be public.
+    ///
+    /// # Errors
+    /// Weights that do not fit the network or are not finite, and pre-trained models, whose folders have the initial weights.
+    pub fn beginning_with(self, weights: &[u8]) -> Result<Self, TrainError> {
+        let refuse = |problem: String| {
+            let hint = "give finite 32-bit floats for all parameters of the model; model.safetensors of a run shows the names and shapes";
+            TrainError::refused(format!("initial_weights: {problem}"), hint)
+        };
+        if self.public.as_ref().is_some_and(|public| public.trained().is_some()) {
+            return Err(TrainError::refused(
+                "initial_weights cannot be given for a pre-trained model, which has its own weights",
+                "leave out {initial_weights}, or replace the weights in the folder of the model",
+            ));
+        }
+        let layout = self.network()?.layout().clone();
+        let params = Params::from_safetensors(layout, weights).map_err(|error| refuse(error.to_string()))?;
+        match params.values().iter().all(|value| value.is_finite()) {
+            true => Ok(Self { initial: Some(Arc::new(params)), ..self }),
+            false => Err(refuse("a weight is not finite".to_owned())),
+        }
+    }
+
     /// The parameters before training.
     ///
     /// # Errors
     /// A network of another model.
     pub fn initial(&self, network: &Network, seed: u64) -> Result<Params, TrainError> {
-        match &self.public {
-            Some(public) => public.initial(network, seed),
-            None => Ok(network.init(seed)),
+        match (&self.initial, &self.public) {
+            (Some(initial), _) => Ok(Params::clone(initial)),
+            (None, Some(public)) => public.initial(network, seed),
+            (None, None) => Ok(network.init(seed)),
         }
     }
 
@@ -232,7 +258,7 @@ impl ResolvedModel {
         chosen: Option<LossName>,
     ) -> Result<Self, TrainError> {
         let (outputs, loss) = outputs_and_loss(facts, architecture.is_linear(), chosen)?;
-        let model = Self { architecture, input: facts.input, outputs, loss, public: None };
+        let model = Self { architecture, input: facts.input, outputs, loss, public: None, initial: None };
         let network = model.network().map_err(|error| model.unfit(name, error))?;
         if network.input() != facts.input {
             let problem =
@@ -353,11 +379,13 @@ mod tests {
         DataFacts {
             input,
             classes,
+            observed_classes: false,
             numbers,
             encoding: Encoding::Bytes,
             normalisation: Vec::new(),
             test_records: 0,
             unit: None,
+            preparation: None,
         }
     }
 

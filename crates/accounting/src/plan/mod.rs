@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::{AccountingError, NoiseMultiplier, SamplingRate, Steps};
 
 pub use sampling::{Cap, Sampling};
+pub use text::{EntryText, SamplingKind};
 
 /// The neighbouring relation: which pairs of data sets a guarantee is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -199,7 +200,7 @@ impl Plan {
     ///
     /// # Errors
     /// The runs have more steps than an entry may have.
-    pub(crate) fn repeated(&self, runs: u64) -> Result<Self, AccountingError> {
+    pub fn repeated(&self, runs: u64) -> Result<Self, AccountingError> {
         let repeat = |entry: &Entry| {
             // Every run exposes a record as often as the first run. An incomplete last rotation does not continue in the next run.
             let steps = match entry.sampling {

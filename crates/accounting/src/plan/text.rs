@@ -1,94 +1,139 @@
 //! The keys of an entry in a plan file, and their permitted combinations.
 
-use std::fmt;
+use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
 use super::{Cap, Entry, Sampling};
-use crate::{
-    AccountingError, NoiseMultiplier, SamplingRate, Steps,
-    number::{real, real_index},
-};
+use crate::{AccountingError, NoiseMultiplier, SamplingRate, Steps};
 
-/// An entry as written in a plan file.
-#[derive(Serialize, Deserialize)]
+/// An entry of a plan file. `docs/plans.md` describes the keys. The conversion to an [`Entry`] checks that the keys may be combined.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct EntryText {
+pub struct EntryText {
+    /// The kind of sampling.
     #[serde(default, skip_serializing_if = "SamplingKind::is_default")]
-    sampling: SamplingKind,
-    noise_multiplier: OneOrMany,
+    pub sampling: SamplingKind,
+    /// The noise multipliers of the releases of each step: `1.1` or `[1.1, 5.0]`.
+    #[serde(with = "one_or_many")]
+    pub noise_multiplier: Vec<NoiseMultiplier>,
+    /// The probability that a record is in a batch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    sample_rate: Option<SamplingRate>,
+    pub sample_rate: Option<SamplingRate>,
+    /// The number of records in each fixed-size batch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    batch_size: Option<u64>,
+    pub batch_size: Option<u64>,
+    /// The limit on the size of Poisson batches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    max_batch_size: Option<u64>,
+    pub max_batch_size: Option<u64>,
+    /// The public number of records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    population: Option<u64>,
+    pub population: Option<u64>,
+    /// The number of rotating groups.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    groups: Option<u64>,
+    pub groups: Option<u64>,
+    /// How far a record can shift later releases of a stateful algorithm, as a multiple of the sensitivity.
     #[serde(alias = "reach", default, skip_serializing_if = "Option::is_none")]
-    later_shift: Option<f64>,
-    steps: Steps,
+    pub later_shift: Option<f64>,
+    /// The number of steps.
+    pub steps: Steps,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+/// The kind of sampling of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum SamplingKind {
+pub enum SamplingKind {
+    /// [`Sampling::Poisson`].
     #[default]
     Poisson,
+    /// [`Sampling::FixedSize`].
     FixedSize,
     // The aliases are the names in plans and ledgers of earlier versions.
+    /// [`Sampling::FullBatch`].
     #[serde(alias = "everybody")]
     FullBatch,
+    /// [`Sampling::Rotating`].
     #[serde(alias = "grouped")]
     Rotating,
+    /// [`Sampling::Stateful`].
     #[serde(alias = "remembered")]
     Stateful,
 }
 
 impl SamplingKind {
+    const ALL: [Self; 5] = [Self::Poisson, Self::FixedSize, Self::FullBatch, Self::Rotating, Self::Stateful];
+
+    /// The name, as in plan files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Poisson => "poisson",
+            Self::FixedSize => "fixed-size",
+            Self::FullBatch => "full-batch",
+            Self::Rotating => "rotating",
+            Self::Stateful => "stateful",
+        }
+    }
+
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if passes a reference")]
     fn is_default(&self) -> bool {
         *self == Self::Poisson
     }
 }
 
-/// `1.1` or `[1.1, 5.0]`.
-struct OneOrMany(Vec<NoiseMultiplier>);
+impl FromStr for SamplingKind {
+    type Err = AccountingError;
 
-impl Serialize for OneOrMany {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.0[..] {
-            [only] => only.serialize(serializer),
-            _ => self.0.serialize(serializer),
-        }
+    fn from_str(text: &str) -> Result<Self, AccountingError> {
+        Self::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| AccountingError::OutOfRange {
+            what: "sampling",
+            range: "one of poisson, fixed-size, full-batch, rotating, stateful",
+            got: text.to_owned(),
+            hint: "{sampling=poisson} is the default",
+        })
     }
 }
 
-impl<'de> Deserialize<'de> for OneOrMany {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+/// A list that is written without brackets if it has one element.
+mod one_or_many {
+    use serde::{Deserializer, Serialize, Serializer, de};
+
+    use super::{NoiseMultiplier, fmt};
+    use crate::number::{real, real_index};
+
+    pub(super) fn serialize<S: Serializer>(
+        list: &[NoiseMultiplier],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match list {
+            [only] => only.serialize(serializer),
+            _ => list.serialize(serializer),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<NoiseMultiplier>, D::Error> {
         struct Visitor;
-        impl<'de> serde::de::Visitor<'de> for Visitor {
-            type Value = OneOrMany;
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = Vec<NoiseMultiplier>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a noise multiplier or a list of them")
             }
-            fn visit_f64<E: serde::de::Error>(self, v: f64) -> Result<OneOrMany, E> {
-                NoiseMultiplier::new(v).map(|z| OneOrMany(vec![z])).map_err(E::custom)
+            fn visit_f64<E: de::Error>(self, v: f64) -> Result<Self::Value, E> {
+                NoiseMultiplier::new(v).map(|z| vec![z]).map_err(E::custom)
             }
-            fn visit_u64<E: serde::de::Error>(self, v: u64) -> Result<OneOrMany, E> {
+            fn visit_u64<E: de::Error>(self, v: u64) -> Result<Self::Value, E> {
                 self.visit_f64(real(v))
             }
-            fn visit_i64<E: serde::de::Error>(self, v: i64) -> Result<OneOrMany, E> {
+            fn visit_i64<E: de::Error>(self, v: i64) -> Result<Self::Value, E> {
                 self.visit_f64(real_index(v))
             }
-            fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut seq: A) -> Result<OneOrMany, A::Error> {
+            fn visit_seq<A: de::SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
                 let mut releases = Vec::new();
                 while let Some(z) = seq.next_element()? {
                     releases.push(z);
                 }
-                Ok(OneOrMany(releases))
+                Ok(releases)
             }
         }
         deserializer.deserialize_any(Visitor)
@@ -114,11 +159,11 @@ impl TryFrom<EntryText> for Entry {
         let sampling = match (sampling, sample_rate, batch_size, max_batch_size, population) {
             (SamplingKind::Rotating, Some(rate), None, None, None) if later_shift.is_none() => {
                 let groups = groups.ok_or_else(|| bad("a rotating entry needs groups"))?;
-                return Entry::new(Sampling::Rotating { rate, groups }, noise_multiplier.0, steps);
+                return Entry::new(Sampling::Rotating { rate, groups }, noise_multiplier, steps);
             }
             (SamplingKind::Stateful, Some(rate), None, None, None) if groups.is_none() => {
                 let later_shift = later_shift.ok_or_else(|| bad("a stateful entry needs later_shift"))?;
-                return Entry::new(Sampling::Stateful { rate, later_shift }, noise_multiplier.0, steps);
+                return Entry::new(Sampling::Stateful { rate, later_shift }, noise_multiplier, steps);
             }
             (SamplingKind::Rotating, ..) => {
                 return Err(bad("a rotating entry takes sample_rate and groups, and nothing else"));
@@ -152,7 +197,7 @@ impl TryFrom<EntryText> for Entry {
                 return Err(bad("a full-batch entry takes only noise_multiplier and steps"));
             }
         };
-        Entry::new(sampling, noise_multiplier.0, steps)
+        Entry::new(sampling, noise_multiplier, steps)
     }
 }
 
@@ -160,7 +205,7 @@ impl From<Entry> for EntryText {
     fn from(Entry { sampling, releases, steps }: Entry) -> Self {
         let mut text = EntryText {
             sampling: SamplingKind::Poisson,
-            noise_multiplier: OneOrMany(releases),
+            noise_multiplier: releases,
             sample_rate: None,
             batch_size: None,
             max_batch_size: None,

@@ -4,6 +4,7 @@
 mod cache;
 mod check;
 mod cifar;
+mod columns;
 mod csv;
 mod draft;
 mod files;

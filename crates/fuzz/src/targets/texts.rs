@@ -218,11 +218,13 @@ fn chosen(name: &str, input: Shape) -> Option<Network> {
     let facts = DataFacts {
         input,
         classes,
+        observed_classes: false,
         numbers: Vec::new(),
         encoding: Encoding::Bytes,
         normalisation: Vec::new(),
         test_records: 0,
         unit: None,
+        preparation: None,
     };
     ResolvedModel::choose(name, None, &facts).ok()?.network().ok()
 }

@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf};
 use clap::Args;
 use sordino_accounting::{NoiseMultiplier, Plan, SamplingRate, Steps};
 
-use crate::problem::Problem;
+use crate::cli::problem::Problem;
 
 /// A plan: DP-SGD from three numbers, or any plan from a file.
 #[derive(Args)]

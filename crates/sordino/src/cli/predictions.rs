@@ -1,6 +1,6 @@
 //! Predictions as CSV.
 
-use sordino::{Fitted, Prediction};
+use crate::{Fitted, Prediction};
 use sordino_data::{DataError, Row};
 
 /// CSV with a line for each row: its id, and the continuation that a language model generated.
@@ -78,7 +78,7 @@ fn quoted(field: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use sordino::{Dataset, Model, Trainer};
+    use crate::{Dataset, Model, Trainer};
 
     use super::*;
 

@@ -3,7 +3,7 @@
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use sordino_train::{SettingInfo, Settings};
 
-use crate::problem::Problem;
+use crate::cli::problem::Problem;
 
 /// The settings that were given, as text.
 pub(crate) struct SettingsArguments(Given);

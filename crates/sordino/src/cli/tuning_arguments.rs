@@ -1,8 +1,8 @@
 //! The price of a search for settings: `sordino epsilon --tuning` for a given plan, and `sordino noise --tuning` for a given budget.
 
+use crate::report::{GuaranteeRecord, json, labelled};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use sordino::report::{GuaranteeRecord, json, labelled};
 use sordino_accounting::{
     Accountant, AccountingError, Delta, Epsilon, NoiseMultiplier, Plan, SamplingRate, Steps,
     calibrate::{self, Budget},
@@ -11,7 +11,7 @@ use sordino_accounting::{
 };
 use sordino_train::format::{grouped, rounded_up, scientific};
 
-use crate::problem::Problem;
+use crate::cli::problem::Problem;
 
 /// A search over candidates, if `--tuning` is given.
 #[derive(Args)]

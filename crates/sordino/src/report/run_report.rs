@@ -61,6 +61,9 @@ struct ReportRecord<'a> {
     /// All metrics, each with a 95 % interval.
     #[serde(skip_serializing_if = "Option::is_none")]
     metrics: Option<&'a Metrics>,
+    /// Whether the list of classes was taken from the labels. If it was, the guarantee does not cover the list.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    observed_classes: bool,
     test_records: Option<u64>,
     /// How many of them were held back from the data; 0 if the data has its own test set.
     held_back_records: Option<u64>,
@@ -113,15 +116,22 @@ impl RunReport<'_> {
     /// # Errors
     /// A plan that cannot be priced.
     pub fn json(&self) -> Result<String, TrainError> {
-        let (guarantee, why) = match self.account.privacy_status()? {
-            PrivacyStatus::Private(guarantee) => (Some(guarantee), None),
-            PrivacyStatus::NotPrivate(why) => (None, Some(why)),
+        self.json_with(&self.account.privacy_status()?)
+    }
+
+    /// The JSON object for this status.
+    pub(crate) fn json_with(&self, status: &PrivacyStatus) -> Result<String, TrainError> {
+        let (guarantee, why) = match status {
+            PrivacyStatus::Private(guarantee) => (Some(*guarantee), None),
+            PrivacyStatus::NotPrivate(why) => (None, Some(why.clone())),
         };
-        let so_far =
-            match (self.account.is_closed(), self.account.privacy_status_after(self.account.charged())?) {
-                (false, PrivacyStatus::Private(guarantee)) => Some(guarantee.epsilon.get()),
-                _ => None,
-            };
+        let so_far = match self.account.is_closed() {
+            true => None,
+            false => match self.account.privacy_status_after(self.account.charged())? {
+                PrivacyStatus::Private(guarantee) => Some(guarantee.epsilon.get()),
+                PrivacyStatus::NotPrivate(_) => None,
+            },
+        };
         let measuring = self.account.measurement_budget();
         Ok(json(&ReportRecord {
             score: self.score.unwrap_or_default(),
@@ -130,6 +140,7 @@ impl RunReport<'_> {
             charged_measurements: measuring.map(|_| self.account.measured()),
             measurement_epsilon: measuring.map(|budget| budget.epsilon.get()),
             metrics: self.metrics,
+            observed_classes: self.has_observed_classes(),
             test_records: self.test_records(),
             held_back_records: match self.settings.test_fraction {
                 Some(_) => self.test_records(),
@@ -182,7 +193,10 @@ impl RunReport<'_> {
         };
         let tests = test_records_sentence(self.settings, self.test_records(), self.account)
             .filter(|_| matches!(status, PrivacyStatus::Private(_)));
-        for sentence in tests.into_iter().chain(self.data.as_ref().and_then(DataAccount::text)) {
+        let classes =
+            observed_classes_sentence(self.facts).filter(|_| matches!(status, PrivacyStatus::Private(_)));
+        for sentence in classes.into_iter().chain(tests).chain(self.data.as_ref().and_then(DataAccount::text))
+        {
             text += &format!("{sentence}\n");
         }
         let mut lines = self.measured().lines();
@@ -218,6 +232,10 @@ impl RunReport<'_> {
         Some(("measurement", format!("none: {why}")))
     }
 
+    fn has_observed_classes(&self) -> bool {
+        self.facts.is_some_and(|facts| facts.observed_classes)
+    }
+
     fn test_records(&self) -> Option<u64> {
         self.facts.map(|facts| facts.test_records)
     }
@@ -246,6 +264,12 @@ impl RunReport<'_> {
 
     fn run_lines(&self) -> Vec<(&'static str, String)> {
         let mut lines = vec![("algorithm", self.training())];
+        if self.facts.and_then(DataFacts::schema).is_some() {
+            lines.push(("schema", "public: the columns, categories and scales of the records".to_owned()));
+        }
+        if let Some(scaling) = self.facts.and_then(DataFacts::scaling) {
+            lines.push(("targets", format!("scaled by a public range: {scaling}")));
+        }
         for PublishedNoise { symbol, sigma, noise_multiplier } in &self.published_noise {
             let [sigma, multiplier] = [sigma, noise_multiplier].map(|value| rounded_down(*value));
             lines.push(("as published", format!("{symbol} {sigma}: multiplier {multiplier} on the sum")));
@@ -257,7 +281,7 @@ impl RunReport<'_> {
             lines.push(("seconds", format!("{seconds:.1}")));
         }
         for file in public_files(self.account) {
-            lines.push(("built on", format!("{}, a public file with SHA-256 {}", file.path, file.sha256)));
+            lines.push(("built on", file.to_string()));
         }
         if !self.weights_covered {
             let why = "NOT COVERED: an earlier version trained them, and the ledger has no hash to compare them with";
@@ -405,6 +429,16 @@ impl RunReport<'_> {
         }
         text
     }
+}
+
+/// A sentence about a list of classes that the guarantee does not cover.
+fn observed_classes_sentence(facts: Option<&DataFacts>) -> Option<String> {
+    let facts = facts.filter(|facts| facts.observed_classes)?;
+    Some(format!(
+        "The list of the {} classes was taken from the training labels and is NOT protected: it reveals which labels occur. Declare a public \
+         list with {{classes}}.",
+        grouped(facts.classes.len() as u64)
+    ))
 }
 
 /// A sentence about the test records of a run: whether its guarantee covers them. Their number is not known for runs of earlier versions.

@@ -94,11 +94,13 @@ impl Experiment {
         let facts = DataFacts {
             input: Shape::Features(1),
             classes: vec!["0".to_owned(), "1".to_owned()],
+            observed_classes: false,
             numbers: Vec::new(),
             encoding: Encoding::Floats,
             normalisation: Vec::new(),
             test_records: 0,
             unit: None,
+            preparation: None,
         };
         let description = DataDescription::public(facts, self.data.records);
         // The plan does not depend on how data is read, nor on the model.

@@ -3,7 +3,7 @@
 use super::{
     ClassMetrics, Estimate, Majority, Metrics,
     layout::{ClassCells, bin},
-    table::Table,
+    table::{Table, Variance},
     temperature,
 };
 
@@ -15,8 +15,10 @@ pub(super) struct Cell {
     pub(super) right: bool,
     /// The log-odds of the predicted class.
     pub(super) top: f64,
-    /// The log-odds of the true class.
+    /// The log-odds of the true class: a number that stands for those of all records of the cell.
     pub(super) true_odds: f64,
+    /// The smallest and the largest log-odds of the true class in the cell.
+    pub(super) range: [f64; 2],
 }
 
 pub(super) fn metrics(layout: &ClassCells, table: &Table) -> Metrics {
@@ -63,11 +65,13 @@ fn largest_of(share: Estimate, count: usize) -> Estimate {
 }
 
 /// The mean loss at a temperature. Rare wrong predictions can be missing from the records, so the interval reaches up as if there
-/// were two more of them, as that of Agresti and Coull for a proportion does.
+/// were two more of them, as that of Agresti and Coull for a proportion does. It also covers the width of the cells.
 pub(super) fn log_loss(cells: &[Cell], table: &Table, temperature: f64) -> Estimate {
     let losses = losses(cells, temperature);
     let value = table.positive_mean(&losses);
-    let low = value - table.variance(&losses).half() / table.slots;
+    let [most, least] =
+        [0, 1].map(|end| table.positive_mean(&losses_at(cells, temperature, |cell| cell.range[end])));
+    let low = value.min(least) - table.variance(&losses).half() / table.slots;
     let (mut wrong, mut sum, mut squares) = (1e-9, 1e-9, 1e-9);
     for ((cell, count), loss) in cells.iter().zip(&table.counts).zip(&losses) {
         let count = if cell.right { 0.0 } else { count.max(0.0) };
@@ -77,18 +81,45 @@ pub(super) fn log_loss(cells: &[Cell], table: &Table, temperature: f64) -> Estim
     }
     let mut variance = table.variance(&losses);
     variance.sampling += 2.0 * squares / wrong;
-    let high = value + (2.0 * sum / wrong + variance.half()) / table.slots;
+    let high = value.max(most) + (2.0 * sum / wrong + variance.half()) / table.slots;
     Estimate { value: value.max(0.0), low: low.max(0.0), high: high.max(0.0) }
 }
 
 /// `-log(probability of the true class)` of each cell, at a temperature.
 pub(super) fn losses(cells: &[Cell], temperature: f64) -> Vec<f64> {
+    losses_at(cells, temperature, |cell| cell.true_odds)
+}
+
+fn losses_at(cells: &[Cell], temperature: f64, odds: impl Fn(&Cell) -> f64) -> Vec<f64> {
     let classes = 1 + cells.iter().map(|cell| cell.truth).max().unwrap_or(1);
-    let loss = |cell: &Cell| {
-        let z = -tempered(cell.true_odds, temperature, classes);
-        z.max(0.0) + (-z.abs()).exp().ln_1p()
-    };
+    let loss = |cell: &Cell| loss_of(tempered(odds(cell), temperature, classes));
     cells.iter().map(loss).collect()
+}
+
+/// `-log(probability)` of a class with these log-odds.
+fn loss_of(odds: f64) -> f64 {
+    (-odds).max(0.0) + (-odds.abs()).exp().ln_1p()
+}
+
+/// The log loss of public records, each with its weight, the log-odds of its class and whether it is predicted correctly. The interval is that
+/// of [`log_loss`] without noise and cells.
+pub(crate) fn exact_log_loss(records: &[(f64, f64, bool)], slots: f64) -> Estimate {
+    let (mut sum, mut squares, mut wrong, mut wrong_sum, mut wrong_squares) = (0.0, 0.0, 1e-9, 1e-9, 1e-9);
+    for &(weight, odds, right) in records {
+        let loss = loss_of(odds);
+        sum += weight * loss;
+        squares += weight * loss * loss;
+        if !right {
+            wrong += weight;
+            wrong_sum += weight * loss;
+            wrong_squares += weight * loss * loss;
+        }
+    }
+    let sampling = (squares - sum * sum / slots).max(0.0);
+    let half = |sampling: f64| Variance { noise: 0.0, sampling }.half() / slots;
+    let value = sum / slots;
+    let high = value + 2.0 * wrong_sum / wrong / slots + half(sampling + 2.0 * wrong_squares / wrong);
+    Estimate { value, low: (value - half(sampling)).max(0.0), high }
 }
 
 /// The log-odds of a class at a temperature `T`, given those at temperature 1: `odds / T - (1 - 1/T) log(classes - 1)`.

@@ -40,7 +40,11 @@ pub struct ClassCells {
 }
 
 /// Edges of log-odds for two classes, from fine to coarse. Far edges are needed for overconfident models.
-const TWO: [&[f64]; 4] = [
+const TWO: [&[f64]; 5] = [
+    &[
+        0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.25, 2.5, 2.75, 3.0, 3.5,
+        4.0, 4.5, 5.0, 5.5, 6.0, 7.0, 8.0, 10.0, 12.0, 14.0, 16.0, 24.0, 32.0,
+    ],
     &[0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 32.0],
     &[1.0, 2.0, 4.0, 8.0, 16.0],
     &[2.0, 8.0],
@@ -49,6 +53,19 @@ const TWO: [&[f64]; 4] = [
 /// Edges for more classes. Those of wrong predictions are among those of right ones, so that confidences can be grouped.
 const RIGHT: &[f64] = &[-1.0, 0.0, 1.0, 2.0, 4.0, 8.0, 16.0];
 const WRONG: [&[f64]; 2] = [&[0.0, 2.0, 8.0], &[-12.0, -6.0, -3.0, -1.0]];
+const FINE_RIGHT: &[f64] = &[
+    -2.0, -1.5, -1.0, -0.75, -0.5, -0.25, 0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0,
+    8.0, 16.0,
+];
+const FINE_WRONG: [&[f64]; 2] = [
+    WRONG[0],
+    &[
+        -16.0, -12.0, -9.0, -7.0, -6.0, -5.0, -4.5, -4.0, -3.5, -3.0, -2.5, -2.25, -2.0, -1.75, -1.5, -1.25,
+        -1.0, -0.75, -0.5, -0.25,
+    ],
+];
+/// The largest table.
+const MOST_CELLS: usize = 1 << 22;
 
 impl Layout {
     /// Where residuals are cut, in scaled units.
@@ -73,7 +90,9 @@ impl Layout {
                 Self::Tokens { largest: 2.0 * (tokens.max(2) as f64).ln() }
             }
             Targets::Classes(_) => {
-                let fits = |cells: &ClassCells| cells.len() as f64 * noise_variance <= slots as f64;
+                let fits = |cells: &ClassCells| {
+                    cells.len() <= MOST_CELLS && cells.len() as f64 * noise_variance <= slots as f64
+                };
                 let choices = ClassCells::choices(classes, probabilities);
                 let coarsest = choices.last().cloned();
                 let chosen = choices.into_iter().find(fits).or(coarsest);
@@ -104,7 +123,13 @@ impl ClassCells {
         let of = |pairs, right, wrong| Self { classes, pairs, right, wrong, probabilities };
         match classes {
             2 => TWO.iter().map(|edges| of(true, edges, [&[], &[]])).collect(),
-            _ => vec![of(true, RIGHT, WRONG), of(false, RIGHT, WRONG), of(false, &[], [&[], &[]])],
+            _ => vec![
+                of(true, FINE_RIGHT, FINE_WRONG),
+                of(true, RIGHT, WRONG),
+                of(false, FINE_RIGHT, FINE_WRONG),
+                of(false, RIGHT, WRONG),
+                of(false, &[], [&[], &[]]),
+            ],
         }
     }
 
@@ -147,17 +172,24 @@ impl ClassCells {
     /// What the records of each cell have in common.
     pub(super) fn describe(&self) -> Vec<Cell> {
         let mut cells = Vec::with_capacity(self.len());
+        let two = self.classes == 2;
+        // The predicted class has at least the share of a uniform prediction, and another class less than one half.
+        let least = -(self.classes as f64 - 1.0).ln();
+        let right = || middles(self.right, two).into_iter().zip(ranges(self.right, two, Some(least), None));
         for truth in 0..self.classes {
-            for odds in middles(self.right, self.classes == 2) {
-                cells.push(Cell { truth, predicted: Some(truth), right: true, top: odds, true_odds: odds });
+            for (odds, range) in right() {
+                let cell =
+                    Cell { truth, predicted: Some(truth), right: true, top: odds, true_odds: odds, range };
+                cells.push(cell);
             }
-            if self.classes == 2 {
-                let wrong = middles(self.right, true).into_iter().map(|odds| Cell {
+            if two {
+                let wrong = right().map(|(odds, [low, high])| Cell {
                     truth,
                     predicted: Some(1 - truth),
                     right: false,
                     top: odds,
                     true_odds: -odds,
+                    range: [-high, -low],
                 });
                 cells.extend(wrong);
                 continue;
@@ -169,12 +201,14 @@ impl ClassCells {
             for predicted in others {
                 for top in middles(self.wrong[0], false) {
                     let odds = middles(self.wrong[1], false);
-                    cells.extend(odds.into_iter().map(|true_odds| Cell {
+                    let odds = odds.into_iter().zip(ranges(self.wrong[1], false, None, Some(0.0)));
+                    cells.extend(odds.map(|(true_odds, range)| Cell {
                         truth,
                         predicted,
                         right: false,
                         top,
                         true_odds,
+                        range,
                     }));
                 }
             }
@@ -208,8 +242,18 @@ fn middles(edges: &[f64], from_zero: bool) -> Vec<f64> {
     std::iter::once(lowest).chain(inner).chain([last + beyond(*last)]).collect()
 }
 
+/// The range of each bin. Without a bound, the outer bins end at the number that stands for them: what lies beyond is cut there.
+fn ranges(edges: &[f64], from_zero: bool, least: Option<f64>, most: Option<f64>) -> Vec<[f64; 2]> {
+    let numbers = middles(edges, from_zero);
+    let (Some(first), Some(last)) = (edges.first(), edges.last()) else { return vec![[numbers[0]; 2]] };
+    let lowest = if from_zero { 0.0 } else { least.unwrap_or(numbers[0]).min(*first) };
+    let highest = most.unwrap_or(numbers[numbers.len() - 1]).max(*last);
+    let lows = std::iter::once(lowest).chain(edges.iter().copied());
+    lows.zip(edges.iter().copied().chain([highest])).map(|(low, high)| [low, high]).collect()
+}
+
 /// `log(p / (1 - p))` of a class: its output minus the logarithm of the sum of the exponentials of the others.
-fn log_odds(outputs: &[f32], class: usize) -> f64 {
+pub(crate) fn log_odds(outputs: &[f32], class: usize) -> f64 {
     if let [only] = outputs {
         return if class == 1 { f64::from(*only) } else { -f64::from(*only) };
     }
@@ -255,7 +299,7 @@ mod tests {
     #[test]
     fn one_output_and_two_outputs_give_the_same_cells() {
         for cells in ClassCells::choices(2, true) {
-            for z in [-50.0_f32, -1.2, -0.1, 0.3, 2.0, 7.0] {
+            for z in [-50.0_f32, -1.25, -0.15, 0.35, 2.0, 7.0] {
                 for class in [0, 1] {
                     assert_eq!(cells.cell(class, &[z]), cells.cell(class, &[0.5, 0.5 + z]), "{z}");
                 }
@@ -284,10 +328,12 @@ mod tests {
         let cells = |classes, slots, variance| {
             Layout::new(&targets, Shape::Features(1), classes, true, slots, variance).cells()
         };
-        assert_eq!([1_000_000, 90, 30, 5].map(|slots| cells(2, slots, 2.0)), [48, 24, 12, 4]);
-        assert_eq!([100_000, 1000, 50].map(|slots| cells(10, slots, 2.0)), [1880, 280, 20]);
+        assert_eq!([1_000_000, 90, 30, 5].map(|slots| cells(2, slots, 2.0)), [136, 24, 12, 4]);
+        assert_eq!([100_000, 1000, 50].map(|slots| cells(10, slots, 2.0)), [7780, 280, 20]);
         // Counts without noise are as fine as possible.
-        assert_eq!(cells(10, 1, 0.0), 1880);
+        assert_eq!(cells(10, 1, 0.0), 7780);
+        // A table of all pairs of very many classes would be too large.
+        assert_eq!(cells(1000, 1, 0.0), 106_000);
     }
 
     #[test]

@@ -13,7 +13,9 @@ use serde::{Deserialize, Serialize};
 use sordino_nn::{NetworkError, Params};
 use sordino_privacy::{Outcomes, Tally};
 
+pub(crate) use classes::exact_log_loss;
 pub use layout::Layout;
+pub(crate) use layout::log_odds;
 pub(crate) use numbers::{residual_weights, token_weights};
 use table::Table;
 
@@ -53,7 +55,8 @@ pub struct Metrics {
     /// For two classes: the mean precision over the records of the second class, in the order of their scores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub average_precision: Option<Estimate>,
-    /// The mean of `-log(probability of the true class)`, with probabilities rounded to a grid.
+    /// The mean of `-log(probability of the true class)`. If the records are protected, probabilities are rounded to a grid, whose width the
+    /// interval covers, and log-odds are cut beyond it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_loss: Option<Estimate>,
     /// The mean distance, over groups of records with similar confidence, between their confidence and their accuracy.

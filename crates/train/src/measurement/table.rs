@@ -27,7 +27,7 @@ pub(crate) struct Table {
 /// The variance of a sum.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Variance {
-    noise: f64,
+    pub(super) noise: f64,
     pub(super) sampling: f64,
 }
 

@@ -83,6 +83,8 @@ pub struct Custom {
     pub algorithm: Option<Arc<dyn NetworkAlgorithm>>,
     /// The network, in place of the setting `model`.
     pub network: Option<Description>,
+    /// The bytes of a safetensors file, in place of the setting `initial_weights`.
+    pub initial_weights: Option<Vec<u8>>,
 }
 
 /// Checks everything about the settings that does not depend on the data.
@@ -181,6 +183,11 @@ pub fn resolve_with(
     } = checked(settings, custom)?;
     let LearningSettings { optimizer, schedule, learning_rate, learning } = learning;
     let (model_name, model, network_text) = model(settings, custom, &data.facts)?;
+    let initial_weights = initial_weights(settings, custom)?;
+    let model = match &initial_weights {
+        Some(weights) => model.beginning_with(weights)?,
+        None => model,
+    };
     let network = model.network()?;
     let footprint = Footprint::new(network.layout().len(), &learning, algorithm.kept_vectors());
     footprint.check(1)?;
@@ -214,6 +221,7 @@ pub fn resolve_with(
             train: given(settings.train.clone()),
             encoder: given(settings.encoder.as_deref().map(absolute)),
             pooling: given(settings.pooling),
+            initial_weights: given(initial_weights.as_ref().map(|_| RunFiles::INITIAL_WEIGHTS.into())),
             algorithm: Some(algorithm_name),
             epsilon: budget.epsilon,
             delta: budget.delta,
@@ -243,6 +251,7 @@ pub fn resolve_with(
             schema: data.schema.clone(),
             network: network_text,
             public_model: model.public().map(PublicModel::listing),
+            initial_weights,
             tokenizer: data.tokenizer.clone(),
             schedules,
         },
@@ -299,6 +308,20 @@ fn model(
     let text = fs::read_to_string(&name.value)
         .map_err(|error| TrainError::refused(format!("{}: {error}", name.value), "restore the file"))?;
     Ok((stored(), model, Some(text)))
+}
+
+/// The bytes of the safetensors file with the initial weights; `None` if the initial weights are random.
+fn initial_weights(settings: &Settings, custom: &Custom) -> Result<Option<Vec<u8>>, TrainError> {
+    match (&custom.initial_weights, &settings.initial_weights) {
+        (Some(weights), _) => Ok(Some(weights.clone())),
+        (None, None) => Ok(None),
+        (None, Some(path)) => fs::read(path).map(Some).map_err(|error| {
+            TrainError::refused(
+                format!("initial_weights is {}, which cannot be read: {error}", path.display()),
+                "give a safetensors file with the weights of the model",
+            )
+        }),
+    }
 }
 
 /// The weights of the classes.

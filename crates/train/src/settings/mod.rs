@@ -81,6 +81,9 @@ settings! {
         /// How the outputs of a pre-trained model are pooled into one vector for each record [default: that of the folder's
         /// 1_Pooling/config.json; without this file, mean for an encoder of texts, otherwise that of the model's own head]
         pooling: PoolingName = "NAME";
+        /// Public safetensors file with the weights from which training starts, by the names of the model's parameters [default:
+        /// random weights]
+        initial_weights: PathBuf = "FILE";
     }
     "Privacy" {
         /// Algorithm with its options, such as dynamic,mu_growth=3; `none` is plain SGD, NOT PRIVATE [default: dp-sgd]
@@ -338,7 +341,11 @@ impl Settings {
         // The included data is not a file.
         let data = [&mut settings.data, &mut settings.test_data].into_iter().flatten();
         let files = data.filter(|data| *data != Path::new("mushroom"));
-        for path in files.chain(&mut settings.schema).chain(&mut settings.encoder) {
+        for path in files
+            .chain(&mut settings.schema)
+            .chain(&mut settings.encoder)
+            .chain(&mut settings.initial_weights)
+        {
             *path = folder.join(&*path);
         }
         if let Some(model) = settings.model.as_mut().filter(|model| is_path(model)) {

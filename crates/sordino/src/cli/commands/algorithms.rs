@@ -3,9 +3,9 @@
 use clap::Args;
 use sordino_algorithms::{AlgorithmConfig, AlgorithmDescription};
 
-use sordino::report::json;
+use crate::report::json;
 
-use crate::problem::Problem;
+use crate::cli::problem::Problem;
 
 #[derive(Args)]
 pub(crate) struct Arguments {

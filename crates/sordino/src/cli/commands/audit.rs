@@ -8,9 +8,9 @@ use std::{
     time::Instant,
 };
 
+use crate::report::{Column, json, table};
 use clap::Args;
 use indicatif::ProgressBar;
-use sordino::report::{Column, json, table};
 use sordino_audit::{
     Attack, AuditError, AuditOptions, AuditResult, Check, Confidence, Observation, Progress, audit,
 };
@@ -21,7 +21,7 @@ use sordino_train::{
     check_writable, parse_algorithm_config, price, resolve, verified_settings, write_whole,
 };
 
-use crate::{
+use crate::cli::{
     interruption::{STOPPED, listen},
     problem::{Problem, flag},
     progress::{Log, bar},

@@ -9,15 +9,15 @@ use std::{
     time::Instant,
 };
 
-use clap::Args;
-use sordino::{
+use crate::{
     comparison::{Grid, algorithms, check_picture, compare, prepare},
     report::json,
 };
+use clap::Args;
 use sordino_train::{check_writable, write_whole};
 
 use super::report;
-use crate::{
+use crate::cli::{
     interruption::{STOPPED, listen},
     problem::{Problem, flag},
     progress::{Log, bar},

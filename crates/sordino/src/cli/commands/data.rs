@@ -2,13 +2,13 @@
 
 use std::{collections::BTreeSet, io, io::Write as _, path::PathBuf, process};
 
+use crate::report::json;
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use sordino::report::json;
 use sordino_data::{Converted, Problems, Source};
 use sordino_train::{Hint, data_source, format::grouped, write_whole};
 
-use crate::{
+use crate::cli::{
     problem::{Problem, flag},
     settings_arguments::ReadingArguments,
 };

@@ -1,11 +1,11 @@
 //! `sordino epsilon`: the epsilon of a plan.
 
 use clap::Args;
-use sordino_accounting::{Accountant, AccountingError, Delta, Guarantee, Plan, pld, pld::GroupSize};
+use sordino_accounting::{Accountant, Delta, pld::GroupSize};
 
-use sordino::report::{GuaranteeRecord, json, plan_statement};
+use crate::report::{GuaranteeRecord, json, plan_statement};
 
-use crate::{
+use crate::cli::{
     plan_arguments::PlanArguments,
     problem::{Problem, flag},
     tuning_arguments::TuningArguments,
@@ -38,30 +38,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
         return answer;
     }
     let group = GroupSize::new(arguments.group_size)?;
-    let guarantee = price(&plan, group, arguments)?;
+    let guarantee = accountant.price_for_group(&plan, group, delta)?;
     Ok(if arguments.json {
         json(&GuaranteeRecord::new(guarantee, group))
     } else {
         plan_statement(&plan, group, &guarantee).render(flag)
     })
-}
-
-fn price(plan: &Plan, group: GroupSize, arguments: &Arguments) -> Result<Guarantee, AccountingError> {
-    let Arguments { accountant, delta, .. } = *arguments;
-    if group == GroupSize::ONE {
-        return accountant.price(plan, delta);
-    }
-    if accountant != Accountant::Pld {
-        return Err(AccountingError::Unsupported {
-            accountant: accountant.name(),
-            entry: format!("a group of {} records", group.get()),
-            reason: "only the accountant pld prices groups".to_owned(),
-            instead: "use {accountant=pld}",
-        });
-    }
-    let bracket = pld::epsilon_for_group(plan, group, delta)?;
-    let relation = plan.relation();
-    // A lower bound of 0 is trivial.
-    let epsilon_lower = (bracket.lower.get() > 0.0).then_some(bracket.lower);
-    Ok(Guarantee { epsilon: bracket.upper, epsilon_lower, delta, accountant, relation })
 }

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
+use crate::{Fitted, nn::pretrained::Export};
 use clap::Args;
-use sordino::{Fitted, nn::pretrained::Export};
 
-use crate::problem::Problem;
+use crate::cli::problem::Problem;
 
 #[derive(Args)]
 pub(crate) struct Arguments {

@@ -8,10 +8,10 @@ use sordino_accounting::{
     pld::GroupSize,
 };
 
-use sordino::report::{GuaranteeRecord, json, plan_statement};
+use crate::report::{GuaranteeRecord, json, plan_statement};
 
 use super::published::PublishedArguments;
-use crate::{
+use crate::cli::{
     problem::{Problem, flag},
     tuning_arguments::TuningArguments,
 };

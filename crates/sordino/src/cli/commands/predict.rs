@@ -7,12 +7,12 @@ use std::{
     process,
 };
 
+use crate::{Fitted, GuaranteeStatus};
 use clap::Args;
-use sordino::{Fitted, GuaranteeStatus};
 use sordino_data::{Dataset, PredictionOptions, Row, Schema, Source, UnlabelledRows};
 use sordino_train::{DataFacts, Hint, RunFolder, Settings, data_source, format::grouped};
 
-use crate::{
+use crate::cli::{
     predictions::{table, texts},
     problem::{Problem, flag},
 };

@@ -1,12 +1,12 @@
 //! `sordino profile`: the guarantee of a plan at every epsilon.
 
+use crate::report::{Column, json, table};
 use clap::Args;
 use serde::Serialize;
-use sordino::report::{Column, json, table};
 use sordino_accounting::{AccountingError, Delta, Epsilon, Relation, pld, profile::Profile};
 use sordino_train::format::{rounded_down, rounded_up, scientific};
 
-use crate::{plan_arguments::PlanArguments, problem::Problem};
+use crate::cli::{plan_arguments::PlanArguments, problem::Problem};
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -29,8 +29,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// The number of points of a curve; the table shows fewer.
-const POINTS: u32 = 97;
+/// The number of points of a curve that the table shows.
 const ROWS: usize = 12;
 
 #[derive(Serialize)]
@@ -91,7 +90,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
             plan.relation()
         ));
     }
-    let profile = Profile::of(&plan, arguments.floor, POINTS)?;
+    let profile = Profile::of(&plan, arguments.floor, Profile::POINTS)?;
     let trade_off = [0.001, 0.01, 0.05, 0.1, 0.2, 0.5].map(|alpha| (alpha, profile.type_two_error(alpha)));
     if arguments.json {
         let point =
@@ -123,7 +122,7 @@ fn text(
         profile
             .points()
             .iter()
-            .step_by(POINTS as usize / ROWS)
+            .step_by(Profile::POINTS as usize / ROWS)
             .map(|(epsilon, delta)| row(&rounded_up(epsilon.get()), scientific(*delta, f64::ceil))),
     );
     let mut errors = vec![row(&"a", "false negative rate".to_owned())];

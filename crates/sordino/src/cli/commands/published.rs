@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
+use crate::report::{json, labelled, sampling};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use sordino::report::{json, labelled, sampling};
 use sordino_accounting::{
     Accountant, ClipNorm, Entry, Guarantee, Plan, Sampling, SamplingRate, Steps, calibrate::Budget,
 };
 use sordino_algorithms::{NoiseSource, PublishedNoise, RunFacts};
 use sordino_train::{Hint, NetworkAlgorithm, TrainError, format::rounded_up, parse_algorithm};
 
-use crate::problem::{Problem, flag};
+use crate::cli::problem::{Problem, flag};
 
 /// A published formula and what it needs besides the claim and the number of steps.
 #[derive(Args)]

@@ -6,15 +6,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use clap::{Args, ValueEnum};
-use sordino::report::{
+use crate::report::{
     json,
     page::{Evidence, json_report, page},
 };
+use clap::{Args, ValueEnum};
 use sordino_report::{Chart, MARK, Page};
 use sordino_train::write_whole;
 
-use crate::problem::Problem;
+use crate::cli::problem::Problem;
 
 #[derive(Args)]
 pub(crate) struct Arguments {

@@ -11,15 +11,15 @@ use std::{
     },
 };
 
-use clap::Args;
-use serde::Serialize;
-use sordino::{
+use crate::{
     report::{Column, json, table},
     reproduction::{Cell, Experiment, Finished, SideBySide, Store, Table, catalogue, find, run as train},
 };
+use clap::Args;
+use serde::Serialize;
 use sordino_train::{check_writable, write_whole};
 
-use crate::{
+use crate::cli::{
     interruption::{STOPPED, listen},
     problem::Problem,
 };

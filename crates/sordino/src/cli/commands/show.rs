@@ -5,15 +5,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::report::{self, DataAccount, RunReport};
 use clap::Args;
 use serde::Serialize;
-use sordino::report::{self, DataAccount, RunReport};
 use sordino_privacy::Account;
 use sordino_train::{
     DataFacts, Provable, RunFolder, Settings, inspect, read_published_noise, verified_settings,
 };
 
-use crate::problem::{Problem, flag};
+use crate::cli::problem::{Problem, flag};
 
 #[derive(Args)]
 pub(crate) struct Arguments {

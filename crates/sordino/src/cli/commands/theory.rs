@@ -1,8 +1,8 @@
 //! `sordino theory`: what the theorems of a paper say about a run.
 
+use crate::report::{json, labelled};
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use sordino::report::{json, labelled};
 use sordino_accounting::{
     Accountant, ClipNorm, Delta, Epsilon, NoiseMultiplier, Plan, SamplingRate, Steps,
     calibrate::{self, Budget},
@@ -16,7 +16,7 @@ use sordino_algorithms::{
 };
 use sordino_train::format::rounded_up;
 
-use crate::problem::Problem;
+use crate::cli::problem::Problem;
 
 #[derive(Args)]
 pub(crate) struct Arguments {

@@ -7,16 +7,16 @@ use std::{
     process,
 };
 
+use crate::report::{DataAccount, RunReport};
 use clap::Args;
-use sordino::report::{DataAccount, RunReport};
 use sordino_privacy::Account;
 use sordino_train::{
-    Ending, Hint, PricedRun, RunData, RunFolder, Settings, TrainError, check, check_unchanged_data, price,
-    resolve, verified_settings,
+    Ending, Hint, PricedRun, RunData, RunFolder, Settings, TrainError, check, check_unchanged_data,
+    check_unchanged_facts, inspect, price, resolve, verified_settings,
 };
 
 use super::report;
-use crate::{
+use crate::cli::{
     interruption::{STOPPED, listen},
     problem::{Problem, flag},
     progress::ProgressDisplay,
@@ -137,6 +137,10 @@ fn resumed(path: &Path) -> Result<Prepared, Problem> {
     check_unchanged_data(&written, &account)?;
     let settings = Settings::read(&folder.config())?;
     let data = RunData::read(&settings)?;
+    // Weights that were changed state no facts, and are written again. The settings and the files are those that the run began with.
+    if inspect(&folder).is_ok() {
+        check_unchanged_facts(&folder, &data.description.facts)?;
+    }
     let priced = price(resolve(&settings, &data.description)?, Some(&account))?;
     Ok(Prepared { priced, data, folder, resumed: true })
 }

@@ -8,12 +8,12 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use clap::Args;
-use serde::Serialize;
-use sordino::{
+use crate::{
     comparison::{Choice, Grid, algorithms, used_settings},
     report::{Column, DataAccount, RunReport, json, labelled, table},
 };
+use clap::Args;
+use serde::Serialize;
 use sordino_accounting::{Accountant, tuning::Runs};
 use sordino_train::{
     PricedRun, PricedSearch, RunData, RunFolder, SearchSettings, Settings, TrainError, check,
@@ -22,7 +22,7 @@ use sordino_train::{
 };
 
 use super::{report, train::next_folder};
-use crate::{
+use crate::cli::{
     interruption::{STOPPED, listen},
     problem::{Problem, flag},
     settings_arguments::SettingsArguments,

@@ -207,7 +207,7 @@ impl RunEvidence {
             point("Seconds of training", format!("{seconds:.1}"));
         }
         for file in public_files(&self.account) {
-            point("Built on", format!("{}, a public file with SHA-256 {}", file.path, file.sha256));
+            point("Built on", file.to_string());
         }
         let version = self.version.as_ref().map(|version| format!("Sordino {version}"));
         point(

@@ -7,7 +7,7 @@ use sordino_accounting::{Entry, Guarantee, Plan, Relation, pld::GroupSize};
 use sordino_privacy::PrivacyStatus;
 use sordino_report::significant;
 use sordino_train::{
-    Hint,
+    DataFacts, Hint,
     format::{grouped, pair, rounded_down, rounded_to_nearest, rounded_up},
     public_files,
 };
@@ -155,12 +155,24 @@ impl RunEvidence {
             },
             "all settings".to_owned(),
         ];
-        if self.settings.schema.is_some() {
+        let schema = self.facts.as_ref().and_then(DataFacts::schema);
+        if self.settings.schema.is_some() || schema.is_some() {
             public.push("the schema (columns, categories and scales)".to_owned());
         }
         if let Some(facts) = &self.facts {
-            if !facts.classes.is_empty() {
+            if facts.observed_classes {
+                public.push(
+                    "the names of the classes, which were taken from the labels and are NOT protected"
+                        .to_owned(),
+                );
+            } else if !facts.classes.is_empty() {
                 public.push("the names of the classes".to_owned());
+            }
+            if facts.preparation.as_ref().is_some_and(|preparation| preparation.features.is_some()) {
+                public.push("the names of the features".to_owned());
+            }
+            if let Some(scaling) = facts.scaling() {
+                public.push(format!("the range of the targets ({scaling})"));
             }
             if facts.test_records > 0 {
                 public.push(match self.account.measurement_budget() {
@@ -171,7 +183,7 @@ impl RunEvidence {
         }
         let files = public_files(&self.account).len();
         if files > 0 {
-            public.push(format!("the {files} files of the model that the run builds on"));
+            public.push(format!("the {files} files with weights that the run builds on"));
         }
         format!("{}. None of it may be derived from the training records.", capital(&public.join("; ")))
     }

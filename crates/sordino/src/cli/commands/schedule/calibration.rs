@@ -1,8 +1,8 @@
 //! The noise of a schedule, by each way to calibrate it, and its exact price.
 
+use crate::report::{GuaranteeRecord, status};
 use clap::ValueEnum;
 use serde::Serialize;
-use sordino::report::{GuaranteeRecord, status};
 use sordino_accounting::{
     Accountant, Entry, Mu, NoiseMultiplier, Plan, Sampling, calibrate::Budget, gdp, pld::GroupSize,
 };
@@ -10,7 +10,7 @@ use sordino_algorithms::{Algorithm, Dynamic, NoiseSource, RunFacts};
 
 use sordino_train::TrainError;
 
-use crate::problem::Problem;
+use crate::cli::problem::Problem;
 
 /// A way to calibrate the noise of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]

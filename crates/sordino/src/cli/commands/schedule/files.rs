@@ -6,7 +6,7 @@ use sordino_report::{Axis, LineChart, Picture, Series};
 use sordino_train::write_whole;
 
 use super::{Answer, Arguments, Schedule, steps::Step};
-use crate::problem::Problem;
+use crate::cli::problem::Problem;
 
 /// The points of a curve in a picture.
 const CURVE: usize = 250;

@@ -7,17 +7,17 @@ mod text;
 
 use std::path::PathBuf;
 
+use crate::report::json;
 use calibration::{Calibration, NoiseFrom};
 use clap::Args;
 use rayon::prelude::*;
 use serde::Serialize;
-use sordino::report::json;
 use sordino_accounting::{ClipNorm, Mu, Plan, Sampling, calibrate::Budget, gaussian, gdp};
 use sordino_algorithms::{AlgorithmConfig, Dynamic, RunFacts};
 use sordino_train::parse_algorithm_config;
 use steps::{Step, steps};
 
-use crate::{
+use crate::cli::{
     budget_arguments::BudgetArguments,
     problem::{Problem, flag},
 };

@@ -6,7 +6,7 @@ use sordino_accounting::{Accountant, Delta, Entry, Mu, Plan, gaussian, gdp, rdp}
 use sordino_algorithms::{Dynamic, RunFacts};
 
 use super::calibration::{Calibration, parts};
-use crate::problem::Problem;
+use crate::cli::problem::Problem;
 
 /// The number of steps that a schedule can list.
 const MOST_STEPS: u64 = 1_000_000;

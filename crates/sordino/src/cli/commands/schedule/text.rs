@@ -1,13 +1,13 @@
 //! Schedules as the terminal shows them.
 
-use sordino::report::{Column, labelled, table};
+use crate::report::{Column, labelled, table};
 use sordino_train::{
     Hint,
     format::{grouped, rounded_down, rounded_up},
 };
 
 use super::{Answer, Arguments, Schedule, calibration::Calibration, steps::Step};
-use crate::budget_arguments::BudgetArguments;
+use crate::cli::budget_arguments::BudgetArguments;
 
 /// The number of steps that are shown.
 const SHOWN: usize = 10;

@@ -1,5 +1,4 @@
 //! The command line: parses arguments, calls the library, prints.
-#![forbid(unsafe_code)]
 
 mod budget_arguments;
 mod commands;
@@ -12,8 +11,8 @@ mod settings_arguments;
 mod tuning_arguments;
 
 use std::{
+    ffi::OsString,
     io::{self, Write},
-    process::ExitCode,
 };
 
 use clap::{Parser, Subcommand};
@@ -67,8 +66,9 @@ enum Command {
     Theory(theory::Arguments),
 }
 
-fn main() -> ExitCode {
-    let answer = Cli::try_parse().map_err(Problem::from).and_then(|cli| match cli.command {
+/// Runs the command `sordino` with these arguments and returns its exit code. The first argument is the name of the command.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    let answer = Cli::try_parse_from(arguments).map_err(Problem::from).and_then(|cli| match cli.command {
         Command::Train(arguments) => train::run(*arguments),
         Command::Predict(arguments) => predict::run(&arguments),
         Command::Show(arguments) => show::run(&arguments),
@@ -90,23 +90,23 @@ fn main() -> ExitCode {
         Ok(text) => print(&text),
         Err(Problem::Usage(message)) => {
             let _ = message.print();
-            ExitCode::from(u8::try_from(message.exit_code()).unwrap_or(2))
+            u8::try_from(message.exit_code()).unwrap_or(2)
         }
         Err(problem) => {
             // Standard error may be closed.
             let _ = writeln!(io::stderr(), "{problem}");
-            ExitCode::from(2)
+            2
         }
     }
 }
 
 /// Prints the output. A reader that stops early, such as `head`, is not an error.
-fn print(text: &str) -> ExitCode {
+fn print(text: &str) -> u8 {
     match io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             let _ = writeln!(io::stderr(), "error: cannot write the output: {error}");
-            ExitCode::from(2)
+            2
         }
-        _ => ExitCode::SUCCESS,
+        _ => 0,
     }
 }
