@@ -4,8 +4,8 @@
     bench/python.py [--mnist DIR] [--rounds 3] [--json FILE]
 
 Prints three Markdown tables with one number in each cell:
-- Private logistic regression on Mushroom, and an MLP on MNIST: seconds from arrays to a fitted model, and test accuracy. Epsilon, delta, epochs and
-  expected batch size are equal (diffprivlib has only epsilon). The libraries alternate. Seconds are the median over the rounds, and accuracies are the
+- Private logistic regression on Mushroom, and an MLP on MNIST: seconds from arrays to a fitted model, and test accuracy. Epsilon, delta, epochs,
+  expected batch size, clipping norm and learning rate are equal (diffprivlib has only epsilon; a separate row has Sordino's defaults). The libraries alternate. Seconds are the median over the rounds, and accuracies are the
   mean.
 - The time of one `epsilon`: Sordino on 1,000 different settings, and the PLD accountant of dp_accounting on the first of them.
 - The same training run with the wheel and with the binary.
@@ -71,7 +71,7 @@ def mnist(folder):
 
 
 def tasks(folder):
-    """The settings of each task. `rate` and `clip` are the learning rate and the clipping norm for Opacus. Sordino uses its defaults."""
+    """The settings of each task. `rate` and `clip` are the learning rate, which is constant, and the clipping norm."""
     found = {"logistic regression, Mushroom": dict(data=mushroom, hidden=(), epochs=20, batch=256, epsilon=1.0, rate=2.0, clip=1.0)}
     if folder:
         found["MLP 784-128-10, MNIST"] = dict(
@@ -80,16 +80,21 @@ def tasks(folder):
     return found
 
 
-def with_sordino(task, x, y):
+def with_sordino(task, x, y, **settings):
     import sordino
 
     model = {"model": "mlp", "hidden": list(task["hidden"])} if task["hidden"] else {"model": "logistic"}
     estimator = sordino.PrivateClassifier(
         **model, epsilon=task["epsilon"], delta=DELTA, epochs=task["epochs"], batch_size=task["batch"],
-        classes=sorted(set(y.tolist())), progress=False,
+        classes=sorted(set(y.tolist())), progress=False, **settings,
     )
     estimator.fit(x, y)
     return estimator.predict
+
+
+def with_equal_settings(task, x, y):
+    """Sordino with the clipping norm, the learning rate and the schedule that Opacus has."""
+    return with_sordino(task, x, y, max_grad_norm=task["clip"], settings={"learning_rate": task["rate"], "schedule": "constant"})
 
 
 def with_opacus(task, x, y):
@@ -131,7 +136,7 @@ def with_diffprivlib(task, x, y):
 
 
 def contenders(task):
-    found = {"Sordino": with_sordino, "Opacus": with_opacus}
+    found = {"Sordino": with_equal_settings, "Opacus": with_opacus, "Sordino, defaults": with_sordino}
     if not task["hidden"]:
         found["diffprivlib"] = with_diffprivlib
     return found
@@ -148,7 +153,7 @@ def fit(folder, name, contender):
 
         torch.set_num_threads(THREADS)
     # Imports are not timed.
-    importlib.import_module({"Sordino": "sordino.estimators", "Opacus": "opacus", "diffprivlib": "diffprivlib.models"}[contender])
+    importlib.import_module({"Opacus": "opacus", "diffprivlib": "diffprivlib.models"}.get(contender, "sordino.estimators"))
     start = time.perf_counter()
     predict = contenders(task)[contender](task, x, y)
     seconds = time.perf_counter() - start
