@@ -13,7 +13,7 @@ The second table is computed. A step on R ranks takes
 
     t(R) = serial + work / R (1 + imbalance(R)) + reduce(R) + broadcast(R),
 
-where `work` and `serial` are fitted to the measured times of 1 and 2 ranks (what remains after the messages), `imbalance` is the expected
+where `work` and `serial` follow from the measured times of 1 and 2 ranks without messages, `imbalance` is the expected
 excess of the largest of R Poisson parts of a batch, `sqrt(2 ln R / (B / R))`, and a message of n bytes takes ceil(log2 R) (latency + n / bandwidth):
 8 bytes for each parameter in the reduction and 4 in the broadcast.
 """
@@ -92,9 +92,8 @@ def main():
             efficiency = f"{median[1] / (ranks * median[ranks]):.2f}" if ranks <= cores else "-"
             print(f"| {name}, {task['batch']:,} | {ranks} | {1000 * median[ranks]:.1f} | {efficiency} | {share[ranks]:.3f} |", flush=True)
         parameters = times[2][0][2]
-        # What the messages themselves take, without waiting, is small on one machine: the rest is serial or divided.
-        work = max(0.0, 2 * (median[1] - median[2] * (1 - 0.0)))
-        work = min(work, median[1])
+        # Without its messages, rank 0 of 2 spends serial + work / 2 in a step, and one process spends serial + work.
+        work = min(median[1], max(0.0, 2 * (median[1] - median[2] * (1 - share[2]))))
         results[name] = {"seconds": median, "share": share, "parameters": parameters, "work": work, "serial": median[1] - work, "batch": task["batch"]}
 
     print("\n| model, batch | network | " + " | ".join(f"{size} ranks" for size in SIZES) + " |")

@@ -32,6 +32,13 @@ impl PricedRun {
     pub fn share(&self, data: RunData, communicator: Arc<dyn Communicator>) -> Result<Share, TrainError> {
         let own = [env!("CARGO_PKG_VERSION").to_owned(), self.agreed_settings(), content_hash(self)?];
         check_agreement(communicator.as_ref(), &own)?;
+        let (slots, size) = (data.train.slots(), communicator.size());
+        if slots < size {
+            return Err(TrainError::refused(
+                format!("there are {slots} training records or units for {size} ranks"),
+                "start at most as many ranks as there are records",
+            ));
+        }
         let slots = Ranks::among(communicator.clone(), data.train.slots()).share();
         Ok(Share { records: data.train.slots_from(slots), communicator })
     }
