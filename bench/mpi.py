@@ -6,7 +6,7 @@
 DATA has the folders `mnist` and `cifar10`. Needs Open MPI, and builds the binary with the feature `mpi` unless SORDINO_BIN names one.
 
 The first table is measured: the time of a step on 1, 2 and 4 ranks with one thread each, the same expected batch, the efficiency
-`t_1 / (R t_R)`, and the share of a step that rank 0 spends in messages, which includes waiting for the slowest rank. More ranks than
+`t_1 / (R t_R)`, the same of one process with two threads, which shows what two cores of this machine can do, and the share of a step that rank 0 spends in messages, which includes waiting for the slowest rank. More ranks than
 cores are not a measurement of speed, so the efficiency of 4 ranks is left out on 2 cores.
 
 The second table is computed. A step on R ranks takes
@@ -31,9 +31,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TASKS = {
-    "MNIST-CNN": dict(data="mnist", model="mnist-cnn", batch=1024, steps=30),
-    "ResNet-20": dict(data="cifar10", model="resnet20", batch=256, steps=4),
-    "MLP 784-128-10": dict(data="mnist", model="mlp,hidden=128", batch=4096, steps=60),
+    "MNIST-CNN": dict(data="mnist", model="mnist-cnn", batch=1024, steps=100),
+    "ResNet-20": dict(data="cifar10", model="resnet20", batch=256, steps=10),
+    "MLP 784-128-10": dict(data="mnist", model="mlp,hidden=128", batch=4096, steps=150),
 }
 NETWORKS = {"10 Gbit Ethernet": (30e-6, 1.25e9), "100 Gbit InfiniBand": (2e-6, 12.5e9)}
 SIZES = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
@@ -46,21 +46,35 @@ def binary():
     return ROOT / "target/release/sordino"
 
 
-def run(path, folder, task, ranks):
-    """The seconds of a step, and the share of the time that rank 0 spends in messages."""
-    environment = dict(os.environ, RAYON_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", SORDINO_MPI_TIMES="1")
+def train(path, folder, task, ranks, steps, threads=1):
+    """The seconds of a run, those that rank 0 spends in messages, and the number of parameters."""
+    environment = dict(os.environ, RAYON_NUM_THREADS=str(threads), OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", SORDINO_MPI_TIMES="1")
     cores = os.cpu_count()
-    start = ["taskset", "-c", "0"] if ranks == 1 else ["mpirun", "-n", str(ranks), *(["--bind-to", "core"] if ranks <= cores else ["--oversubscribe"])]
+    alone = ["taskset", "-c", ",".join(map(str, range(threads)))]
+    start = alone if ranks == 1 else ["mpirun", "-n", str(ranks), *(["--bind-to", "core"] if ranks <= cores else ["--oversubscribe"])]
     with tempfile.TemporaryDirectory() as out:
-        command = [*start, path, "train", "--data", Path(folder) / task["data"], "--model", task["model"], "--epsilon", "2", "--delta", "1e-5",
-                   "--steps", task["steps"], "--batch-size", task["batch"], "--out", Path(out) / "run", "--json", "--measure-every", 10**6]
+        command = [*start, path, "train", "--data", Path(folder) / task["data"], "--model", task["model"], "--noise-multiplier", 1, "--delta", "1e-5",
+                   "--steps", steps, "--batch-size", task["batch"], "--test-fraction", 0, "--out", Path(out) / "run", "--json"]
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True, env=environment)
         if done.returncode:
             raise SystemExit(done.stderr)
-    seconds = json.loads(done.stdout)["seconds"]
-    found = re.search(r"rank 0 spent ([0-9.]+) seconds in messages", done.stderr)
-    parameters = re.search(r"([0-9]+) numbers", done.stderr)
-    return seconds / task["steps"], float(found[1]) / seconds if found else 0.0, int(parameters[1]) if parameters else 0
+    found = re.search(r"rank 0 spent ([0-9.]+) seconds in messages, with sums of ([0-9]+) numbers", done.stderr)
+    messages, parameters = (float(found[1]), int(found[2])) if found else (0.0, 0)
+    return json.loads(done.stdout)["seconds"], messages, parameters
+
+
+def run(path, folder, task, ranks, threads=1):
+    """The seconds of a step and the share of messages."""
+    seconds, messages, parameters = train(path, folder, task, ranks, task["steps"], threads)
+    return seconds / task["steps"], messages / seconds, parameters
+
+
+def without_test_set(folder, place):
+    """A folder with the training files alone, so that nothing but training is timed."""
+    place.mkdir(parents=True)
+    for file in folder.iterdir():
+        if not file.name.startswith(("t10k", "test")):
+            (place / file.name).symlink_to(file.resolve())
 
 
 def step_time(fit, batch, ranks, network):
@@ -79,18 +93,25 @@ def main():
     parser.add_argument("--figure", type=Path)
     arguments = parser.parse_args()
     path, cores, results = binary(), os.cpu_count(), {}
+    places = tempfile.TemporaryDirectory()
+    for name in ("mnist", "cifar10"):
+        without_test_set(arguments.data / name, Path(places.name) / name)
+    data = Path(places.name)
 
-    print("| model, batch | ranks | ms per step | efficiency | share of messages |\n| --- | ---: | ---: | ---: | ---: |")
+    print("| model, batch | ranks | threads | ms per step | efficiency | share of messages |\n| --- | ---: | ---: | ---: | ---: | ---: |")
     for name, task in TASKS.items():
-        times = {ranks: [] for ranks in (1, 2, 4)}
+        times, threaded = {ranks: [] for ranks in (1, 2, 4)}, []
         for _ in range(arguments.rounds):
             for ranks, found in times.items():
-                found.append(run(path, arguments.data, task, ranks))
+                found.append(run(path, data, task, ranks))
+            threaded.append(run(path, data, task, 1, 2)[0])
         median = {ranks: statistics.median(t for t, _, _ in found) for ranks, found in times.items()}
         share = {ranks: statistics.median(s for _, s, _ in found) for ranks, found in times.items()}
         for ranks in times:
             efficiency = f"{median[1] / (ranks * median[ranks]):.2f}" if ranks <= cores else "-"
-            print(f"| {name}, {task['batch']:,} | {ranks} | {1000 * median[ranks]:.1f} | {efficiency} | {share[ranks]:.3f} |", flush=True)
+            print(f"| {name}, {task['batch']:,} | {ranks} | 1 | {1000 * median[ranks]:.1f} | {efficiency} | {share[ranks]:.3f} |", flush=True)
+        both = statistics.median(threaded)
+        print(f"| {name}, {task['batch']:,} | 1 | 2 | {1000 * both:.1f} | {median[1] / (2 * both):.2f} | 0.000 |", flush=True)
         parameters = times[2][0][2]
         # Without its messages, rank 0 of 2 spends serial + work / 2 in a step, and one process spends serial + work.
         work = min(median[1], max(0.0, 2 * (median[1] - median[2] * (1 - share[2]))))

@@ -15,7 +15,7 @@ use sordino_train::{Ending, Observer, PricedRun, RunData, RunFolder, Settings, T
 
 /// The settings of these tests, and more.
 fn priced(more: &str) -> (PricedRun, RunData) {
-    let settings = format!("data = 'mushroom'\nsteps = 20\nbatch_size = 100\nmax_grad_norm = 1.0\n{more}");
+    let settings = format!("data = 'mushroom'\nsteps = 20\nbatch_size = 100\n{more}");
     let settings = Settings::parse(&settings).unwrap();
     let data = RunData::read(&settings).unwrap();
     (price(resolve(&settings, &data.description).unwrap(), None).unwrap(), data)
@@ -170,9 +170,10 @@ fn a_rank_that_ends_stops_the_others() {
     let folder = RunFolder::create(&place.file("run")).unwrap();
     let results = on_connected(ThreadRank::connected(3, Duration::from_secs(10)), |communicator| {
         if communicator.rank() == 2 {
-            // It agrees with the others, receives the initial state, and is gone.
+            // It agrees with the others, receives the initial state, hears that training goes on, and is gone.
             let (run, data) = priced("");
             let share = run.share(data, communicator).unwrap();
+            share.communicator.broadcast_bytes(&mut Vec::new()).unwrap();
             share.communicator.broadcast_bytes(&mut Vec::new()).unwrap();
             return Ok(());
         }
