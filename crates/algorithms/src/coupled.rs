@@ -104,7 +104,7 @@ impl PublishedEstimate {
         clip: f64,
     ) -> Result<(Vec<f32>, f64), PrivacyError> {
         if clip < ZERO {
-            return Ok((round.noise(0.0).into_inner(), 0.0));
+            return Ok((round.noise(0.0)?.into_inner(), 0.0));
         }
         // Without noise: the paper draws the noise of this sum in every step, and a release draws it once.
         let rule = rule(&self.facts, ClipNorm::new(clip)?)?;
@@ -167,12 +167,9 @@ impl<G: Gradients> Estimate<G> for PublishedEstimate {
                 }
             }
         };
-        let noise = round.noise(self.anchor_noise * self.current.1 * self.batch);
-        let estimate = coupled.unwrap_or_else(|| round.noise(0.0)).plus(1.0, &self.current.0, 0.0).plus(
-            1.0,
-            &noise,
-            noise.noise_std(),
-        );
+        let noise = round.noise(self.anchor_noise * self.current.1 * self.batch)?;
+        let coupled = coupled.map_or_else(|| round.noise(0.0), Ok)?;
+        let estimate = coupled.plus(1.0, &self.current.0, 0.0).plus(1.0, &noise, noise.noise_std());
         if let Some(later) = self.later.take() {
             self.current = later;
         }

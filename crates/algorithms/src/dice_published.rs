@@ -263,7 +263,7 @@ impl<G: Gradients> Steps<G> for DicePublishedSteps {
         for ((error, plain), sum) in self.error.iter_mut().zip(plain.iter()).zip(sum.iter()) {
             *error += plain - sum;
         }
-        let noise = round.noise(self.noise_std);
+        let noise = round.noise(self.noise_std)?;
         let noise_std = noise.noise_std();
         Ok(Some(sum.plus(1.0, &noise, noise_std)))
     }

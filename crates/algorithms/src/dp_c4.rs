@@ -159,7 +159,7 @@ impl<G: Gradients> Estimate<G> for CoupledEstimate {
         anchor: Option<&G::Point>,
     ) -> Result<Release<Vec<f32>>, PrivacyError> {
         let Some(anchor) = anchor else {
-            return Ok(round.noise(0.0).plus(1.0, &self.anchor, self.anchor_noise));
+            return Ok(round.noise(0.0)?.plus(1.0, &self.anchor, self.anchor_noise));
         };
         let clip = self.bounded(self.difference_scale * distance(at.as_ref(), anchor.as_ref()));
         let rule = rule(&self.facts, ClipNorm::new(clip)?)?;

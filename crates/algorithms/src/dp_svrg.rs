@@ -171,7 +171,7 @@ impl<G: Gradients> Estimate<G> for SvrgEstimate {
         anchor: Option<&G::Point>,
     ) -> Result<Release<Vec<f32>>, PrivacyError> {
         let Some(anchor) = anchor else {
-            return Ok(round.noise(0.0).plus(1.0, &self.anchor, self.anchor_noise));
+            return Ok(round.noise(0.0)?.plus(1.0, &self.anchor, self.anchor_noise));
         };
         let rule = self.rule()?;
         let here = round.gradients(at).clipped_sum(&rule)?;

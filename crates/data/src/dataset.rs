@@ -221,6 +221,13 @@ impl Dataset {
         Ok((self.part(&side, false), Some(self.part(&side, true))))
     }
 
+    /// The records of these [slots](Self::slots), in the same order. Records in files stay there.
+    pub fn slots_from(&self, slots: std::ops::Range<usize>) -> Dataset {
+        let wanted: Vec<bool> = (0..self.slots()).map(|slot| slots.contains(&slot)).collect();
+        let side = self.units.as_ref().map_or(wanted.clone(), |units| units.for_records(&wanted));
+        self.part(&side, true)
+    }
+
     /// The records whose entry in `side` equals `wanted`.
     pub(crate) fn part(&self, side: &[bool], wanted: bool) -> Dataset {
         let labels = match &self.labels {

@@ -215,7 +215,7 @@
 //! fn step<G: Gradients>(vault: &mut Vault<G>, at: &G::Point, rule: &ClipRule) {
 //!     let released = vault.round(|round| {
 //!         let sum = round.gradients(at).clipped_sum(rule)?;
-//!         Ok::<_, PrivacyError>(round.noise(1.0).plus(1.0, &sum.unbounded(), 0.0))
+//!         Ok::<_, PrivacyError>(round.noise(1.0)?.plus(1.0, &sum.unbounded(), 0.0))
 //!     });
 //! }
 //! ```

@@ -49,9 +49,11 @@ impl<'a, 'r, G: Gradients> PerRecord<'a, 'r, G> {
             statistic.count(total_norm(norms), &counters);
             rule.weigh(norms, weights);
         })?;
+        let mut counts = statistic.end(&counters);
+        self.round.sum_over_ranks(&mut counts)?;
         Ok((
             bounded(sum.values, moved, SumKind::Gradients),
-            bounded(statistic.end(&counters), statistic.sensitivity(), SumKind::Counts),
+            bounded(counts, statistic.sensitivity(), SumKind::Counts),
         ))
     }
 
@@ -121,7 +123,7 @@ impl<'a, 'r, G: Gradients> PerRecord<'a, 'r, G> {
         let layers = self.round.engine().layers();
         rules.iter().try_for_each(|rule| rule.fits(layers))?;
         let rounding = self.round.rounding(self.anchor.is_some())?;
-        let records = self.round.engine().records();
+        let records = self.round.slots();
         let mut sums =
             rules.map(|rule| Sum { step: Sum::step_for(rule.sensitivity(), records), values: Vec::new() });
         self.round.pass(self.at, self.anchor, Some(weights), &mut sums)?;

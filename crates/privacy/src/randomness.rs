@@ -55,6 +55,16 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
+    /// The family of this key, which another rank has drawn.
+    pub(crate) fn of_key(key: [u8; 32]) -> Self {
+        Self { key }
+    }
+
+    /// The key, for the other ranks.
+    pub(crate) fn key(&self) -> [u8; 32] {
+        self.key
+    }
+
     /// One of the streams.
     pub(crate) fn number(&self, number: u64) -> ChaCha20Rng {
         let mut rng = ChaCha20Rng::from_seed(self.key);

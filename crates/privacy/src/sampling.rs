@@ -1,31 +1,44 @@
 //! The batch of a step.
 
+use std::ops::Range;
+
 use rand::seq::index;
 use rand_chacha::rand_core::Rng;
 use sordino_accounting::Sampling;
 
-/// Draws a batch from `population` records, in ascending order. The cost is proportional to the batch. `turn` counts the steps of
-/// the plan entry.
+/// Whether every slot is drawn independently of all others, so that ranks can draw their slots separately.
+pub(crate) fn is_independent(sampling: Sampling) -> bool {
+    match sampling {
+        Sampling::Poisson { cap, .. } => cap.is_none(),
+        Sampling::Rotating { .. } | Sampling::FullBatch => true,
+        Sampling::FixedSize { .. } | Sampling::Stateful { .. } => false,
+    }
+}
+
+/// Draws a batch from these slots, in ascending order. The cost is proportional to the batch. `turn` counts the steps of the plan entry.
 pub(crate) fn draw(
     sampling: Sampling,
     turn: u64,
-    population: usize,
+    slots: Range<usize>,
     rng: &mut impl Rng,
     batch: &mut Vec<usize>,
 ) {
     batch.clear();
+    let population = slots.len();
     match sampling {
         // A vault refuses stateful plans.
         Sampling::Stateful { .. } => {}
         Sampling::Rotating { rate, groups } => {
-            // Record `i` belongs to group `i mod groups`, whichever other records are present.
+            // Slot `i` belongs to group `i mod groups`, whichever other slots hold records and whichever rank holds it.
             let groups = usize::try_from(groups).unwrap_or(usize::MAX);
             #[expect(clippy::cast_possible_truncation, reason = "less than the number of groups")]
             let group = (turn % groups as u64) as usize;
-            let members = population.saturating_sub(group).div_ceil(groups);
+            // The first member at or after the first slot.
+            let skipped = (group + groups - slots.start % groups) % groups;
+            let members = population.saturating_sub(skipped).div_ceil(groups);
             poisson(rate.get(), members, rng, batch);
-            for record in batch {
-                *record = *record * groups + group;
+            for slot in &mut *batch {
+                *slot = *slot * groups + skipped;
             }
         }
         Sampling::Poisson { rate, cap } => {
@@ -42,6 +55,7 @@ pub(crate) fn draw(
         }
         Sampling::FullBatch => batch.extend(0..population),
     }
+    batch.iter_mut().for_each(|slot| *slot += slots.start);
 }
 
 /// Chooses every record with probability `rate`, by jumping from one chosen record to the next.
@@ -92,7 +106,7 @@ mod tests {
         let mut rng = ChaCha20Rng::seed_from_u64(11);
         let one = |_| {
             let mut batch = Vec::new();
-            draw(sampling, 0, population, &mut rng, &mut batch);
+            draw(sampling, 0, 0..population, &mut rng, &mut batch);
             batch
         };
         (0..count).map(one).collect()
@@ -170,13 +184,13 @@ mod tests {
         let mut batch = Vec::new();
         let all = Sampling::Rotating { rate: SamplingRate::new(1.0).unwrap(), groups: 3 };
         for (turn, members) in [(0, vec![0, 3, 6]), (1, vec![1, 4, 7]), (2, vec![2, 5]), (3, vec![0, 3, 6])] {
-            draw(all, turn, 8, &mut rng, &mut batch);
+            draw(all, turn, 0..8, &mut rng, &mut batch);
             assert_eq!(batch, members);
         }
         let half = Sampling::Rotating { rate: SamplingRate::new(0.5).unwrap(), groups: 3 };
         let mut hits = [0; 8];
         for turn in 0..60_000 {
-            draw(half, turn, 8, &mut rng, &mut batch);
+            draw(half, turn, 0..8, &mut rng, &mut batch);
             assert!(batch.iter().all(|record| *record as u64 % 3 == turn % 3));
             batch.iter().for_each(|record| hits[*record] += 1);
         }

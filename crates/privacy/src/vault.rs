@@ -7,8 +7,8 @@ use rayon::prelude::*;
 use sordino_accounting::Sampling;
 
 use crate::{
-    Account, Bounded, ClipRule, Gradients, Outcomes, PerRecord, PrivacyError, Randomness, Release, Sensitive,
-    Sum, Tally, Terms, WeightRule,
+    Account, Bounded, ClipRule, Gradients, Outcomes, PerRecord, PrivacyError, Randomness, Ranks, Release,
+    Sensitive, Sum, Tally, Terms, WeightRule,
     ledger::{Event, Ledger},
     memory::ResidualMemory,
     noise::GaussianNoise,
@@ -26,6 +26,7 @@ type ReleaseObserver = Box<dyn FnMut(&[f32], f64) + Send>;
 /// `PROOF.md` proves. The charges in the ledger cover everything that has left, even if the process is killed.
 pub struct Vault<G> {
     gradients: G,
+    ranks: Ranks,
     ledger: Ledger,
     randomness: Randomness,
     /// The number of steps that were taken or given up.
@@ -53,9 +54,7 @@ impl<G: Gradients> Vault<G> {
         randomness: Randomness,
         ledger: &Path,
     ) -> Result<Self, PrivacyError> {
-        check(&gradients, terms)?;
-        let ledger = Ledger::create(ledger, terms, randomness.is_seeded())?;
-        Ok(Self::new(gradients, ledger, randomness, 0))
+        Self::seal_among(&Ranks::alone(gradients.records()), gradients, terms, randomness, Some(ledger))
     }
 
     /// Seals records under priced terms, with a ledger in memory.
@@ -66,9 +65,26 @@ impl<G: Gradients> Vault<G> {
     /// # Errors
     /// Terms for another number of records; a plan with stateful sampling.
     pub fn seal_in_memory(gradients: G, terms: &Terms, randomness: Randomness) -> Result<Self, PrivacyError> {
-        check(&gradients, terms)?;
-        let ledger = Ledger::in_memory(terms, randomness.is_seeded());
-        Ok(Self::new(gradients, ledger, randomness, 0))
+        Self::seal_among(&Ranks::alone(gradients.records()), gradients, terms, randomness, None)
+    }
+
+    /// Seals the share of this rank under the terms of all ranks. Rank 0 begins the ledger, in memory if there is no path.
+    ///
+    /// # Errors
+    /// As [`seal`](Self::seal); records that are not the share of this rank.
+    pub fn seal_among(
+        ranks: &Ranks,
+        gradients: G,
+        terms: &Terms,
+        randomness: Randomness,
+        ledger: Option<&Path>,
+    ) -> Result<Self, PrivacyError> {
+        check(ranks, &gradients, terms)?;
+        let ledger = match ledger.filter(|_| ranks.is_first()) {
+            Some(path) => Ledger::create(path, terms, randomness.is_seeded())?,
+            None => Ledger::in_memory(terms, randomness.is_seeded()),
+        };
+        Ok(Self::new(ranks.clone(), gradients, ledger, randomness, 0))
     }
 
     /// Opens the vault of a run that stopped. All steps that were charged to the ledger count as taken. The remaining steps of the
@@ -82,15 +98,35 @@ impl<G: Gradients> Vault<G> {
         randomness: Randomness,
         ledger: &Path,
     ) -> Result<Self, PrivacyError> {
-        check(&gradients, terms)?;
-        let ledger = Ledger::resume(ledger, terms, randomness.is_seeded())?;
-        let position = ledger.account().charged();
-        Ok(Self::new(gradients, ledger, randomness, position))
+        Self::resume_among(&Ranks::alone(gradients.records()), gradients, terms, randomness, ledger)
     }
 
-    fn new(gradients: G, ledger: Ledger, randomness: Randomness, position: u64) -> Self {
+    /// Opens the vault of a run that stopped, with any number of ranks. Rank 0 reads the ledger and tells the others where to continue.
+    ///
+    /// # Errors
+    /// As [`resume`](Self::resume); records that are not the share of this rank.
+    pub fn resume_among(
+        ranks: &Ranks,
+        gradients: G,
+        terms: &Terms,
+        randomness: Randomness,
+        ledger: &Path,
+    ) -> Result<Self, PrivacyError> {
+        check(ranks, &gradients, terms)?;
+        let ledger = match ranks.is_first() {
+            true => Ledger::resume(ledger, terms, randomness.is_seeded())?,
+            false => Ledger::in_memory(terms, randomness.is_seeded()),
+        };
+        let mut position = ledger.account().charged().to_le_bytes().to_vec();
+        ranks.agree(&mut position)?;
+        let position = position.first_chunk().map_or(u64::MAX, |bytes| u64::from_le_bytes(*bytes));
+        Ok(Self::new(ranks.clone(), gradients, ledger, randomness, position))
+    }
+
+    fn new(ranks: Ranks, gradients: G, ledger: Ledger, randomness: Randomness, position: u64) -> Self {
         Self {
             gradients,
+            ranks,
             ledger,
             randomness,
             position,
@@ -141,8 +177,16 @@ impl<G: Gradients> Vault<G> {
         }
         // From here on the step counts as taken, whatever happens.
         self.position += 1;
-        let mut coins = self.randomness.streams().number(0);
-        sampling::draw(step.sampling, step.turn, self.gradients.records(), &mut coins, &mut self.batch);
+        // Ranks draw one batch together if its size is limited, or if the run can be repeated. Otherwise every rank draws its own slots,
+        // with its own randomness.
+        let joint = self.randomness.is_seeded() || !sampling::is_independent(step.sampling);
+        let streams = self.ranks.begin(self.position, self.randomness.streams(), joint)?;
+        let (share, slots) = (self.ranks.share(), self.ranks.slots());
+        let drawn = if joint { 0..slots } else { share.clone() };
+        sampling::draw(step.sampling, step.turn, drawn, &mut streams.number(0), &mut self.batch);
+        self.batch.retain(|slot| share.contains(slot));
+        // The engine counts from the first slot of the share.
+        self.batch.iter_mut().for_each(|slot| *slot -= share.start);
         let mut round = Round { vault: self, step, released: 0, fed: false, brand: Brand::default() };
         Ok(Some(f(&mut round)))
     }
@@ -257,7 +301,7 @@ impl<'r, G: Gradients> Round<'r, G> {
             SumKind::Gradients | SumKind::Counts => 1,
         };
         self.released += 1;
-        let Vault { gradients, randomness, observer, spare, spare_sums, .. } = &mut *self.vault;
+        let Vault { gradients, ranks, randomness, observer, spare, spare_sums, .. } = &mut *self.vault;
         let value = sum.value.value;
         let everything = 0..value.len();
         let trainable = if sum.kind == SumKind::Counts { vec![everything] } else { gradients.trainable() };
@@ -265,7 +309,11 @@ impl<'r, G: Gradients> Round<'r, G> {
         // Every release that shares the sensitivity is rounded.
         let noise = GaussianNoise::new(multiplier.get(), sum.sensitivity, dimension.saturating_mul(releases));
         let mut released = std::mem::take(spare);
-        noise.add(&value, &trainable, &randomness.streams(), &mut released);
+        match ranks.is_first() {
+            true => noise.add(&value, &trainable, &randomness.streams(), &mut released),
+            false => released.resize(value.len(), 0.0),
+        }
+        ranks.broadcast(&mut released)?;
         if sum.kind != SumKind::Counts {
             spare_sums.push(value);
         }
@@ -276,32 +324,50 @@ impl<'r, G: Gradients> Round<'r, G> {
     }
 
     /// Noise with this standard deviation in each trained coordinate. It does not depend on any record.
-    pub fn noise(&mut self, std: f64) -> Release<Vec<f32>> {
-        let Vault { gradients, randomness, .. } = &mut *self.vault;
+    ///
+    /// # Errors
+    /// A rank that has ended or does not answer.
+    pub fn noise(&mut self, std: f64) -> Result<Release<Vec<f32>>, PrivacyError> {
+        let Vault { gradients, ranks, randomness, .. } = &mut *self.vault;
         let mut released = vec![0.0; gradients.dimension()];
         if !(std > 0.0) {
-            return Release::new(released, 0.0);
+            return Ok(Release::new(released, 0.0));
         }
         let (noise, zeros) = (GaussianNoise::new(1.0, std, 0), vec![0.0; released.len()]);
-        noise.add(&zeros, &gradients.trainable(), &randomness.streams(), &mut released);
-        Release::new(released, noise.std)
+        if ranks.is_first() {
+            noise.add(&zeros, &gradients.trainable(), &randomness.streams(), &mut released);
+        }
+        ranks.broadcast(&mut released)?;
+        Ok(Release::new(released, noise.std))
     }
 
     /// Releases a value without noise. From then on the run is **not private**: the ledger records this, and no epsilon is stated for it.
     ///
     /// # Errors
     /// A ledger that cannot be written. Then nothing is released.
-    pub fn disclose<T>(
+    pub fn disclose(
         &mut self,
-        value: Sensitive<'r, T>,
+        value: Sensitive<'r, Vec<f32>>,
         why: &'static str,
-    ) -> Result<Release<T>, PrivacyError> {
+    ) -> Result<Release<Vec<f32>>, PrivacyError> {
         self.vault.ledger.disclose(why)?;
-        Ok(Release::new(value.value, 0.0))
+        let mut disclosed = value.value;
+        self.vault.ranks.broadcast(&mut disclosed)?;
+        Ok(Release::new(disclosed, 0.0))
     }
 
     pub(crate) fn engine(&self) -> &G {
         &self.vault.gradients
+    }
+
+    /// Adds up counts over all ranks.
+    pub(crate) fn sum_over_ranks(&self, counts: &mut Vec<f64>) -> Result<(), PrivacyError> {
+        self.vault.ranks.sum(self.vault.position, counts)
+    }
+
+    /// The number of slots of all ranks.
+    pub(crate) fn slots(&self) -> usize {
+        self.vault.ranks.slots()
     }
 
     /// The effect of rounding on a sensitivity, relative to the sensitivity.
@@ -323,7 +389,7 @@ impl<'r, G: Gradients> Round<'r, G> {
         rule: Option<&WeightRule<'_>>,
         sums: &mut [Sum],
     ) -> Result<(), PrivacyError> {
-        let Vault { gradients, randomness, batch, spare_sums, .. } = &mut *self.vault;
+        let Vault { gradients, ranks, randomness, batch, spare_sums, position, .. } = &mut *self.vault;
         let mut key = [0; 32];
         randomness.streams().number(0).fill_bytes(&mut key);
         for sum in &mut *sums {
@@ -334,6 +400,8 @@ impl<'r, G: Gradients> Round<'r, G> {
         }
         let passed = gradients.pass(at, anchor, batch, rule, key, sums);
         passed.map_err(|error| PrivacyError::Engine(Box::new(error)))?;
+        // Sums are whole numbers of steps, so they are added exactly, in any order. A rank without a chosen record adds zeros.
+        sums.iter_mut().try_for_each(|sum| ranks.sum(*position, &mut sum.values))?;
         let finite =
             |sum: &Sum| sum.values.par_chunks(1 << 12).all(|part| part.iter().all(|v| v.is_finite()));
         if rule.is_none() || sums.iter().all(finite) { Ok(()) } else { Err(PrivacyError::NotFinite) }
@@ -373,13 +441,19 @@ impl<'r, G: Gradients> Round<'r, G> {
 }
 
 /// Refuses terms that are not for these records, or whose plan the base cannot run.
-fn check(gradients: &impl Gradients, terms: &Terms) -> Result<(), PrivacyError> {
+fn check(ranks: &Ranks, gradients: &impl Gradients, terms: &Terms) -> Result<(), PrivacyError> {
     terms.text.check_sampling()?;
-    let (held, agreed) = (gradients.records() as u64, terms.text.records);
-    match held == agreed {
+    let (held, agreed) = (ranks.slots() as u64, terms.text.records);
+    if held != agreed {
+        return Err(PrivacyError::Mismatch(format!(
+            "the terms are for {agreed} records, but the vault was given {held}"
+        )));
+    }
+    let (given, share) = (gradients.records(), ranks.share().len());
+    match given == share {
         true => Ok(()),
         false => Err(PrivacyError::Mismatch(format!(
-            "the terms are for {agreed} records, but the vault was given {held}"
+            "the share of this rank is {share} records, but it was given {given}"
         ))),
     }
 }

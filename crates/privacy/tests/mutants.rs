@@ -12,8 +12,8 @@ use rand_distr::{Distribution, StandardNormal};
 use sordino_accounting::{
     Accountant, Cap, ClipNorm, Delta, Entry, NoiseMultiplier, Plan, Sampling, SamplingRate, Steps,
 };
-use sordino_privacy::{Account, ClipRule, Randomness, Vault};
-use sordino_testing::{Folder, Rows, rows, same_rows, terms};
+use sordino_privacy::{Account, ClipRule, Randomness, Ranks, Vault};
+use sordino_testing::{Folder, Rows, on_ranks, rows, same_rows, terms};
 
 /// What a mechanism is asked to do.
 #[derive(Clone)]
@@ -69,6 +69,45 @@ impl Mechanism for Sound {
     }
 }
 
+/// The vault on several ranks, whose records are the shares of one task.
+struct OnRanks {
+    ranks: usize,
+    calls: u64,
+}
+
+impl Mechanism for OnRanks {
+    fn releases(&mut self, task: &Task) -> Vec<Vec<f32>> {
+        self.calls += 1;
+        let (count, calls) = (task.rows.len(), self.calls);
+        let terms = terms(count, &[task.multiplier], task.rate, task.steps as u64);
+        let mut rule = ClipRule::flat(ClipNorm::new(task.bound).unwrap()).unwrap();
+        if let Some(regulariser) = task.regulariser {
+            rule = rule.normalising(regulariser).unwrap();
+        }
+        if let Some(table) = &task.table {
+            rule = rule.weighted_by(table).unwrap();
+        }
+        let dimension = task.rows.iter().map(Vec::len).max().unwrap();
+        let mut releases = on_ranks(self.ranks, |communicator| {
+            let ranks = Ranks::among(communicator, count);
+            let share = Rows { dimension, ..rows(task.rows[ranks.share()].to_vec()) };
+            let randomness = Randomness::seeded(calls);
+            let mut vault = Vault::seal_among(&ranks, share, &terms, randomness, None).unwrap();
+            let step = |_| {
+                let release = vault.round(|round| {
+                    let sum = round.gradients(&[]).clipped_sum(&rule)?;
+                    round.release(sum)
+                });
+                release.unwrap().unwrap().unwrap().into_inner()
+            };
+            (0..task.steps).map(step).collect::<Vec<Vec<f32>>>()
+        });
+        let first = releases.remove(0);
+        releases.iter().for_each(|other| assert_eq!(*other, first, "every rank has the same releases"));
+        first
+    }
+}
+
 /// Bugs that have been seen in private training, each against a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Bug {
@@ -92,6 +131,12 @@ enum Bug {
     SamplesMoreOften,
     ZeroTimesNan,
     EnlargesNothing,
+    // Bugs of two ranks, which hold one half of the records each.
+    RankSkipsEmptyBatches,
+    NoiseOnEveryRank,
+    SameSeedOnRanks,
+    CountsARankTwice,
+    DividesByRanks,
 }
 
 /// DP-SGD in a few lines, with or without a bug.
@@ -130,6 +175,10 @@ impl Naive {
             let mut keyed: Vec<(u64, usize)> = (0..count).map(|i| (self.rng.next_u64(), i)).collect();
             keyed.sort_unstable();
             return keyed.into_iter().take(size).map(|(_, i)| i).collect();
+        }
+        if self.has(Bug::SameSeedOnRanks) && count % 2 == 0 {
+            let half: Vec<usize> = (0..count / 2).filter(|_| self.uniform() < rate).collect();
+            return half.iter().copied().chain(half.iter().map(|i| i + count / 2)).collect();
         }
         (0..count).filter(|_| self.uniform() < rate).collect()
     }
@@ -188,6 +237,15 @@ impl Naive {
         for part in parts {
             sum.iter_mut().zip(&part).for_each(|(sum, v)| *sum += v);
         }
+        if self.has(Bug::CountsARankTwice) {
+            let second = batch.iter().filter(|&&i| i >= task.rows.len() / 2);
+            for part in second.map(|&i| self.clipped(&task.rows[i], task)) {
+                sum.iter_mut().zip(&part).for_each(|(sum, v)| *sum += v);
+            }
+        }
+        if self.has(Bug::DividesByRanks) {
+            sum.iter_mut().for_each(|v| *v /= 2.0);
+        }
         if self.has(Bug::DividesByRealisedSize) {
             sum.iter_mut().for_each(|v| *v /= batch.len().max(1) as f64);
         }
@@ -206,6 +264,11 @@ impl Mechanism for Naive {
         let mut releases = Vec::new();
         for step in 0..task.steps {
             batch = self.batch(task, step, &batch);
+            let is_first = |i: &usize| *i < task.rows.len() / 2;
+            let both_have_records = batch.iter().any(is_first) && !batch.iter().all(is_first);
+            if self.has(Bug::RankSkipsEmptyBatches) && !both_have_records {
+                continue;
+            }
             let sum = self.sum(task, &batch);
             let chunks = batch.len().div_ceil(CHUNK).max(1) as f64;
             let std = task.multiplier
@@ -214,6 +277,7 @@ impl Mechanism for Naive {
                     Some(Bug::HalvesTheNoise) => 0.5,
                     Some(Bug::SavesATwentieth) => 0.95,
                     Some(Bug::NoiseForEveryChunk) => chunks.sqrt(),
+                    Some(Bug::NoiseOnEveryRank) => 2.0_f64.sqrt(),
                     Some(Bug::NoiseByBatchSize) => batch.len() as f64 / (task.rate * task.rows.len() as f64),
                     Some(Bug::NoNoiseOnEmptyBatches) if batch.is_empty() => 0.0,
                     _ => 1.0,
@@ -390,7 +454,7 @@ const CHECKS: [(&str, Check); 9] = [
     ("zero gradients add nothing", zero_gradients_add_nothing),
 ];
 
-const BUGS: [(Bug, &str); 20] = [
+const BUGS: [(Bug, &str); 25] = [
     (Bug::DividesByRealisedSize, "releases are sums"),
     (Bug::ClipsTheSum, "a record moves a sum by its bound"),
     (Bug::ClipsChunks, "a record moves a sum by its bound"),
@@ -411,7 +475,22 @@ const BUGS: [(Bug, &str); 20] = [
     (Bug::SamplesMoreOften, "batches are Poisson"),
     (Bug::ZeroTimesNan, "what is not finite adds nothing"),
     (Bug::EnlargesNothing, "zero gradients add nothing"),
+    (Bug::RankSkipsEmptyBatches, "empty batches are noised"),
+    (Bug::NoiseOnEveryRank, "noise has the planned deviation"),
+    (Bug::SameSeedOnRanks, "batches are Poisson"),
+    (Bug::CountsARankTwice, "releases are sums"),
+    (Bug::DividesByRanks, "releases are sums"),
 ];
+
+#[test]
+fn the_vault_on_several_ranks_passes_every_check() {
+    for ranks in [2, 3] {
+        let mut several = OnRanks { ranks, calls: 0 };
+        for (name, check) in CHECKS {
+            assert_eq!(check(&mut several), Ok(()), "{name} on {ranks} ranks");
+        }
+    }
+}
 
 #[test]
 fn the_vault_passes_every_check() {

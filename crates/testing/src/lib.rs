@@ -2,10 +2,13 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
+mod threads;
+
 use std::{convert::Infallible, fs, ops::Range, path::PathBuf};
 
 use sordino_accounting::{Accountant, Delta, Entry, NoiseMultiplier, Plan, Sampling, SamplingRate, Steps};
 use sordino_privacy::{Gradients, Sum, Terms, WeightRule};
+pub use threads::{ThreadRank, on_connected, on_ranks};
 
 /// Records in memory whose gradient `V` at a point `P` is a function of the record `R` and the point. The model has one layer.
 #[derive(Clone)]

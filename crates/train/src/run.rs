@@ -3,13 +3,17 @@
 use std::{
     collections::HashMap,
     fs,
-    sync::atomic::{AtomicBool, Ordering},
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 use sordino_data::Dataset;
 use sordino_nn::Params;
-use sordino_privacy::{Account, Randomness, Vault};
+use sordino_privacy::{Account, Communicator, PrivacyError, Randomness, Ranks, Vault};
 
 use crate::{
     Evaluator, Measurement, Metrics, NetworkGradients, PricedRun, RunFolder, Score, TrainError,
@@ -30,6 +34,8 @@ pub struct Run<'a> {
     folder: Option<&'a RunFolder>,
     seed: Option<u64>,
     measure_every: u64,
+    /// The other ranks; none for a process that trains alone.
+    communicator: Option<&'a Arc<dyn Communicator>>,
 }
 
 /// Receives the events of a run.
@@ -85,7 +91,8 @@ impl PricedRun {
         folder: Option<&'a RunFolder>,
     ) -> Run<'a> {
         let seed = self.resolved.values.seed.as_ref().map(|seed| seed.value);
-        Run { priced: self, records, test, folder, seed, measure_every: self.resolved.measure_every }
+        let measure_every = self.resolved.measure_every;
+        Run { priced: self, records, test, folder, seed, measure_every, communicator: None }
     }
 }
 
@@ -94,6 +101,12 @@ impl<'a> Run<'a> {
     #[must_use]
     pub fn with_seed_offset(self, offset: u64) -> Self {
         Self { seed: self.seed.map(|seed| seed.wrapping_add(offset)), ..self }
+    }
+
+    /// The same run on several ranks, where `records` are the share of this one. Only rank 0 has a folder and test records.
+    #[must_use]
+    pub fn among(self, communicator: &'a Arc<dyn Communicator>) -> Self {
+        Self { communicator: Some(communicator), ..self }
     }
 
     /// The same run, measured at its end only.
@@ -111,12 +124,11 @@ impl<'a> Run<'a> {
     }
 
     fn begin_encoded(&self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Ending, TrainError> {
-        let state = self.initial_state()?;
+        let mut state = self.initial_state()?;
         let (gradients, terms, randomness) = (self.gradients()?, &self.priced.terms, self.randomness()?);
-        let mut vault = match self.folder {
-            Some(folder) => Vault::seal(gradients, terms, randomness, &folder.ledger())?,
-            None => Vault::seal_in_memory(gradients, terms, randomness)?,
-        };
+        let ledger = self.folder.map(RunFolder::ledger);
+        let mut vault = Vault::seal_among(&self.ranks(), gradients, terms, randomness, ledger.as_deref())?;
+        self.share_state(&mut state)?;
         self.save(&state, &Position::default(), None, &mut vault)?;
         self.train(vault, state, Position::default(), stop, observer)
     }
@@ -130,13 +142,19 @@ impl<'a> Run<'a> {
     }
 
     fn resume_encoded(&self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Ending, TrainError> {
+        let ranks = self.ranks();
+        let mut state = self.initial_state()?;
+        let (gradients, terms, randomness) = (self.gradients()?, &self.priced.terms, self.randomness()?);
+        if !ranks.is_first() {
+            let vault = Vault::resume_among(&ranks, gradients, terms, randomness, Path::new(""))?;
+            self.share_state(&mut state)?;
+            return self.train(vault, state, Position::default(), stop, observer);
+        }
         let folder = self.folder.ok_or_else(|| {
             TrainError::refused("a run without a folder cannot be resumed", "give the folder of the run")
         })?;
-        let mut state = self.initial_state()?;
         // The ledger is locked before any other file is read.
-        let mut vault =
-            Vault::resume(self.gradients()?, &self.priced.terms, self.randomness()?, &folder.ledger())?;
+        let mut vault = Vault::resume_among(&ranks, gradients, terms, randomness, &folder.ledger())?;
         Seals::read(folder)?.check_ledger(folder, vault.account())?;
         let path = folder.checkpoint();
         let mut position = Position::default();
@@ -153,6 +171,7 @@ impl<'a> Run<'a> {
             self.save(&state, &position, None, &mut vault)?;
         }
         metrics::repair(folder)?;
+        self.share_state(&mut state)?;
         observer.resumed(position.step, vault.position());
         self.train(vault, state, position, stop, observer)
     }
@@ -196,7 +215,7 @@ impl<'a> Run<'a> {
         // At most a tenth of the plan is lost if the process is killed right after a charge.
         vault.charge_by(steps_per_charge(operations, vault.sync_time()).min(steps.div_ceil(10)));
         let mut saved = Instant::now();
-        while !stop.load(Ordering::Relaxed) {
+        while !self.stops(stop)? {
             let step = vault.position();
             let Some(taken) = vault.round(|round| state.steps.step(round, state.learner.params(), step))?
             else {
@@ -249,6 +268,33 @@ impl<'a> Run<'a> {
             finished,
             seconds: clock.seconds(),
         })
+    }
+
+    fn ranks(&self) -> Ranks {
+        match self.communicator {
+            None => Ranks::alone(self.records.slots()),
+            Some(communicator) => Ranks::among(communicator.clone(), self.priced.resolved.facts.records as usize),
+        }
+    }
+
+    /// Gives every rank the state of rank 0.
+    fn share_state(&self, state: &mut TrainState<'_>) -> Result<(), TrainError> {
+        let Some(communicator) = self.communicator else { return Ok(()) };
+        let mut bytes = state.save(HashMap::new())?;
+        communicator.broadcast_bytes(&mut bytes).map_err(PrivacyError::Ranks)?;
+        if communicator.rank() > 0 {
+            state.restore(&bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Whether rank 0 has been told to stop.
+    fn stops(&self, stop: &AtomicBool) -> Result<bool, TrainError> {
+        let mut stops = vec![u8::from(stop.load(Ordering::Relaxed))];
+        if let Some(communicator) = self.communicator {
+            communicator.broadcast_bytes(&mut stops).map_err(PrivacyError::Ranks)?;
+        }
+        Ok(stops != [0])
     }
 
     /// Whether a measurement is due after this step: one of the planned measurements on protected records, or as often as public records are

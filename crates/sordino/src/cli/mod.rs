@@ -3,10 +3,13 @@
 mod budget_arguments;
 mod commands;
 mod interruption;
+#[cfg(feature = "mpi")]
+mod mpi;
 mod plan_arguments;
 mod predictions;
 mod problem;
 mod progress;
+mod ranks;
 mod settings_arguments;
 mod tuning_arguments;
 
@@ -70,6 +73,8 @@ enum Command {
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let answer = Cli::try_parse_from(arguments).map_err(Problem::from).and_then(|cli| match cli.command {
         Command::Train(arguments) => train::run(*arguments),
+        Command::Compare(_) | Command::Tune(_) | Command::Audit(_) | Command::Reproduce(_)
+            if ranks::are_several() => Err(ranks::refusal()),
         Command::Predict(arguments) => predict::run(&arguments),
         Command::Show(arguments) => show::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),

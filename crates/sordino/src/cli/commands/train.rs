@@ -5,13 +5,15 @@ use std::{
     io::{self, Write},
     path::{Path, PathBuf},
     process,
+    sync::{Arc, atomic::AtomicBool},
 };
 
 use crate::report::{DataAccount, RunReport};
 use clap::Args;
-use sordino_privacy::Account;
+use sordino_data::Dataset;
+use sordino_privacy::{Account, Communicator};
 use sordino_train::{
-    Ending, Hint, PricedRun, RunData, RunFolder, Settings, TrainError, check, check_unchanged_data,
+    Ending, Hint, PricedRun, RunData, RunFolder, Settings, Share, TrainError, check, check_unchanged_data,
     check_unchanged_facts, inspect, price, resolve, verified_settings,
 };
 
@@ -20,6 +22,7 @@ use crate::cli::{
     interruption::{STOPPED, listen},
     problem::{Problem, flag},
     progress::ProgressDisplay,
+    ranks::{self, Connection},
     settings_arguments::SettingsArguments,
 };
 
@@ -41,17 +44,87 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// A run, its records and its folder.
+/// A run and its records.
 struct Prepared {
     priced: PricedRun,
     data: RunData,
-    folder: RunFolder,
-    resumed: bool,
+    place: Place,
+}
+
+/// Where a run is stored.
+enum Place {
+    /// A new folder: this one, or the next of `runs/1`, `runs/2`, ...
+    New(Option<PathBuf>),
+    /// The folder of the run that is resumed.
+    Resumed(RunFolder),
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<String, Problem> {
+    let Some(connection) = ranks::connect()? else { return run_alone(arguments) };
+    let rank = format!("rank {}", connection.communicator.rank());
+    match run_among(arguments, &connection) {
+        Err(problem) => {
+            let _ = writeln!(io::stderr(), "{}", problem.about(&rank));
+            (connection.abort)(2);
+            process::exit(2)
+        }
+        Ok(Ended::Stopped) => {
+            drop(connection);
+            process::exit(STOPPED)
+        }
+        Ok(Ended::Finished(text)) => Ok(text),
+    }
+}
+
+fn run_alone(arguments: Arguments) -> Result<String, Problem> {
     let json = arguments.json;
-    let Prepared { priced, data, folder, resumed } = prepare(arguments)?;
+    let Prepared { priced, data, place } = prepare(arguments)?;
+    match train(&priced, &data.train, data.test.as_ref(), place, json, None)? {
+        Ended::Finished(text) => Ok(text),
+        Ended::Stopped => process::exit(STOPPED),
+    }
+}
+
+/// Trains as one of several ranks. Rank 0 prints and writes everything.
+fn run_among(arguments: Arguments, connection: &Connection) -> Result<Ended, Problem> {
+    let json = arguments.json;
+    let Prepared { priced, mut data, place } = prepare(arguments)?;
+    let test = data.test.take();
+    let Share { records, communicator } = priced.share(data, connection.communicator.clone())?;
+    if connection.is_first() {
+        return train(&priced, &records, test.as_ref(), place, json, Some(&communicator));
+    }
+    let run = priced.run(&records, None, None).among(&communicator);
+    // Rank 0 decides when to stop.
+    listen("when rank 0 stops", "without a checkpoint");
+    let never = AtomicBool::new(false);
+    let ending = match place {
+        Place::New(_) => run.begin(&never, &mut ()),
+        Place::Resumed(_) => run.resume(&never, &mut ()),
+    };
+    Ok(if ending?.finished { Ended::Finished(String::new()) } else { Ended::Stopped })
+}
+
+/// How a run ended.
+enum Ended {
+    /// What is printed.
+    Finished(String),
+    /// Everything was printed.
+    Stopped,
+}
+
+fn train(
+    priced: &PricedRun,
+    records: &Dataset,
+    test: Option<&Dataset>,
+    place: Place,
+    json: bool,
+    communicator: Option<&Arc<dyn Communicator>>,
+) -> Result<Ended, Problem> {
+    let (folder, resumed) = match place {
+        Place::New(path) => (new_folder(priced, path)?, false),
+        Place::Resumed(folder) => (folder, true),
+    };
     let stop = listen("after this step", "without a checkpoint");
     if let Some(warning) = priced.warning() {
         let _ = writeln!(io::stderr(), "warning: {}", Hint::new(warning).render(flag));
@@ -60,7 +133,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<String, Problem> {
         let _ = writeln!(io::stderr(), "note: {}", note.render(flag));
     }
     let mut progress = ProgressDisplay::new(&priced.terms);
-    let run = priced.run(&data.train, data.test.as_ref(), Some(&folder));
+    let run = priced.run(records, test, Some(&folder));
+    let run = communicator.map_or(run, |communicator| run.among(communicator));
     let ending = match resumed {
         false => run.begin(stop, &mut progress),
         true => run.resume(stop, &mut progress),
@@ -84,12 +158,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<String, Problem> {
     };
     let text = if json { run_report.json()? } else { run_report.text()?.render(flag) };
     if finished {
-        return Ok(if json { text } else { text + &report::mention(folder.path()) });
+        return Ok(Ended::Finished(if json { text } else { text + &report::mention(folder.path()) }));
     }
     let _ = write!(io::stdout(), "{text}");
     let _ =
         writeln!(io::stderr(), "\nstopped; resume with: sordino train --resume {}", folder.path().display());
-    process::exit(STOPPED)
+    Ok(Ended::Stopped)
 }
 
 fn prepare(arguments: Arguments) -> Result<Prepared, Problem> {
@@ -110,12 +184,17 @@ fn prepare(arguments: Arguments) -> Result<Prepared, Problem> {
     check(&settings)?;
     let data = RunData::read(&settings)?;
     let priced = price(resolve(&settings, &data.description)?, None)?;
-    let folder = match arguments.out {
+    Ok(Prepared { priced, data, place: Place::New(arguments.out) })
+}
+
+/// A new folder with the settings of the run.
+fn new_folder(priced: &PricedRun, path: Option<PathBuf>) -> Result<RunFolder, Problem> {
+    let folder = match path {
         Some(path) => RunFolder::create(&path)?,
         None => next_folder()?,
     };
     priced.write_settings(&folder).map_err(|error| with_next_step(error, &folder))?;
-    Ok(Prepared { priced, data, folder, resumed: false })
+    Ok(folder)
 }
 
 fn resumed(path: &Path) -> Result<Prepared, Problem> {
@@ -142,7 +221,7 @@ fn resumed(path: &Path) -> Result<Prepared, Problem> {
         check_unchanged_facts(&folder, &data.description.facts)?;
     }
     let priced = price(resolve(&settings, &data.description)?, Some(&account))?;
-    Ok(Prepared { priced, data, folder, resumed: true })
+    Ok(Prepared { priced, data, place: Place::Resumed(folder) })
 }
 
 /// The error of a failed run, with a hint on how to continue. The folder of a run that never began is removed.

@@ -1,0 +1,100 @@
+//! Several processes, the ranks, that train one model: what they must agree on before the first step.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+    sync::Arc,
+};
+
+use sha2::{Digest, Sha256};
+use sordino_data::Dataset;
+use sordino_privacy::{Communicator, PrivacyError, Ranks};
+
+use crate::{PricedRun, RunData, TrainError};
+
+/// The share of the records of one rank, of several that train one model.
+pub struct Share {
+    /// The records of this rank.
+    pub records: Dataset,
+    /// The connection to the other ranks.
+    pub communicator: Arc<dyn Communicator>,
+}
+
+impl PricedRun {
+    /// Checks that all ranks have the same version, settings and records, and takes the share of this rank from the training records.
+    ///
+    /// Every rank reads the files once for this check. Afterwards it holds only the records of its own slots. If the files of two ranks
+    /// differed, a record could be in the shares of both, and would have twice the influence that the guarantee permits.
+    ///
+    /// # Errors
+    /// A rank that differs from rank 0, by its number; a rank that has ended or does not answer; files that cannot be read.
+    pub fn share(&self, data: RunData, communicator: Arc<dyn Communicator>) -> Result<Share, TrainError> {
+        let own = [env!("CARGO_PKG_VERSION").to_owned(), self.agreed_settings(), content_hash(self)?];
+        check_agreement(communicator.as_ref(), &own)?;
+        let (slots, size) = (data.train.slots(), communicator.size());
+        if slots < size {
+            return Err(TrainError::refused(
+                format!("there are {slots} training records or units for {size} ranks"),
+                "start at most as many ranks as there are records",
+            ));
+        }
+        let slots = Ranks::among(communicator.clone(), data.train.slots()).share();
+        Ok(Share { records: data.train.slots_from(slots), communicator })
+    }
+
+    /// All settings and the plan, except for the places of files, which may differ between machines.
+    fn agreed_settings(&self) -> String {
+        let mut settings = self.settings();
+        (settings.data, settings.test_data, settings.schema) = (None, None, None);
+        let schema = self.resolved.data.schema().unwrap_or_default();
+        format!("{}\n{schema}\n{:?}", toml::to_string(&settings).unwrap_or_default(), self.plan)
+    }
+}
+
+/// What ranks compare, in this order.
+const COMPARED: [&str; 3] = ["another version of sordino", "other settings", "other records"];
+
+/// Compares what each rank has with what rank 0 has.
+fn check_agreement(communicator: &dyn Communicator, own: &[String; 3]) -> Result<(), TrainError> {
+    let failed = |problem| TrainError::from(PrivacyError::Ranks(problem));
+    let hash = |text: &String| Sha256::digest(text.as_bytes()).to_vec();
+    let hashes: Vec<Vec<u8>> = own.iter().map(hash).collect();
+    let mut first = hashes.concat();
+    communicator.broadcast_bytes(&mut first).map_err(failed)?;
+    let differs = hashes.iter().zip(first.chunks(32)).position(|(own, first)| own != first);
+    // The place of a rank has the number of what differs, from 1.
+    let mut differences = vec![0.0; communicator.size()];
+    differences[communicator.rank()] = differs.map_or(0.0, |place| (place + 1) as f64);
+    communicator.sum(&mut differences).map_err(failed)?;
+    match differences.iter().enumerate().find(|(_, difference)| **difference > 0.0) {
+        None => Ok(()),
+        Some((rank, difference)) => Err(TrainError::refused(
+            format!("rank {rank} has {} than rank 0", COMPARED[*difference as usize - 1]),
+            "start the same program with the same arguments on every machine, and give each the same files",
+        )),
+    }
+}
+
+/// The hash of the content of all files of the data.
+fn content_hash(run: &PricedRun) -> Result<String, TrainError> {
+    let settings = run.settings();
+    let paths = [settings.data, settings.test_data].into_iter().flatten();
+    let mut hash = Sha256::new();
+    for file in paths.flat_map(|path| sordino_data::files(&path)).filter(|file| file.is_file()) {
+        let mut read = |file: &Path| -> io::Result<()> {
+            let (mut file, mut content, mut part) = (File::open(file)?, Sha256::new(), vec![0; 1 << 16]);
+            loop {
+                match file.read(&mut part)? {
+                    0 => break,
+                    read => content.update(&part[..read]),
+                }
+            }
+            // The hash of each file separately, so that moving bytes from one file to the next is a difference.
+            hash.update(content.finalize());
+            Ok(())
+        };
+        read(&file).map_err(|error| crate::folder::failed(&file, &error))?;
+    }
+    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}
