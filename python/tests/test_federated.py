@@ -59,7 +59,7 @@ def test_clients_are_asked_in_ascending_order_and_a_rate_of_one_asks_all():
     [
         unit(length=math.nan),
         unit(length=math.inf),
-        np.full(4, 3e38, dtype=np.float32) * np.float32(10),
+        np.full(4, -math.inf, dtype=np.float32),
         unit(5, length=0.9),
         unit(3, length=0.9),
         unit(length=0.9).reshape(2, 2),
@@ -68,9 +68,8 @@ def test_clients_are_asked_in_ascending_order_and_a_rate_of_one_asks_all():
         "0.9",
         None,
     ],
-    ids=["nan", "inf", "overflow", "long", "short", "axes", "float64", "list", "text", "none"],
+    ids=["nan", "inf", "all infinite", "long", "short", "axes", "float64", "list", "text", "none"],
 )
-@pytest.mark.filterwarnings("ignore:overflow")
 def test_malformed_updates_add_nothing(update):
     """Of 0.9 times 4 clients, nothing arrives. Ten standard deviations of the noise: 1e-23."""
     total, noise_std = vault().round(lambda chosen: [update] * len(chosen))

@@ -291,12 +291,11 @@ MALFORMED = {
     "two records": RecordDict({"a": content(weights=np.ones(4, dtype=F))["arrays"], "b": content(weights=np.ones(4, dtype=F))["arrays"]}),
     "bytes that are no array": RecordDict({"arrays": ArrayRecord({"weights": Array("float32", (4,), "numpy.ndarray", b"no")})}),
     "another encoding": RecordDict({"arrays": ArrayRecord({"weights": Array("float32", (4,), "pickle", b"no")})}),
-    "float64 beyond float32": content(weights=along(0, 1e300).astype(np.float64) * 1e300),
+    "float64 beyond float32": content(weights=np.array([1e300, 0, 0, 0])),
 }
 
 
 @pytest.mark.parametrize("reply", MALFORMED.values(), ids=MALFORMED.keys())
-@pytest.mark.filterwarnings("ignore:overflow")
 def test_malformed_replies_add_nothing(reply):
     """Ten standard deviations of the noise: 1e-23. One well-formed client arrives."""
 
@@ -411,7 +410,6 @@ def test_the_mod_reads_the_model_before_training_changes_it():
 
 
 @pytest.mark.parametrize("reply", MALFORMED.values(), ids=MALFORMED.keys())
-@pytest.mark.filterwarnings("ignore:overflow")
 def test_the_mod_sends_an_error_in_place_of_a_malformed_reply(reply):
     sent = clipping_mod(instruction(), None, lambda message, context: Message(content=reply, reply_to=message))
     assert sent.has_error() and "finite numbers" in sent.error.reason
@@ -510,10 +508,11 @@ def test_a_superlink_and_two_supernodes_train_the_app_of_the_documentation(tmp_p
         with running(nodes, environment, tmp_path / "nodes") as clients:
             run = [str(programs / "flwr"), "run", str(app), "here"]
             settings = f'clients=2 sample-rate=1.0 rounds=3 epsilon=60.0 folder="{tmp_path}"'
-            started = subprocess.run([*run, "--run-config", settings], env=environment, capture_output=True, text=True, timeout=60)
+            started = subprocess.run([*run, "--run-config", settings], env=environment, capture_output=True, text=True, timeout=120)
             assert started.returncode == 0, started.stdout + started.stderr
-            wait_until((tmp_path / "guarantee.txt").exists, 120, processes + clients, logs)
-    guarantee = (tmp_path / "guarantee.txt").read_text()
+            written = tmp_path / "guarantee.txt"
+            wait_until(lambda: written.exists() and written.read_text(), 120, processes + clients, logs)
+    guarantee = written.read_text()
     assert re.match(r"This federated model satisfies \((59\.\d+|60\.0000), 1e-5\)-differential privacy\.", guarantee)
     assert "one client's whole contribution" in guarantee
     ledger = (tmp_path / "ledger").read_text().splitlines()

@@ -160,7 +160,8 @@ impl UpdateVault {
     #[getter]
     fn statement(&self, py: Python<'_>) -> PyResult<String> {
         let state = self.lock()?;
-        let text = run_short(py, || statement::text(state.account(), self.clipping_norm))?;
+        let account = state.account();
+        let text = run_short(py, || statement::text(account, self.clipping_norm))?;
         Ok(text.map_err(to_python)?.render(argument).trim_end().to_owned())
     }
 
@@ -168,7 +169,8 @@ impl UpdateVault {
     #[getter]
     fn facts(&self, py: Python<'_>) -> PyResult<String> {
         let state = self.lock()?;
-        run_short(py, || statement::json(state.account(), self.clipping_norm))?.map_err(to_python)
+        let account = state.account();
+        run_short(py, || statement::json(account, self.clipping_norm))?.map_err(to_python)
     }
 }
 
