@@ -4,6 +4,7 @@ import json
 import math
 import os
 import random
+import signal
 import subprocess
 import sys
 import textwrap
@@ -261,3 +262,16 @@ def test_a_plan_above_the_budget_is_refused_before_a_ledger_exists(tmp_path):
     with pytest.raises(sordino.BudgetError, match="the budget is 1"):
         vault(noise_multiplier=1.0, target_epsilon=1.0, ledger=tmp_path / "ledger")
     assert not os.path.exists(tmp_path / "ledger")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_child_process_takes_rounds_after_a_fork():
+    """The child does not have the threads of its parent."""
+    vault().round(nobody)
+    child = os.fork()
+    if child == 0:
+        # The alarm ends a child that waits for threads.
+        signal.alarm(30)
+        os._exit(0 if vault(10_000).round(nobody) is not None else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
