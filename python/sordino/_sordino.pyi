@@ -247,6 +247,36 @@ def fit(
 ) -> Fitted: ...
 def setting_headings() -> Dict[str, str]: ...
 
+# Federated training
+
+class UpdateVault:
+    """Draws clients, clips and sums their updates, adds noise, and keeps the ledger."""
+
+    def __init__(
+        self,
+        dimension: int,
+        *,
+        clients: int,
+        sample_rate: float,
+        rounds: int,
+        clipping_norm: float,
+        noise_multiplier: float,
+        delta: float,
+        target_epsilon: Optional[float] = None,
+        ledger: Union[str, os.PathLike[str], None] = None,
+        resume: bool = False,
+    ) -> None: ...
+    def round(
+        self, ask: Callable[[List[int]], Iterable[Optional[NDArray[np.float32]]]]
+    ) -> Optional[Tuple[NDArray[np.float32], float]]: ...
+    def close(self) -> None: ...
+    @property
+    def rounds_left(self) -> int: ...
+    @property
+    def statement(self) -> str: ...
+    @property
+    def facts(self) -> str: ...
+
 # Data
 
 def mushroom(

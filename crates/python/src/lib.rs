@@ -5,6 +5,7 @@ mod accounting;
 mod arrays;
 mod datasets;
 mod errors;
+mod federated;
 mod fitted;
 mod frames;
 mod network;
@@ -22,6 +23,7 @@ fn _sordino(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("BudgetError", module.py().get_type::<errors::BudgetError>())?;
     accounting::register(module)?;
     module.add_class::<arrays::Data>()?;
+    module.add_class::<federated::UpdateVault>()?;
     module.add_class::<fitted::Model>()?;
     module.add_class::<frames::Schema>()?;
     module.add_class::<network::Network>()?;

@@ -17,6 +17,9 @@ const WATCH_EVERY: Duration = Duration::from_millis(50);
 /// The stack size of a thread, which is that of a main thread.
 const STACK_SIZE: usize = 8 << 20;
 
+/// The message after a panic.
+const PANICKED: &str = "internal error; please report it with the message that is printed above";
+
 /// Runs `work` without the GIL, on a thread pool of its own. `watch` is called on the calling thread, with the GIL, every 50 ms and once at
 /// the end. If `watch` fails, or if a signal such as Ctrl-C raises an exception, `stop` is called once, and the exception is raised after `work`
 /// has returned.
@@ -55,11 +58,7 @@ pub(crate) fn run<T: Send>(
                     }
                 }
             }
-            let returned = worker.join().map_err(|_| {
-                PyRuntimeError::new_err(
-                    "internal error; please report it with the message that is printed above",
-                )
-            });
+            let returned = worker.join().map_err(|_| PyRuntimeError::new_err(PANICKED));
             match raised {
                 Some(error) => Err(error),
                 None => {
@@ -93,6 +92,28 @@ pub(crate) fn run_short<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send
     py.detach(|| match shared_pool() {
         Ok(pool) => Ok(pool.install(work)),
         Err(error) => Err(PyRuntimeError::new_err(format!("no threads: {error}"))),
+    })
+}
+
+/// Runs `work` on the thread pool that all calls share, and at the same time `beside` on the calling thread. Both run without the GIL.
+///
+/// # Errors
+/// The threads cannot be started, or `work` panics, which is a bug.
+pub(crate) fn run_beside<T: Send, U: Send>(
+    py: Python<'_>,
+    work: impl FnOnce() -> T + Send,
+    beside: impl FnOnce() -> U + Send,
+) -> PyResult<(T, U)> {
+    py.detach(|| {
+        let failed = |error: &dyn std::fmt::Display| PyRuntimeError::new_err(format!("no threads: {error}"));
+        let pool = shared_pool().map_err(|error| failed(&error))?;
+        std::thread::scope(|scope| {
+            let worker = std::thread::Builder::new().spawn_scoped(scope, || pool.install(work));
+            let worker = worker.map_err(|error| failed(&error))?;
+            let second = beside();
+            let first = worker.join().map_err(|_| PyRuntimeError::new_err(PANICKED))?;
+            Ok((first, second))
+        })
     })
 }
 

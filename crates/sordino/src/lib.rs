@@ -156,7 +156,8 @@ pub mod own_loop {
     //! optimizer.
 
     pub use sordino_privacy::{
-        Account, ClipRule, Gradients, PrivacyError, Randomness, Release, Round, Terms, Vault,
+        Account, ClipRule, Gradients, PrivacyError, PrivacyStatus, Randomness, Release, Round, Sum, Terms,
+        Vault, WeightRule,
     };
     pub use sordino_train::NetworkGradients;
 }

@@ -224,7 +224,7 @@ fn group(size: Option<&Bound<'_, PyAny>>) -> PyResult<GroupSize> {
 }
 
 /// An error about a quantity, with the name of the parameter.
-fn renamed(error: AccountingError, what: &'static str) -> AccountingError {
+pub(crate) fn renamed(error: AccountingError, what: &'static str) -> AccountingError {
     match error {
         AccountingError::OutOfRange { range, got, hint, .. } => {
             AccountingError::OutOfRange { what, range, got, hint }
