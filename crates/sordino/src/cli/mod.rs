@@ -17,7 +17,7 @@ use std::{
 
 use clap::{Parser, Subcommand};
 use commands::{
-    algorithms, audit, compare, data, epsilon, export, noise, predict, profile, report, reproduce, schedule,
+    algorithms, audit, compare, data, epsilon, export, federate, noise, predict, profile, report, reproduce, schedule,
     show, theory, train, tune,
 };
 use problem::Problem;
@@ -34,6 +34,8 @@ struct Cli {
 enum Command {
     /// Train a model privately: without arguments, logistic regression on the Mushroom data at epsilon 1.
     Train(Box<train::Arguments>),
+    /// Simulate federated training on this machine: clients train on their own records, and their updates are protected.
+    Federate(Box<federate::Arguments>),
     /// Apply a trained model to records.
     Predict(predict::Arguments),
     /// Show a run and its guarantee, after checking its ledger.
@@ -70,6 +72,7 @@ enum Command {
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let answer = Cli::try_parse_from(arguments).map_err(Problem::from).and_then(|cli| match cli.command {
         Command::Train(arguments) => train::run(*arguments),
+        Command::Federate(arguments) => federate::run(*arguments),
         Command::Predict(arguments) => predict::run(&arguments),
         Command::Show(arguments) => show::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),

@@ -27,18 +27,25 @@ use crate::cli::{
 pub(crate) struct Arguments {
     #[command(flatten)]
     settings: SettingsArguments,
+    #[command(flatten)]
+    run: RunArguments,
+}
+
+/// Where the settings of a run come from, and where its results go.
+#[derive(Args)]
+pub(super) struct RunArguments {
     /// TOML file with settings of the same names; flags override it
     #[arg(long, value_name = "FILE", help_heading = "Run")]
     config: Option<PathBuf>,
     /// New folder for the run [default: runs/1, runs/2, ...]
     #[arg(long, value_name = "DIR", help_heading = "Run")]
-    out: Option<PathBuf>,
+    pub(super) out: Option<PathBuf>,
     /// Resume a run that was stopped or killed
     #[arg(long, value_name = "DIR", help_heading = "Run", conflicts_with_all = ["config", "out"])]
-    resume: Option<PathBuf>,
+    pub(super) resume: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long, help_heading = "Run")]
-    json: bool,
+    pub(super) json: bool,
 }
 
 /// A run, its records and its folder.
@@ -50,8 +57,27 @@ struct Prepared {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<String, Problem> {
+    train("train", arguments.settings.settings()?, arguments.run)
+}
+
+impl RunArguments {
+    /// These settings, and those of the file.
+    pub(super) fn with_config(&self, settings: Settings) -> Result<Settings, Problem> {
+        Ok(match &self.config {
+            Some(path) => settings.or(Settings::read(path)?),
+            None => settings,
+        })
+    }
+}
+
+/// Trains with these settings, for a command of this name.
+pub(super) fn train(
+    command: &'static str,
+    settings: Settings,
+    arguments: RunArguments,
+) -> Result<String, Problem> {
     let json = arguments.json;
-    let Prepared { priced, data, folder, resumed } = prepare(arguments)?;
+    let Prepared { priced, data, folder, resumed } = prepare(command, settings, arguments)?;
     let stop = listen("after this step", "without a checkpoint");
     if let Some(warning) = priced.warning() {
         let _ = writeln!(io::stderr(), "warning: {}", Hint::new(warning).render(flag));
@@ -67,7 +93,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<String, Problem> {
     };
     progress.finish();
     let Ending { score, metrics, account, finished, seconds, .. } =
-        ending.map_err(|error| with_next_step(error, &folder))?;
+        ending.map_err(|error| with_next_step(command, error, &folder))?;
     let settings = priced.settings();
     let run_report = RunReport {
         settings: &settings,
@@ -87,13 +113,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<String, Problem> {
         return Ok(if json { text } else { text + &report::mention(folder.path()) });
     }
     let _ = write!(io::stdout(), "{text}");
-    let _ =
-        writeln!(io::stderr(), "\nstopped; resume with: sordino train --resume {}", folder.path().display());
+    let folder = folder.path().display();
+    let _ = writeln!(io::stderr(), "\nstopped; resume with: sordino {command} --resume {folder}");
     process::exit(STOPPED)
 }
 
-fn prepare(arguments: Arguments) -> Result<Prepared, Problem> {
-    let settings = arguments.settings.settings()?;
+fn prepare(command: &str, settings: Settings, arguments: RunArguments) -> Result<Prepared, Problem> {
     if let Some(path) = arguments.resume {
         if !settings.is_empty() {
             return Err(Problem::refused(
@@ -103,10 +128,7 @@ fn prepare(arguments: Arguments) -> Result<Prepared, Problem> {
         }
         return resumed(&path);
     }
-    let settings = match arguments.config {
-        Some(path) => settings.or(Settings::read(&path)?),
-        None => settings,
-    };
+    let settings = arguments.with_config(settings)?;
     check(&settings)?;
     let data = RunData::read(&settings)?;
     let priced = price(resolve(&settings, &data.description)?, None)?;
@@ -114,7 +136,7 @@ fn prepare(arguments: Arguments) -> Result<Prepared, Problem> {
         Some(path) => RunFolder::create(&path)?,
         None => next_folder()?,
     };
-    priced.write_settings(&folder).map_err(|error| with_next_step(error, &folder))?;
+    priced.write_settings(&folder).map_err(|error| with_next_step(command, error, &folder))?;
     Ok(Prepared { priced, data, folder, resumed: false })
 }
 
@@ -146,14 +168,14 @@ fn resumed(path: &Path) -> Result<Prepared, Problem> {
 }
 
 /// The error of a failed run, with a hint on how to continue. The folder of a run that never began is removed.
-fn with_next_step(error: TrainError, folder: &RunFolder) -> Problem {
+fn with_next_step(command: &str, error: TrainError, folder: &RunFolder) -> Problem {
     let never_began = folder.remove_if_never_began();
     Problem::from(error).with_disk_hint(|| match never_began {
         true => {
             "free some space, then start again: no step was taken, and no privacy budget was spent".to_owned()
         }
         false => {
-            format!("free some space, then resume with: sordino train --resume {}", folder.path().display())
+            format!("free some space, then resume with: sordino {command} --resume {}", folder.path().display())
         }
     })
 }
