@@ -157,8 +157,16 @@ mod tests {
             let error = Participants::new(clients, dropouts, colluding).unwrap_err().to_string();
             assert!(error.contains("must be below the number of clients"), "{error}");
         }
-        for text in ["", "10", "clients", "clients=x", "clients=-1", "dropouts=1", "clients=9,clients=9", "clients=9,late=1"]
-        {
+        for text in [
+            "",
+            "10",
+            "clients",
+            "clients=x",
+            "clients=-1",
+            "dropouts=1",
+            "clients=9,clients=9",
+            "clients=9,late=1",
+        ] {
             let error = text.parse::<Participants>().unwrap_err().to_string();
             assert!(error.contains("clients=N,dropouts=N,colluding=N"), "{text}: {error}");
         }

@@ -80,8 +80,11 @@ pub fn audit(
     let begun = Instant::now();
     if run.resolved.local.is_some() {
         return Err(AuditError::Refused {
-            problem: "an audit attacks gradients of records or units, but this run adds updates of clients".to_owned(),
-            hint: "audit the same plan with the clients as the unit of privacy: `sordino audit --unit COLUMN`".to_owned(),
+            problem: "an audit attacks gradients of records or units, but this run adds updates of clients"
+                .to_owned(),
+            hint:
+                "audit the same plan with the clients as the unit of privacy: `sordino audit --unit COLUMN`"
+                    .to_owned(),
         });
     }
     let form = Form::of(run)?;

@@ -28,14 +28,16 @@ impl Dataset {
         }
         match (&mut self.labels, &other.labels) {
             (LabelValues::Absent, LabelValues::Absent) => {}
-            (LabelValues::Classes { classes, names }, LabelValues::Classes { classes: more, names: same })
-                if names == same =>
-            {
+            (
+                LabelValues::Classes { classes, names },
+                LabelValues::Classes { classes: more, names: same },
+            ) if names == same => {
                 classes.extend(more);
             }
-            (LabelValues::Numbers { values, scales }, LabelValues::Numbers { values: more, scales: same })
-                if scales == same =>
-            {
+            (
+                LabelValues::Numbers { values, scales },
+                LabelValues::Numbers { values: more, scales: same },
+            ) if scales == same => {
                 values.extend(more);
             }
             (LabelValues::NextTokens { from }, LabelValues::NextTokens { from: more }) => from.extend(more),
@@ -96,7 +98,8 @@ mod tests {
     #[test]
     fn texts_keep_their_borders() {
         let encoder = TextEncoder::new("bytes", 8).unwrap();
-        let texts = |texts: &[&str]| Dataset::from_texts(texts, Labels::classes(&[0, 1], 2), &encoder).unwrap();
+        let texts =
+            |texts: &[&str]| Dataset::from_texts(texts, Labels::classes(&[0, 1], 2), &encoder).unwrap();
         let both = texts(&["ab", "c"]).joined_with(&texts(&["def", "g"])).unwrap();
         let Inputs::Tokens { tokens, starts } = both.inputs() else { panic!("tokens") };
         let length = |place: usize| starts[place + 1] - starts[place];

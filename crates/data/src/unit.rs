@@ -187,8 +187,9 @@ impl Dataset {
 
     /// The same records, each a unit by itself.
     #[must_use]
-    pub fn without_units(self) -> Dataset {
-        Dataset { units: None, ..self }
+    pub fn without_units(mut self) -> Dataset {
+        self.units = None;
+        self
     }
 
     /// What a unit of privacy is, if it is not a record.

@@ -327,7 +327,8 @@ mod tests {
     #[test]
     fn a_norm_is_never_too_small() {
         // The exact squares are multiples of 2^-60 and add up without rounding in 128 bits.
-        let values: Vec<f64> = (1..=10_000_i64).map(|i| (i * 7919 % 100_003) as f64 / f64::from(1 << 30)).collect();
+        let values: Vec<f64> =
+            (1..=10_000_i64).map(|i| (i * 7919 % 100_003) as f64 / f64::from(1 << 30)).collect();
         let exact: u128 = (1..=10_000_u128).map(|i| (i * 7919 % 100_003).pow(2)).sum();
         let exact = exact as f64 / 2_f64.powi(60);
         let norm = norm_from_above(&values);

@@ -8,8 +8,8 @@ use std::{
 use sordino_data::{Dataset, Source, Splits};
 
 use crate::{
-    ClientSource, DataFacts, LocalTraining, Origin, ProtectedUnit, SettingValues, Settings, TrainError, Value,
-    settings::given,
+    ClientSource, DataFacts, LocalTraining, Origin, ProtectedUnit, SettingValues, Settings, TrainError,
+    Value, settings::given,
 };
 
 /// The name of the unit of privacy, unless a column names it.
@@ -33,7 +33,8 @@ pub(crate) fn files(settings: &Settings, path: &Path) -> Result<Vec<PathBuf>, Tr
         )
     };
     let entries = fs::read_dir(path).map_err(|error| refuse(error.to_string()))?;
-    let hidden = |path: &PathBuf| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+    let hidden =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     files.retain(|file| file.is_file() && !hidden(file));
     files.sort();

@@ -12,7 +12,8 @@ use sordino_data::{Dataset, Encoding, ImageOptions, Preparation, Scale, Schema, 
 use sordino_nn::Shape;
 
 use crate::{
-    ClientSource, Origin, RunFiles, RunFolder, SettingValues, Settings, TestSetName, TrainError, Value, clients, model_notes,
+    ClientSource, Origin, RunFiles, RunFolder, SettingValues, Settings, TestSetName, TrainError, Value,
+    clients, model_notes,
     public_defaults::{check_tokenizer, with_public_defaults},
     settings::given,
 };
@@ -268,7 +269,8 @@ impl RunData {
         let path = absolute(&settings.data).unwrap_or("mushroom".into());
         check_paths([Some(&path), test_data.as_ref()].into_iter().flatten())?;
         let files = clients::files(settings, &path)?;
-        let source = with_public_defaults(settings, Source { path: files[0].clone(), ..data_source(settings) })?;
+        let source =
+            with_public_defaults(settings, Source { path: files[0].clone(), ..data_source(settings) })?;
         // Taken before the records are read, so that a change during reading counts as a later change.
         let last_changed = last_changed(settings, Some(&path));
         let sets = clients::read(settings, &source, &files)?;

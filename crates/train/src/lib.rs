@@ -121,7 +121,7 @@ pub use run_files::{PublicFile, RunFiles, check_unchanged_data, public_files, ve
 pub use seal::{read_weights, write_weights};
 pub use search::{PricedSearch, SearchSettings, Selected, noise_multiplier, price_search};
 pub use settings::{
-    ClientSource, Clipping, LossName, Origin, PoolingName, ProtectedUnit, SamplingName, SettingInfo, SettingValue, SettingValues,
-    Settings, TestSetName, TruncationName, UnitGradient, Value,
+    ClientSource, Clipping, LossName, Origin, PoolingName, ProtectedUnit, SamplingName, SettingInfo,
+    SettingValue, SettingValues, Settings, TestSetName, TruncationName, UnitGradient, Value,
 };
 pub use unchanged_facts::check_unchanged_facts;

@@ -6,7 +6,6 @@ use std::{
     time::Instant,
 };
 
-use rayon::prelude::*;
 use sordino_accounting::Steps;
 use sordino_data::Dataset;
 use sordino_privacy::Account;
@@ -66,7 +65,11 @@ impl Federation {
     ///
     /// # Errors
     /// Settings without a meaning for records within clients; as for [`resolve`] and [`price`].
-    pub fn price(settings: &Settings, data: RunData, resumed: Option<&[Account]>) -> Result<Self, TrainError> {
+    pub fn price(
+        settings: &Settings,
+        data: RunData,
+        resumed: Option<&[Account]>,
+    ) -> Result<Self, TrainError> {
         check(settings, &data)?;
         let RunData { train, test, description } = data;
         // A test record belongs to no client of the training.
@@ -78,7 +81,8 @@ impl Federation {
             let mut values = description.values.clone();
             (values.unit, values.records_per_unit) = (None, None);
             let facts = DataFacts::new(&records, test.as_ref());
-            let description = DataDescription { facts, records: records.len(), values, ..description.clone() };
+            let description =
+                DataDescription { facts, records: records.len(), values, ..description.clone() };
             let account = resumed.map(|accounts| &accounts[client]);
             let priced = price(resolve(&settings, &description)?, account)?;
             let records = priced.resolved.model.encode(&records)?.unwrap_or(records);
@@ -87,7 +91,8 @@ impl Federation {
         let clients = clients.collect::<Result<Vec<Client>, TrainError>>()?;
         let first = &clients[0].priced.resolved;
         first.footprint.check(clients.len())?;
-        let test = test.map(|test| Ok::<_, TrainError>(first.model.encode(&test)?.unwrap_or(test))).transpose()?;
+        let test =
+            test.map(|test| Ok::<_, TrainError>(first.model.encode(&test)?.unwrap_or(test))).transpose()?;
         Ok(Self { clients, test, local_steps })
     }
 
@@ -134,7 +139,7 @@ impl Federation {
         let every = self.clients[0].priced.resolved.checkpoint_every;
         while !stop.load(Ordering::Relaxed) && clients.iter().any(|client| !client.is_finished()) {
             let steps = self.local_steps;
-            clients.par_iter_mut().try_for_each(|client| client.take(steps))?;
+            clients.iter_mut().try_for_each(|client| client.take(steps))?;
             average(&mut clients, false);
             observer.stepped(clients[0].vault.position(), clients[0].vault.account());
             if saved.elapsed() >= every {
@@ -203,7 +208,7 @@ fn average(clients: &mut [Training<'_>], begins: bool) {
         let values = client.state.learner.params().values();
         mean.iter_mut().zip(values).for_each(|(mean, value)| *mean += share * f64::from(*value));
     }
-    clients.par_iter_mut().for_each(|client| client.state.learner.move_to(&mean));
+    clients.iter_mut().for_each(|client| client.state.learner.move_to(&mean));
 }
 
 /// Writes the checkpoints and the models of all clients.
@@ -243,8 +248,16 @@ fn check(settings: &Settings, data: &RunData) -> Result<(), TrainError> {
         ));
     }
     let unused = [
-        ("batch_size", settings.batch_size.is_some(), "all clients take part in every round; {local_batch_size} sets their batches"),
-        ("learning_rate", settings.learning_rate.is_some(), "the server averages; {local_learning_rate} is the rate of the clients"),
+        (
+            "batch_size",
+            settings.batch_size.is_some(),
+            "all clients take part in every round; {local_batch_size} sets their batches",
+        ),
+        (
+            "learning_rate",
+            settings.learning_rate.is_some(),
+            "the server averages; {local_learning_rate} is the rate of the clients",
+        ),
         ("average", settings.average.is_some(), "the server averages the clients"),
         ("epochs", settings.epochs.is_some(), "give the number of rounds with {steps}"),
     ];

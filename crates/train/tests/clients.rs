@@ -21,7 +21,7 @@ struct World {
     values: Vec<f32>,
     classes: Vec<u32>,
     clients: Units,
-    dropout: f64,
+    dropout: f32,
 }
 
 impl World {
@@ -117,7 +117,11 @@ fn local_steps_follow_the_gradients_at_the_points_that_they_reach() {
     for client in 0..3 {
         let first = sum(&mut world.gradients(), (&at, None), &[client], None);
         let mut moved = at.clone();
-        moved.values_mut().iter_mut().zip(&first).for_each(|(value, gradient)| *value -= (0.5 * gradient) as f32);
+        moved
+            .values_mut()
+            .iter_mut()
+            .zip(&first)
+            .for_each(|(value, gradient)| *value -= (0.5 * gradient) as f32);
         let second = sum(&mut world.gradients(), (&moved, None), &[client], None);
         let expected: Vec<f64> = first.iter().zip(&second).map(|(a, b)| 0.5 * (a + b)).collect();
         let update = sum(&mut world.updates(local, 1), (&at, None), &[client], None);
@@ -190,7 +194,9 @@ fn a_client_without_records_or_with_values_that_are_not_finite_adds_nothing() {
             assert_eq!(all, clean, "{wrong}");
             assert_eq!(calls.load(Ordering::Relaxed), 2, "{wrong}");
         }
-        assert!(sum(&mut world.updates(SEVERAL, 2), (&at, None), &[1], Some(&clip)).iter().all(|v| *v == 0.0));
+        assert!(
+            sum(&mut world.updates(SEVERAL, 2), (&at, None), &[1], Some(&clip)).iter().all(|v| *v == 0.0)
+        );
         assert!(sum(&mut world.updates(SEVERAL, 2), (&at, None), &[], Some(&clip)).iter().all(|v| *v == 0.0));
     }
 }
@@ -269,7 +275,10 @@ fn settings_of_clients_are_checked() {
         ("clients = 8125", "got 8125"),
         ("clients = 100\nlocal_steps = 0", "local_steps must be between 1 and 1048576, got 0"),
         ("clients = 100\nlocal_batch_size = 0", "local_batch_size must be between 1 and 1048576, got 0"),
-        ("clients = 100\nlocal_learning_rate = 0.0", "local_learning_rate must be above 0 and at most 1e6, got 0"),
+        (
+            "clients = 100\nlocal_learning_rate = 0.0",
+            "local_learning_rate must be above 0 and at most 1e6, got 0",
+        ),
         ("clients = 100\nlocal_learning_rate = nan", "got NaN"),
         ("clients = 100\nunit_gradient = 'sum'", "unit_gradient has no effect here"),
         ("clients = 100\nrecords_per_unit = 3", "records_per_unit has no effect here"),

@@ -17,8 +17,8 @@ use std::{
 
 use clap::{Parser, Subcommand};
 use commands::{
-    algorithms, audit, compare, data, epsilon, export, federate, noise, predict, profile, report, reproduce, schedule,
-    show, theory, train, tune,
+    algorithms, audit, compare, data, epsilon, export, federate, noise, predict, profile, report, reproduce,
+    schedule, show, theory, train, tune,
 };
 use problem::Problem;
 

@@ -36,7 +36,12 @@ fn is_federated(setting: &SettingInfo) -> bool {
 /// Settings with another flag in federated training: the setting, the flag, its value and what it means there.
 const FEDERATED: [(&str, &str, &str, &str); 3] = [
     ("unit", "client-column", "COLUMN", "Column or array that identifies the client of a record"),
-    ("batch_size", "clients-per-round", "B", "Expected number of clients in a round; each joins with the same probability, independently [default: a sixtieth of the clients, at least 256, or all]"),
+    (
+        "batch_size",
+        "clients-per-round",
+        "B",
+        "Expected number of clients in a round; each joins with the same probability, independently [default: a sixtieth of the clients, at least 256, or all]",
+    ),
     ("steps", "rounds", "T", "Number of rounds, instead of epochs"),
 ];
 
@@ -44,9 +49,12 @@ const FEDERATED: [(&str, &str, &str, &str); 3] = [
 fn federated_argument(setting: &SettingInfo) -> Arg {
     match FEDERATED.iter().find(|(name, ..)| *name == setting.name) {
         None => argument(setting),
-        Some((name, flag, value, help)) => {
-            argument(setting).long(*flag).alias(name.replace('_', "-")).value_name(*value).help(*help).help_heading("Federated")
-        }
+        Some((name, flag, value, help)) => argument(setting)
+            .long(*flag)
+            .alias(name.replace('_', "-"))
+            .value_name(*value)
+            .help(*help)
+            .help_heading("Federated"),
     }
 }
 

@@ -175,7 +175,8 @@ fn runs_on(folder: &Path, settings: &Settings) -> Result<Vec<Used>, String> {
     paths.sort();
     let mut runs = Vec::new();
     for path in paths {
-        let federation = path.join("clients").is_dir().then(|| Settings::read_as_written(&path.join("config.toml")));
+        let federation =
+            path.join("clients").is_dir().then(|| Settings::read_as_written(&path.join("config.toml")));
         if federation.is_some_and(|read| read.is_ok_and(|used| used.data == settings.data)) {
             return Err(format!("the clients of {} have ledgers of their own", path.display()));
         }

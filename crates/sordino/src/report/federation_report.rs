@@ -124,7 +124,11 @@ impl FederationReport<'_> {
                     ("delta", format!("{:e}", largest.delta.get())),
                     (
                         "protects",
-                        protects(largest.relation, GroupSize::ONE).replacen("one record", "one training record", 1),
+                        protects(largest.relation, GroupSize::ONE).replacen(
+                            "one record",
+                            "one training record",
+                            1,
+                        ),
                     ),
                     ("status", status(largest)),
                 ]);

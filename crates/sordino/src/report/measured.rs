@@ -7,7 +7,7 @@ use sordino_train::{
 };
 
 /// What was measured on the test records of a run.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Measured<'a> {
     /// The score.
     pub score: Option<Score>,

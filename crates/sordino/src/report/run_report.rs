@@ -7,7 +7,8 @@ use sordino_accounting::{Guarantee, pld::GroupSize};
 use sordino_algorithms::PublishedNoise;
 use sordino_privacy::{Account, PrivacyStatus};
 use sordino_train::{
-    Claim, DataFacts, Hint, Metrics, ProtectedUnit, Provable, PublicFile, Score, Settings, TestSetName, TrainError,
+    Claim, DataFacts, Hint, Metrics, ProtectedUnit, Provable, PublicFile, Score, Settings, TestSetName,
+    TrainError,
     format::{grouped, pair, rounded_down, rounded_to_nearest, rounded_up},
     public_files,
 };

@@ -21,7 +21,10 @@ fn the_statement_the_ledger_and_json_name_the_client() {
     let place = Place::new("federate-statement");
     visits(&place);
     let text = place.text(&format!("{FEDERATE} --client-column hospital --local-steps 3 --out run"));
-    assert!(text.contains("protects     all records of one client (hospital), relation add/remove"), "{text}");
+    assert!(
+        text.contains("protects     all records of one client (hospital), relation add/remove"),
+        "{text}"
+    );
     assert!(text.contains("on 96 clients (hospital) of"), "{text}");
     assert!(text.contains("24 of your 120 clients (hospital) were held back for testing"), "{text}");
     let shown = place.json("show run");
@@ -29,7 +32,9 @@ fn the_statement_the_ledger_and_json_name_the_client() {
     assert_eq!((shown["unit"].as_str(), shown["records_per_unit"].as_u64()), (Some("hospital"), None));
     assert_eq!(shown["protect"].as_str(), Some("clients"));
     let (ledger, config) = (place.read("run/ledger"), place.read("run/config.toml"));
-    for setting in ["protect = \"clients\"", "unit = \"hospital\"", "local_steps = 3", "local_batch_size = 32"] {
+    for setting in
+        ["protect = \"clients\"", "unit = \"hospital\"", "local_steps = 3", "local_batch_size = 32"]
+    {
         assert!(config.contains(setting), "{config}");
     }
     assert!(ledger.contains("local_steps = 3") && !config.contains("unit_gradient"), "{config}");
@@ -61,7 +66,10 @@ fn a_folder_with_a_file_for_each_client() {
     }
     let run = "federate --data clients --clients files --classes 2 --rounds 5 --clients-per-round 4";
     let text = place.text_with_notes(&format!("{run} --out run"));
-    assert!(text.contains("all records of one client, relation") && text.contains("on 8 clients of"), "{text}");
+    assert!(
+        text.contains("all records of one client, relation") && text.contains("on 8 clients of"),
+        "{text}"
+    );
     // A file of another form, and a folder with a single client.
     place.write("clients/7.csv", "a,ill\n0.5,1\n");
     assert!(place.refusal(&format!("{run} --out wrong")).contains("7.csv"));
@@ -78,7 +86,8 @@ fn every_algorithm_trains_on_clients() {
     visits(&place);
     for algorithm in place.json("algorithms").as_array().unwrap() {
         let name = algorithm["name"].as_str().unwrap();
-        let run = format!("{FEDERATE} --client-column hospital --local-steps 2 --algorithm {name} --out {name}");
+        let run =
+            format!("{FEDERATE} --client-column hospital --local-steps 2 --algorithm {name} --out {name}");
         let text = place.text_with_notes(&run);
         match algorithm["promise"].as_str() {
             Some("sound") => assert!(text.contains("all records of one client (hospital)"), "{name}: {text}"),
@@ -113,7 +122,9 @@ fn settings_of_clients_are_refused_with_their_flags() {
     let output = place.run("train --local-steps 3");
     assert_eq!(output.status.code(), Some(2));
     place.write("run.toml", "local_steps = 3\n");
-    assert!(place.refusal("train --config run.toml --out run").contains("local_steps is for federated training"));
+    assert!(
+        place.refusal("train --config run.toml --out run").contains("local_steps is for federated training")
+    );
     place.write("visits.toml", "clients = 50\n");
     assert!(place.refusal("audit --config visits.toml").contains("federated"));
     assert!(!place.has("run"));
@@ -146,7 +157,10 @@ fn records_are_protected_by_a_ledger_for_each_client() {
     for client in 1..=4 {
         let shown = place.json(&format!("show run/clients/{client}"));
         assert_eq!((shown["steps"].as_u64(), shown["training_records"].as_u64()), (Some(15), Some(2031)));
-        assert_eq!((shown["finished"].as_bool(), shown["weights_covered"].as_bool()), (Some(true), Some(true)));
+        assert_eq!(
+            (shown["finished"].as_bool(), shown["weights_covered"].as_bool()),
+            (Some(true), Some(true))
+        );
         // The other clients have other records, so their costs do not add up.
         assert_eq!(shown["runs_on_data"].as_u64().unwrap_or(1), 1, "{shown}");
         assert!(shown.get("unit").is_none());
@@ -177,7 +191,8 @@ fn the_guarantee_is_the_largest_of_the_clients() {
     }
     place.write("visits.csv", &table);
     let run = "federate --data visits.csv --classes 2 --client-column hospital --protect records --noise-multiplier 2 --rounds 4";
-    let json = place.text_with_notes(&format!("{run} --local-batch-size 30 --test-fraction 0 --out run --json"));
+    let json =
+        place.text_with_notes(&format!("{run} --local-batch-size 30 --test-fraction 0 --out run --json"));
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     let epsilon = |client: usize| json["clients"][client]["epsilon"].as_f64().unwrap();
     // Rates of 30 / 60 and 30 / 240.

@@ -81,7 +81,12 @@ fn resume(path: &Path, json: bool) -> Result<String, Problem> {
     let data = RunData::read(&settings)?;
     if data.train.slots() != accounts.len() {
         return Err(Problem::refused(
-            format!("{} has {} clients, but the data has {}", path.display(), accounts.len(), data.train.slots()),
+            format!(
+                "{} has {} clients, but the data has {}",
+                path.display(),
+                accounts.len(),
+                data.train.slots()
+            ),
             "a federation needs the ledgers of all its clients; start a new one with --out",
         ));
     }

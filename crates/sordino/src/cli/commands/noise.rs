@@ -85,7 +85,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     let text = plan_statement(&plan, GroupSize::ONE, &guarantee).render(flag);
     let meets = if guarantee.proved() { "meets" } else { "is estimated to meet (APPROXIMATE, NOT A BOUND)" };
     let shared = arguments.secure_aggregation.zip(shared);
-    let shared = shared.map_or(String::new(), |(participants, noise)| secure_aggregation(participants, noise));
+    let shared =
+        shared.map_or(String::new(), |(participants, noise)| secure_aggregation(participants, noise));
     Ok(format!("A noise multiplier of {value} {meets} epsilon <= {epsilon}.\n\n{text}{shared}"))
 }
 

@@ -175,7 +175,10 @@ fn with_next_step(command: &str, error: TrainError, folder: &RunFolder) -> Probl
             "free some space, then start again: no step was taken, and no privacy budget was spent".to_owned()
         }
         false => {
-            format!("free some space, then resume with: sordino {command} --resume {}", folder.path().display())
+            format!(
+                "free some space, then resume with: sordino {command} --resume {}",
+                folder.path().display()
+            )
         }
     })
 }
