@@ -64,7 +64,10 @@ fn begin(settings: &Settings, run: RunArguments) -> Result<String, Problem> {
         Some(path) => RunFolder::create(&path)?,
         None => next_folder()?,
     };
-    write_whole(&folder.config(), absolute(settings).to_toml().as_bytes())?;
+    // With the name of the included data, if no other data was given.
+    let data = federation.clients().next().and_then(|client| client.settings().data);
+    let settings = &absolute(&Settings { data, ..settings.clone() });
+    write_whole(&folder.config(), settings.to_toml().as_bytes())?;
     federate(&federation, settings, folder.path(), false, run.json)
 }
 
