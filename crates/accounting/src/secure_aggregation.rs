@@ -144,7 +144,7 @@ mod tests {
             for lost in 0..clients {
                 let noise = noise(1.3, &format!("clients={clients},dropouts={lost}"));
                 let variance = f64::from(clients - lost) * noise.each.get().powi(2);
-                assert!(variance >= 1.3 * 1.3 && variance < 1.3 * 1.3 * (1.0 + 1e-14), "{clients} {lost}");
+                assert!((1.69..1.69 * (1.0 + 1e-14)).contains(&variance), "{clients} {lost}");
                 let colluding = self::noise(1.3, &format!("clients={clients},colluding={lost}"));
                 assert_eq!(colluding, noise);
             }
