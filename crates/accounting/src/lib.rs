@@ -28,6 +28,7 @@ pub mod profile;
 mod quantities;
 pub mod rdp;
 pub mod search;
+pub mod secure_aggregation;
 pub mod total;
 pub mod tuning;
 

@@ -78,6 +78,15 @@ pub fn audit(
     progress: &mut (dyn Progress + Send),
 ) -> Result<AuditResult, AuditError> {
     let begun = Instant::now();
+    if run.resolved.local.is_some() {
+        return Err(AuditError::Refused {
+            problem: "an audit attacks gradients of records or units, but this run adds updates of clients"
+                .to_owned(),
+            hint:
+                "audit the same plan with the clients as the unit of privacy: `sordino audit --unit COLUMN`"
+                    .to_owned(),
+        });
+    }
     let form = Form::of(run)?;
     let encoded = public.map(|public| run.resolved.model.encode(public)).transpose()?.flatten();
     let stand_ins = Synthetic::new(
@@ -198,7 +207,7 @@ impl<'a> Auditor<'a> {
         let mut synthetic = Synthetic::new(&self.form, &sizes, &mut random);
         if let Some(unit) = &self.run.resolved.data.unit {
             // Units of equal records: if records were clipped one by one, their sum would be too large.
-            let records = unit.records.min(8);
+            let records = unit.records.unwrap_or(8).min(8);
             let sizes: Vec<f32> = sizes.iter().flat_map(|&size| std::iter::repeat_n(size, records)).collect();
             synthetic = Synthetic::new(&self.form, &sizes, &mut random).in_units_of(records)?;
         }

@@ -26,8 +26,8 @@ pub(crate) const MAX_VALUES: usize = 1 << 31;
 pub struct Dataset {
     shape: Shape,
     encoding: Encoding,
-    values: RecordValues,
-    labels: LabelValues,
+    pub(crate) values: RecordValues,
+    pub(crate) labels: LabelValues,
     /// The mean and the standard deviation of each channel by which images were normalised; empty if they were not.
     normalisation: Vec<(f64, f64)>,
     /// The units that the records belong to; none if every record is a unit of privacy.

@@ -36,6 +36,7 @@ mod guard;
 mod idx;
 mod images;
 mod input;
+mod joined;
 mod labels;
 mod line_numbers;
 mod npy;

@@ -22,8 +22,8 @@ pub(crate) struct RecordUnits {
     ids: Vec<UnitId>,
     /// The slot of each record: its unit's place in the order of first records.
     slots: Vec<usize>,
-    /// The public number of records of a unit that are used.
-    most: usize,
+    /// The public number of records of a unit that are used; none if all are.
+    most: Option<usize>,
     /// The records of each unit that are used, in the order of the records. Units are in the order of their first records.
     units: Units,
 }
@@ -52,7 +52,7 @@ impl RecordUnits {
                 *places.entry(*id).or_insert(next)
             })
             .collect();
-        let most = RECORDS_PER_UNIT;
+        let most = Some(RECORDS_PER_UNIT);
         let units = first_records(&slots, most);
         RecordUnits { name: name.to_owned(), ids, slots, most, units }
     }
@@ -74,8 +74,8 @@ impl RecordUnits {
         part.limited(self.most)
     }
 
-    /// The first `most` records of each unit.
-    fn limited(self, most: usize) -> RecordUnits {
+    /// The first `most` records of each unit; all without a number.
+    fn limited(self, most: Option<usize>) -> RecordUnits {
         RecordUnits { units: first_records(&self.slots, most), most, ..self }
     }
 }
@@ -89,8 +89,9 @@ fn without_decimal_zeros(id: &[u8]) -> &[u8] {
     if is_number && !zeros.is_empty() && zeros.iter().all(|&byte| byte == b'0') { whole } else { id }
 }
 
-/// The first `most` records of each slot.
-fn first_records(slots: &[usize], most: usize) -> Units {
+/// The first `most` records of each slot; all without a number.
+fn first_records(slots: &[usize], most: Option<usize>) -> Units {
+    let most = most.unwrap_or(usize::MAX);
     let mut members = vec![Vec::new(); slots.iter().max().map_or(0, |last| last + 1)];
     for (record, &slot) in slots.iter().enumerate() {
         if members[slot].len() < most {
@@ -160,8 +161,35 @@ impl Dataset {
                 hint: "{records_per_unit=20} uses the first 20 records of each unit".to_owned(),
             });
         }
-        self.units = self.units.map(|units| units.limited(most));
+        self.units = self.units.map(|units| units.limited(Some(most)));
         Ok(self)
+    }
+
+    /// Uses all records of each unit. This is for mechanisms whose work does not grow with the number of records of a unit, such as the local
+    /// steps of a client.
+    #[must_use]
+    pub fn with_whole_units(mut self) -> Dataset {
+        self.units = self.units.map(|units| units.limited(None));
+        self
+    }
+
+    /// The records of one unit that are used, as a data set whose records are units by themselves.
+    ///
+    /// # Panics
+    /// If there is no such unit.
+    #[must_use]
+    pub fn of_unit(&self, slot: usize) -> Dataset {
+        let mut side = vec![false; self.len()];
+        let members = self.units().map_or(std::slice::from_ref(&slot), |units| units.members(slot));
+        members.iter().for_each(|&record| side[record] = true);
+        self.part(&side, true).without_units()
+    }
+
+    /// The same records, each a unit by itself.
+    #[must_use]
+    pub fn without_units(mut self) -> Dataset {
+        self.units = None;
+        self
     }
 
     /// What a unit of privacy is, if it is not a record.
@@ -169,9 +197,9 @@ impl Dataset {
         self.units.as_ref().map(|units| units.name.as_str())
     }
 
-    /// The public number of records of a unit that are used; none if every record is a unit.
+    /// The public number of records of a unit that are used; none if all are, and if every record is a unit.
     pub fn records_per_unit(&self) -> Option<usize> {
-        self.units.as_ref().map(|units| units.most)
+        self.units.as_ref().and_then(|units| units.most)
     }
 
     /// The records of each unit that are used; none if every record is a unit.
@@ -233,6 +261,18 @@ mod tests {
         let few = visits(&ids).limit_units(3).unwrap();
         let part = few.part(&[true; 30], true);
         assert_eq!((part.records_per_unit(), members(&part)), (Some(3), vec![vec![0, 1, 2]]));
+        let whole = few.with_whole_units().part(&[true; 30], true);
+        assert_eq!((whole.records_per_unit(), members(&whole)), (None, vec![(0..30).collect()]));
+    }
+
+    #[test]
+    fn the_records_of_a_unit_are_a_data_set() {
+        let data = visits(&["b", "a", "b", "c", "a", "b"]).limit_units(2).unwrap();
+        for (slot, records) in [(0, vec![0.0, 2.0]), (1, vec![1.0, 4.0]), (2, vec![3.0])] {
+            let part = data.of_unit(slot);
+            let sordino_nn::Inputs::Dense(values) = part.inputs() else { panic!("numbers") };
+            assert_eq!((values, part.unit(), part.slots()), (&records[..], None, records.len()));
+        }
     }
 
     #[test]

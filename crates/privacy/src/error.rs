@@ -102,7 +102,9 @@ impl PrivacyError {
             Self::OffPlan { .. } => "put every release of a step into the plan before training starts",
             Self::NoMeasurementLeft { .. } => "plan the number of {measurements} before training starts",
             Self::NotFinite => "end this run and repair the engine: it adds gradients that are not finite",
-            Self::Ranks(_) => "steps that were charged are in the ledger; resume the run with any number of ranks",
+            Self::Ranks(_) => {
+                "steps that were charged are in the ledger; resume the run with any number of ranks"
+            }
             Self::NoRandomness(_) => "noise needs getrandom(2) or its equivalent; there is no substitute",
             Self::Engine(_) => "check that the parameters belong to the model",
             Self::LedgerFile { .. } => "the ledger must be a writable file on a disk with free space",

@@ -12,7 +12,8 @@ use sordino_data::{Dataset, Encoding, ImageOptions, Preparation, Scale, Schema, 
 use sordino_nn::Shape;
 
 use crate::{
-    Origin, RunFiles, RunFolder, SettingValues, Settings, TestSetName, TrainError, Value, model_notes,
+    ClientSource, Origin, RunFiles, RunFolder, SettingValues, Settings, TestSetName, TrainError, Value,
+    clients, model_notes,
     public_defaults::{check_tokenizer, with_public_defaults},
     settings::given,
 };
@@ -49,8 +50,9 @@ pub struct DataFacts {
 pub struct UnitFacts {
     /// What a unit is: the column or array that identifies it.
     pub name: String,
-    /// The number of records of a unit that are used.
-    pub records: usize,
+    /// The number of records of a unit that are used; none if all are, as those of a client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub records: Option<usize>,
 }
 
 impl DataFacts {
@@ -66,8 +68,7 @@ impl DataFacts {
             test_records: test.map_or(0, |test| test.slots() as u64),
             unit: train
                 .unit()
-                .zip(train.records_per_unit())
-                .map(|(name, records)| UnitFacts { name: name.to_owned(), records }),
+                .map(|name| UnitFacts { name: name.to_owned(), records: train.records_per_unit() }),
             preparation: train.preparation().cloned(),
         }
     }
@@ -174,7 +175,7 @@ impl DataDescription {
         train: &Dataset,
         test: Option<&Dataset>,
     ) -> Result<Self, TrainError> {
-        const FOR_FILES: [&str; 14] = [
+        const FOR_FILES: [&str; 15] = [
             "schema",
             "target",
             "classes",
@@ -189,6 +190,7 @@ impl DataDescription {
             "test_data",
             "test_fraction",
             "split_seed",
+            "clients",
         ];
         if let Some(name) = settings.names().into_iter().find(|name| FOR_FILES.contains(name)) {
             return Err(TrainError::refused(
@@ -264,18 +266,19 @@ impl RunData {
         // Absolute paths, so that a run can be resumed from any folder.
         let absolute = |path: &Option<PathBuf>| path.clone().map(|path| path.canonicalize().unwrap_or(path));
         let test_data = absolute(&settings.test_data);
+        let path = absolute(&settings.data).unwrap_or("mushroom".into());
+        check_paths([Some(&path), test_data.as_ref()].into_iter().flatten())?;
+        let files = clients::files(settings, &path)?;
         let source =
-            Source { path: absolute(&settings.data).unwrap_or("mushroom".into()), ..data_source(settings) };
-        check_paths([Some(&source.path), test_data.as_ref()].into_iter().flatten())?;
-        let source = with_public_defaults(settings, source)?;
+            with_public_defaults(settings, Source { path: files[0].clone(), ..data_source(settings) })?;
         // Taken before the records are read, so that a change during reading counts as a later change.
-        let last_changed = last_changed(Some(&source.path));
-        let sets = sordino_data::read(&source)?;
+        let last_changed = last_changed(settings, Some(&path));
+        let sets = clients::read(settings, &source, &files)?;
         check_tokenizer(settings, sets.schema.as_ref())?;
-        let separate = separate_test_set(test_data.as_deref(), &source, &sets)?;
+        let separate = separate_test_set(test_data.as_deref(), &source, &sets, &files)?;
         // The records of the included data are public, whether it has a test set or not.
-        let included = source.path == Path::new("mushroom");
-        let published = sordino_data::is_published(&source.path) && (sets.test.is_some() || included);
+        let included = path == Path::new("mushroom");
+        let published = sordino_data::is_published(&path) && (sets.test.is_some() || included);
         let test_set = test_set(settings, published);
         let Splits { train, test, schema } = sets;
         let limited = |set: Dataset| match settings.records_per_unit {
@@ -287,15 +290,16 @@ impl RunData {
             None => Ok(set),
         };
         let train = limited(train)?;
-        let test = test.or(separate).map(limited).transpose()?;
+        let test = test.or(separate).map(|test| clients::of_test_records(settings, test)).transpose()?;
+        let test = test.map(limited).transpose()?;
         if let Some(test) = &test {
             check_units(&train, test)?;
         }
         let (unit, records_per_unit) = unit_values(settings, &train);
         let mut values = SettingValues {
             data: Some(Value::given_or(
-                settings.data.as_ref().map(|_| source.path.clone()),
-                source.path.clone(),
+                settings.data.as_ref().map(|_| path.clone()),
+                path.clone(),
                 Origin::Default,
             )),
             test_data: given(test_data),
@@ -407,7 +411,8 @@ pub fn data_source(settings: &Settings) -> Source {
         path: settings.data.clone().unwrap_or_else(|| "mushroom".into()),
         schema: settings.schema.clone(),
         target: settings.target.clone(),
-        unit: settings.unit.clone(),
+        // With the clients of a split or of files, the unit is not a column.
+        unit: settings.unit.clone().filter(|_| settings.clients.is_none()),
         classes: settings.classes,
         features: settings.features,
         images: ImageOptions {
@@ -445,6 +450,7 @@ fn separate_test_set(
     path: Option<&Path>,
     source: &Source,
     sets: &Splits,
+    files: &[PathBuf],
 ) -> Result<Option<Dataset>, TrainError> {
     let Some(path) = path else { return Ok(None) };
     if *path == source.path {
@@ -459,7 +465,7 @@ fn separate_test_set(
             "leave out one of them",
         ));
     }
-    let training: BTreeSet<PathBuf> = sordino_data::files(&source.path).into_iter().collect();
+    let training: BTreeSet<PathBuf> = files.iter().flat_map(|file| sordino_data::files(file)).collect();
     if let Some(shared) =
         sordino_data::files(path).iter().find(|file| file.is_file() && training.contains(*file))
     {
@@ -485,9 +491,13 @@ fn reject_split(settings: &Settings) -> Result<(), TrainError> {
 
 /// When the data was last changed, as the ledger stores it. A resumed run must use the records that it began with. The time is compared
 /// because nothing that is computed from the records may be stored.
-pub(crate) fn last_changed(path: Option<&PathBuf>) -> String {
+pub(crate) fn last_changed(settings: &Settings, path: Option<&PathBuf>) -> String {
     let Some(path) = path else { return String::new() };
-    let files = sordino_data::files(path);
+    let files = match settings.clients {
+        // A folder that cannot be read is an error of the reader.
+        Some(ClientSource::Files) => clients::files(settings, path).unwrap_or_default(),
+        _ => sordino_data::files(path),
+    };
     // A file that is renamed, added or removed changes its folder. The order of records and the classes follow from names.
     let folders =
         files.iter().flat_map(|file| file.ancestors().skip(1)).filter(|folder| folder.starts_with(path));
@@ -527,10 +537,10 @@ mod tests {
     fn renamed_classes_and_files_are_changes_of_the_data() {
         for (from, to) in [("cat", "zebra"), ("cat/1.png", "cat/2.png")] {
             let folder = class_folders("renamed");
-            let before = last_changed(Some(&folder));
+            let before = last_changed(&Settings::default(), Some(&folder));
             assert_eq!(before, "# data last changed at 1000000000.000000000\n");
             fs::rename(folder.join(from), folder.join(to)).unwrap();
-            assert_ne!(last_changed(Some(&folder)), before, "{from}");
+            assert_ne!(last_changed(&Settings::default(), Some(&folder)), before, "{from}");
             fs::remove_dir_all(folder).unwrap();
         }
     }

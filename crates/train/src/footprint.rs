@@ -49,6 +49,12 @@ impl Footprint {
         Self { parameters: parameters as u64, bytes_per_parameter }
     }
 
+    /// The same memory, and on each worker the parameters of a client in single precision, and its gradient and two updates in double.
+    pub(crate) fn with_clients(self) -> Self {
+        let workers = thread::available_parallelism().map_or(1, usize::from) as u64;
+        Self { bytes_per_parameter: self.bytes_per_parameter + workers * (4 + 3 * 8), ..self }
+    }
+
     fn bytes(&self) -> u64 {
         self.parameters.saturating_mul(self.bytes_per_parameter)
     }

@@ -1,22 +1,26 @@
-//! Per-record gradients of a network, for the trusted base.
+//! What a slot adds to a sum, for the trusted base: the gradient of a record or a unit, or the update of a client.
 
 use std::ops::Range;
 
 use sordino_data::Dataset;
-use sordino_nn::{Combination, Engine, NetworkError, Params, Pass, Records, Units};
+use sordino_nn::{Combination, Engine, Network, NetworkError, Params, Pass, Records, Units};
 use sordino_privacy::{Gradients, Sum, WeightRule};
 
-use crate::{ResolvedSettings, TrainError, UnitGradient};
+use crate::{LocalTraining, ResolvedSettings, TrainError, UnitGradient, client_updates::ClientUpdates};
 
-/// Records, and the engine that computes their gradients.
-pub struct NetworkGradients<'d> {
-    engine: Engine,
-    records: Records<'d>,
-    class_weights: Vec<f32>,
+/// Records, and the engine that computes their gradients or the updates of their clients.
+pub struct NetworkGradients<'d>(Contributions<'d>);
+
+/// What a slot adds.
+enum Contributions<'d> {
+    /// The gradient of its records.
+    Gradients { engine: Engine, records: Records<'d>, class_weights: Vec<f32> },
+    /// The update of a client that trains on its records.
+    Updates(ClientUpdates<'d>),
 }
 
 impl<'d> NetworkGradients<'d> {
-    /// Gradients of labelled records, in their units and with the views of the settings.
+    /// The contributions of labelled records, in their units and with the views of the settings; updates, if clients train on them.
     ///
     /// # Errors
     /// Records without labels, or records that do not fit the network.
@@ -27,32 +31,56 @@ impl<'d> NetworkGradients<'d> {
                 "give labelled records, or name the {target}",
             )
         })?;
+        let class_weights = resolved.loss_factors();
+        if let (Some(local), Some(clients)) = (resolved.local, data.units()) {
+            let engines = (0..rayon::current_num_threads()).map(|_| resolved.engine(Some(1)));
+            let engines = engines.collect::<Result<Vec<Engine>, NetworkError>>()?;
+            let records = engines[0].records(data.inputs(), targets)?;
+            let records = resolved.in_slots(records, None)?;
+            return Ok(Self::of_clients(engines, records, clients, local, class_weights));
+        }
         let engine = resolved.engine(None)?;
         let records = engine.records(data.inputs(), targets)?;
         let records = resolved.in_slots(records, data.units())?;
-        Ok(Self::new(engine, records).with_class_weights(resolved.loss_factors()))
+        Ok(Self(Contributions::Gradients { engine, records, class_weights }))
     }
 
     /// Gradients of these records, which were checked by this engine.
     pub fn new(engine: Engine, records: Records<'d>) -> Self {
-        Self { engine, records, class_weights: Vec::new() }
+        Self(Contributions::Gradients { engine, records, class_weights: Vec::new() })
     }
 
-    /// The same gradients, where the loss of each class has a public weight. Empty for no weights.
-    #[must_use]
-    pub fn with_class_weights(self, weights: Vec<f32>) -> Self {
-        Self { class_weights: weights, ..self }
+    /// Updates of clients that train on these records, with a thread for each engine. The records were checked by an engine, and the
+    /// engines were made for slots of [`LocalTraining::batch_size`] records. The loss of each class has a public weight, if there are any.
+    pub fn of_clients(
+        engines: Vec<Engine>,
+        records: Records<'d>,
+        clients: &'d Units,
+        local: LocalTraining,
+        class_weights: Vec<f32>,
+    ) -> Self {
+        Self(Contributions::Updates(ClientUpdates::new(engines, records, clients, local, class_weights)))
+    }
+
+    fn network(&self) -> &Network {
+        match &self.0 {
+            Contributions::Gradients { engine, .. } => engine.network(),
+            Contributions::Updates(updates) => updates.network(),
+        }
     }
 }
 
 impl ResolvedSettings {
-    /// An engine for the slots of the run: for the public maximum of gradients in a slot, not for the largest number that
-    /// occurs. Without a number of workers, it has one for each thread.
+    /// An engine for the slots of the run: for the public maximum of gradients in a slot or in a local batch, not for the largest number
+    /// that occurs. Without a number of workers, it has one for each thread.
     ///
     /// # Errors
     /// A network that takes too much memory.
     pub fn engine(&self, workers: Option<usize>) -> Result<Engine, NetworkError> {
-        let records = self.data.unit.as_ref().map_or(1, |unit| unit.records);
+        let records = match self.local {
+            Some(local) => local.batch_size,
+            None => self.data.unit.as_ref().and_then(|unit| unit.records).unwrap_or(1),
+        };
         let most = records.saturating_mul(self.views.map_or(1, |views| views.copies));
         let (network, loss) = (self.model.network()?, self.model.loss);
         let engine = match workers {
@@ -87,23 +115,30 @@ impl Gradients for NetworkGradients<'_> {
     type Error = NetworkError;
 
     fn records(&self) -> usize {
-        self.records.slots()
+        match &self.0 {
+            Contributions::Gradients { records, .. } => records.slots(),
+            Contributions::Updates(updates) => updates.len(),
+        }
     }
 
     fn dimension(&self) -> usize {
-        self.engine.network().layout().len()
+        self.network().layout().len()
     }
 
     fn trainable(&self) -> Vec<Range<usize>> {
-        self.engine.network().layout().trainable()
+        self.network().layout().trainable()
     }
 
     fn layers(&self) -> usize {
-        self.engine.network().layers().len()
+        self.network().layers().len()
     }
 
     fn rounding(&self, differences: bool) -> f64 {
-        self.engine.rounding(differences)
+        match &self.0 {
+            Contributions::Gradients { engine, .. } => engine.rounding(differences),
+            // Each update is rounded to the lattice by itself, and updates are added exactly.
+            Contributions::Updates(_) => 0.0,
+        }
     }
 
     fn pass(
@@ -115,19 +150,23 @@ impl Gradients for NetworkGradients<'_> {
         key: [u8; 32],
         sums: &mut [Sum],
     ) -> Result<(), NetworkError> {
+        let (engine, records, class_weights) = match &mut self.0 {
+            Contributions::Gradients { engine, records, class_weights } => (engine, records, class_weights),
+            Contributions::Updates(updates) => return updates.pass(at, anchor, chosen, rule, key, sums),
+        };
         let steps: Vec<f64> = sums.iter().map(|sum| sum.step).collect();
         let mut values: Vec<Vec<f64>> = sums.iter_mut().map(|sum| std::mem::take(&mut sum.values)).collect();
-        let mut pass = Pass::new(at, &self.records, chosen)
+        let mut pass = Pass::new(at, records, chosen)
             .with_dropout(key)
             .rounded_to(&steps)
-            .with_class_weights(&self.class_weights);
+            .with_class_weights(class_weights);
         if let Some(anchor) = anchor {
             pass = pass.minus(anchor);
         }
         if let Some(rule) = rule {
             pass = pass.weighed_by(rule);
         }
-        self.engine.pass(&pass, &mut values)?;
+        engine.pass(&pass, &mut values)?;
         sums.iter_mut().zip(values).for_each(|(sum, values)| sum.values = values);
         Ok(())
     }

@@ -45,6 +45,11 @@ impl Learner {
         &self.params
     }
 
+    /// Continues at other parameters, which are computed from releases, too.
+    pub(crate) fn move_to(&mut self, params: &[f64]) {
+        self.params.values_mut().iter_mut().zip(params).for_each(|(here, there)| *here = *there as f32);
+    }
+
     /// The parameters of the model: the average, if there is one.
     pub(crate) fn best(&self) -> Params {
         let mut best = self.params.clone();

@@ -65,6 +65,8 @@
 mod algorithm;
 mod augmentation;
 mod claim;
+mod client_updates;
+mod clients;
 mod data;
 mod encoder;
 mod error;
@@ -84,6 +86,7 @@ mod price;
 mod public_defaults;
 mod public_model;
 mod ranks;
+mod record_level;
 mod resolve;
 mod run;
 mod run_files;
@@ -96,6 +99,7 @@ mod unchanged_facts;
 
 pub use algorithm::{NetworkAlgorithm, parse_algorithm, parse_algorithm_config};
 pub use claim::Claim;
+pub use client_updates::LocalTraining;
 pub use data::{DataDescription, DataFacts, RunData, UnitFacts, data_source};
 pub use encoder::Encoder;
 pub use error::TrainError;
@@ -112,13 +116,14 @@ pub use model::{ResolvedModel, parse_model};
 pub use price::{PricedRun, Provable, price, read_published_noise};
 pub use public_model::PublicModel;
 pub use ranks::Share;
+pub use record_level::{Federation, FederationEnding};
 pub use resolve::{Custom, ResolvedSettings, check, parse_schedule, resolve, resolve_with, without_unused};
 pub use run::{Ending, Observer, Run, steps_per_charge};
 pub use run_files::{PublicFile, RunFiles, check_unchanged_data, public_files, verified_settings};
 pub use seal::{read_weights, write_weights};
 pub use search::{PricedSearch, SearchSettings, Selected, noise_multiplier, price_search};
 pub use settings::{
-    Clipping, LossName, Origin, PoolingName, SamplingName, SettingInfo, SettingValue, SettingValues,
-    Settings, TestSetName, TruncationName, UnitGradient, Value,
+    ClientSource, Clipping, LossName, Origin, PoolingName, ProtectedUnit, SamplingName, SettingInfo,
+    SettingValue, SettingValues, Settings, TestSetName, TruncationName, UnitGradient, Value,
 };
 pub use unchanged_facts::check_unchanged_facts;

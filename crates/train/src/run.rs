@@ -38,6 +38,9 @@ pub struct Run<'a> {
     communicator: Option<&'a Arc<dyn Communicator>>,
 }
 
+/// The vault of a run.
+pub(crate) type SealedRecords<'a> = Vault<NetworkGradients<'a>>;
+
 /// Receives the events of a run.
 pub trait Observer {
     /// The frozen layers of a public model are about to be applied to this many records, once, before training.
@@ -124,13 +127,19 @@ impl<'a> Run<'a> {
     }
 
     fn begin_encoded(&self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Ending, TrainError> {
+        let (vault, state) = self.open()?;
+        self.train(vault, state, Position::default(), stop, observer)
+    }
+
+    /// The sealed records and the state before the first step.
+    pub(crate) fn open(&self) -> Result<(SealedRecords<'a>, TrainState<'a>), TrainError> {
         let mut state = self.initial_state()?;
         let (gradients, terms, randomness) = (self.gradients()?, &self.priced.terms, self.randomness()?);
         let ledger = self.folder.map(RunFolder::ledger);
         let mut vault = Vault::seal_among(&self.ranks(), gradients, terms, randomness, ledger.as_deref())?;
         self.share_state(&mut state)?;
         self.save(&state, &Position::default(), None, &mut vault)?;
-        self.train(vault, state, Position::default(), stop, observer)
+        Ok((vault, state))
     }
 
     /// Continues a run that was stopped or killed, from its last checkpoint, after all steps that were charged.
@@ -142,19 +151,30 @@ impl<'a> Run<'a> {
     }
 
     fn resume_encoded(&self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Ending, TrainError> {
-        let ranks = self.ranks();
-        let mut state = self.initial_state()?;
-        let (gradients, terms, randomness) = (self.gradients()?, &self.priced.terms, self.randomness()?);
-        if !ranks.is_first() {
-            let vault = Vault::resume_among(&ranks, gradients, terms, randomness, Path::new(""))?;
+        if !self.ranks().is_first() {
+            let mut state = self.initial_state()?;
+            let (gradients, terms, randomness) = (self.gradients()?, &self.priced.terms, self.randomness()?);
+            let vault = Vault::resume_among(&self.ranks(), gradients, terms, randomness, Path::new(""))?;
             self.share_state(&mut state)?;
             return self.train(vault, state, Position::default(), stop, observer);
         }
         let folder = self.folder.ok_or_else(|| {
             TrainError::refused("a run without a folder cannot be resumed", "give the folder of the run")
         })?;
+        let (vault, state, position) = self.reopen(folder)?;
+        observer.resumed(position.step, vault.position());
+        self.train(vault, state, position, stop, observer)
+    }
+
+    /// The sealed records, and the state and the position of the last checkpoint.
+    pub(crate) fn reopen(
+        &self,
+        folder: &RunFolder,
+    ) -> Result<(SealedRecords<'a>, TrainState<'a>, Position), TrainError> {
+        let mut state = self.initial_state()?;
+        let (gradients, terms, randomness) = (self.gradients()?, &self.priced.terms, self.randomness()?);
         // The ledger is locked before any other file is read.
-        let mut vault = Vault::resume_among(&ranks, gradients, terms, randomness, &folder.ledger())?;
+        let mut vault = Vault::resume_among(&self.ranks(), gradients, terms, randomness, &folder.ledger())?;
         Seals::read(folder)?.check_ledger(folder, vault.account())?;
         let path = folder.checkpoint();
         let mut position = Position::default();
@@ -172,8 +192,7 @@ impl<'a> Run<'a> {
         }
         metrics::repair(folder)?;
         self.share_state(&mut state)?;
-        observer.resumed(position.step, vault.position());
-        self.train(vault, state, position, stop, observer)
+        Ok((vault, state, position))
     }
 
     /// Calls `f` with a run on the data that the trained network reads. The frozen layers of a public model are first applied to all
@@ -202,28 +221,24 @@ impl<'a> Run<'a> {
 
     fn train(
         &self,
-        mut vault: Vault<NetworkGradients<'a>>,
+        mut vault: SealedRecords<'a>,
         mut state: TrainState<'a>,
         before: Position,
         stop: &AtomicBool,
         observer: &mut dyn Observer,
     ) -> Result<Ending, TrainError> {
-        let clock = Clock { before: before.seconds, begun: Instant::now() };
+        let clock = Clock::after(before.seconds);
         let (mut recorder, mut latest) = (self.recorder()?, None);
         let (steps, batch_size) = (self.priced.terms.steps(), self.priced.resolved.facts.expected_batch_size);
-        let operations = self.priced.resolved.model.network()?.operations() * batch_size;
+        // A client takes at least one record in each local step.
+        let local = self.priced.resolved.local.map_or(1.0, |local| local.steps as f64);
+        let operations = self.priced.resolved.model.network()?.operations() * batch_size * local;
         // At most a tenth of the plan is lost if the process is killed right after a charge.
         vault.charge_by(steps_per_charge(operations, vault.sync_time()).min(steps.div_ceil(10)));
         let mut saved = Instant::now();
         while !self.stops(stop)? {
-            let step = vault.position();
-            let Some(taken) = vault.round(|round| state.steps.step(round, state.learner.params(), step))?
-            else {
+            if !self.step(&mut vault, &mut state)? {
                 break;
-            };
-            if let Some(release) = taken? {
-                let mean = release.scaled((1.0 / batch_size) as f32);
-                vault.reuse(state.learner.learn(mean, step, steps));
             }
             let position = vault.position();
             observer.stepped(position, vault.account());
@@ -252,13 +267,7 @@ impl<'a> Run<'a> {
         if finished && temperature.is_some() {
             self.save(&state, &ended, temperature, &mut vault)?;
         }
-        let account = vault.close()?;
-        if finished && let Some(folder) = self.folder {
-            // Saved again, with the last line of the ledger.
-            self.save_model(folder, &state.learner, temperature, &account)?;
-            let checkpoint = folder.checkpoint();
-            fs::remove_file(&checkpoint).map_err(|error| failed(&checkpoint, &error))?;
-        }
+        let account = self.end(vault, &state, temperature)?;
         let score = latest.map(|latest| latest.score);
         Ok(Ending {
             params: state.learner.best(),
@@ -273,7 +282,9 @@ impl<'a> Run<'a> {
     fn ranks(&self) -> Ranks {
         match self.communicator {
             None => Ranks::alone(self.records.slots()),
-            Some(communicator) => Ranks::among(communicator.clone(), self.priced.resolved.facts.records as usize),
+            Some(communicator) => {
+                Ranks::among(communicator.clone(), self.priced.resolved.facts.records as usize)
+            }
         }
     }
 
@@ -297,6 +308,40 @@ impl<'a> Run<'a> {
         Ok(stops != [0])
     }
 
+    /// Takes a step. Returns false if the plan is finished.
+    pub(crate) fn step(
+        &self,
+        vault: &mut SealedRecords<'a>,
+        state: &mut TrainState<'a>,
+    ) -> Result<bool, TrainError> {
+        let (step, batch_size) = (vault.position(), self.priced.resolved.facts.expected_batch_size);
+        let taken = vault.round(|round| state.steps.step(round, state.learner.params(), step))?;
+        let Some(taken) = taken else { return Ok(false) };
+        if let Some(release) = taken? {
+            let mean = release.scaled((1.0 / batch_size) as f32);
+            vault.reuse(state.learner.learn(mean, step, self.priced.terms.steps()));
+        }
+        Ok(true)
+    }
+
+    /// Closes the ledger. A run whose plan is finished keeps its model and needs no checkpoint.
+    pub(crate) fn end(
+        &self,
+        vault: SealedRecords<'a>,
+        state: &TrainState<'a>,
+        temperature: Option<f64>,
+    ) -> Result<Account, TrainError> {
+        let finished = vault.position() == self.priced.terms.steps();
+        let account = vault.close()?;
+        if finished && let Some(folder) = self.folder {
+            // Saved again, with the last line of the ledger.
+            self.save_model(folder, &state.learner, temperature, &account)?;
+            let checkpoint = folder.checkpoint();
+            fs::remove_file(&checkpoint).map_err(|error| failed(&checkpoint, &error))?;
+        }
+        Ok(account)
+    }
+
     /// Whether a measurement is due after this step: one of the planned measurements on protected records, or as often as public records are
     /// measured.
     fn is_measured_at(&self, position: u64, steps: u64) -> bool {
@@ -313,12 +358,12 @@ impl<'a> Run<'a> {
 
     /// Writes a checkpoint and the weights. The hash of the weights is entered into the ledger first. A run that is killed in between
     /// still has the previous weights, and their hash is also in the ledger.
-    fn save(
+    pub(crate) fn save(
         &self,
         state: &TrainState<'_>,
         position: &Position,
         temperature: Option<f64>,
-        vault: &mut Vault<NetworkGradients<'a>>,
+        vault: &mut SealedRecords<'a>,
     ) -> Result<(), TrainError> {
         let Some(folder) = self.folder else { return Ok(()) };
         let weights = self.model_file(&state.learner, temperature, vault.account(), HashMap::new())?;
@@ -392,14 +437,19 @@ impl<'a> Run<'a> {
 }
 
 /// The seconds of training, in all processes.
-struct Clock {
+pub(crate) struct Clock {
     before: f64,
     begun: Instant,
 }
 
 impl Clock {
+    /// A clock that starts now, after these seconds in earlier processes.
+    pub(crate) fn after(before: f64) -> Self {
+        Self { before, begun: Instant::now() }
+    }
+
     /// Rounded to milliseconds, because the duration of single steps is not public.
-    fn seconds(&self) -> f64 {
+    pub(crate) fn seconds(&self) -> f64 {
         (1e3 * (self.before + self.begun.elapsed().as_secs_f64())).round() / 1e3
     }
 }

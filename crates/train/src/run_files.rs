@@ -194,7 +194,7 @@ fn begun_settings(account: &Account) -> Result<Settings, TrainError> {
 /// # Errors
 /// A file with a different modification time.
 pub fn check_unchanged_data(settings: &Settings, account: &Account) -> Result<(), TrainError> {
-    let (now, then) = (last_changed(settings.data.as_ref()), account.about());
+    let (now, then) = (last_changed(settings, settings.data.as_ref()), account.about());
     if then.ends_with(&now) {
         return Ok(());
     }

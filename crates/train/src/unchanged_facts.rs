@@ -74,9 +74,10 @@ fn described(facts: &DataFacts) -> Vec<Described> {
     };
     let unit = match unit {
         None => "no unit of privacy but the record".to_owned(),
-        Some(UnitFacts { name, records }) => {
+        Some(UnitFacts { name, records: Some(records) }) => {
             format!("the unit of privacy {name}, with at most {records} records each")
         }
+        Some(UnitFacts { name, records: None }) => format!("the unit of privacy {name}"),
     };
     let Preparation { schema, features, labels, axes } = preparation.clone().unwrap_or_default();
     let shown = |text: String| (text.clone(), text);

@@ -17,14 +17,14 @@ use sordino_nn::layers::{
     LayerNorm, Linear, Lstm, MeanOverSteps, Positions, Relu, Residual, Tanh, TiedOutput,
 };
 use sordino_nn::{
-    Combination, Description, Engine, Inputs, Loss, Network, NetworkError, Params, Records, Shape, Targets,
-    Units, Views,
+    Combination, Description, Engine, Inputs, Loss, Network, NetworkError, Params, Shape, Targets, Units,
+    Views,
 };
 use sordino_privacy::{
     ClipRule, Gradients, PrivacyError, PrivacyStatus, Randomness, Sum, Terms, Vault, WeightRule,
 };
 use sordino_testing::Intercepted;
-use sordino_train::NetworkGradients;
+use sordino_train::{LocalTraining, NetworkGradients};
 
 /// So little noise that a release shows the sum beneath, to a few parts in ten thousand of the bound.
 const HARDLY_ANY: f64 = 1e-6;
@@ -157,8 +157,7 @@ fn without(
 /// What the vault releases in one step: the sum that the rule bounds, and the residual sum, each with its sensitivity. The noise
 /// is negligible, and batches are the same in every call.
 fn released(
-    engine: Engine,
-    records: Records<'_>,
+    gradients: NetworkGradients<'_>,
     (sampling, absent): (Sampling, Option<Absent>),
     (params, anchor): (&Params, Option<&Params>),
     (rule, residual): (&ClipRule, &ClipRule),
@@ -166,10 +165,10 @@ fn released(
 ) -> [(Vec<f32>, f64); 2] {
     let twice = vec![NoiseMultiplier::new(HARDLY_ANY).unwrap(); 2];
     let plan = Plan::new(vec![Entry::new(sampling, twice, Steps::new(1).unwrap()).unwrap()]);
-    let count = records.slots() as u64;
+    let count = gradients.records() as u64;
     let terms = Terms::price(plan, count, Delta::new(1e-5).unwrap(), None, Accountant::Rdp).unwrap();
     let _ = std::fs::remove_file(ledger);
-    let gradients = without(NetworkGradients::new(engine, records), absent);
+    let gradients = without(gradients, absent);
     let mut vault = Vault::seal(gradients, &terms, Randomness::seeded(1), ledger).unwrap();
     let release = vault.round(|round| {
         let gradients = round.gradients(params);
@@ -251,18 +250,33 @@ fn check(seed: u64, ledger: &Path) -> bool {
     let mut there = params.clone();
     there.values_mut().iter_mut().for_each(|value| *value += roll.between(-0.1, 0.1) as f32);
     let points = (&params, (roll.below(2) == 0).then_some(&there));
+    // Half of the units are clients, which add updates.
+    let local = (roll.below(2) == 0).then(|| LocalTraining {
+        steps: 1 + roll.below(4) as u64,
+        batch_size: 1 + roll.below(6),
+        learning_rate: 10_f64.powf(roll.between(-3.0, 1.0)),
+    });
     let sums = |absent: Option<Absent>| {
-        let network = Network::new(&description).unwrap();
-        let engine = Engine::with_workers(network, loss, workers).unwrap();
-        let engine = engine.for_slots_of(most * views.map_or(1, |views| views.copies)).unwrap();
-        let mut records = engine.records(inputs, targets).unwrap();
-        if let Some(units) = &units {
-            records = records.in_units(units, combination).unwrap();
-        }
+        let engine = |workers: usize, most: usize| {
+            let engine = Engine::with_workers(Network::new(&description).unwrap(), loss, workers).unwrap();
+            engine.for_slots_of(most * views.map_or(1, |views| views.copies)).unwrap()
+        };
+        let whole = engine(workers, most);
+        let mut records = whole.records(inputs, targets).unwrap();
         if let Some(views) = views {
             records = records.with_views(views).unwrap();
         }
-        released(engine, records, (Sampling::FullBatch, absent), points, rules, ledger)
+        let gradients = match (&units, local) {
+            (Some(units), Some(local)) => {
+                let engines = (0..workers).map(|_| engine(1, local.batch_size)).collect();
+                NetworkGradients::of_clients(engines, records, units, local, Vec::new())
+            }
+            (Some(units), None) => {
+                NetworkGradients::new(whole, records.in_units(units, combination).unwrap())
+            }
+            (None, _) => NetworkGradients::new(whole, records),
+        };
+        released(gradients, (Sampling::FullBatch, absent), points, rules, ledger)
     };
     let (with, without) = (sums(None), sums(Some(Absent::Slot(absent))));
     assert!(with.iter().flat_map(|(sum, _)| sum).all(|value| value.is_finite()));
@@ -276,7 +290,7 @@ fn check(seed: u64, ledger: &Path) -> bool {
 }
 
 #[test]
-fn one_record_or_unit_moves_a_sum_by_at_most_the_declared_sensitivity() {
+fn one_record_unit_or_client_moves_a_sum_by_at_most_the_declared_sensitivity() {
     const CASES: u32 = 600;
     let ledger = std::env::temp_dir().join(format!("sordino-neighbours-{}", std::process::id()));
     let config =
@@ -305,7 +319,8 @@ fn moved_by_one_of_many(gradients: &[f32], bound: f64, sampling: Sampling, ledge
         let params = Params::zeros(engine.network().layout().clone());
         let values = Targets::Values { values: &targets, width: 1 };
         let records = engine.records(Inputs::Dense(&inputs), values).unwrap();
-        let [sum, _] = released(engine, records, (sampling, absent), (&params, None), (&rule, &rule), ledger);
+        let gradients = NetworkGradients::new(engine, records);
+        let [sum, _] = released(gradients, (sampling, absent), (&params, None), (&rule, &rule), ledger);
         sum
     };
     let whole = sum(None);

@@ -20,8 +20,8 @@ use std::{
 
 use clap::{Parser, Subcommand};
 use commands::{
-    algorithms, audit, compare, data, epsilon, export, noise, predict, profile, report, reproduce, schedule,
-    show, theory, train, tune,
+    algorithms, audit, compare, data, epsilon, export, federate, noise, predict, profile, report, reproduce,
+    schedule, show, theory, train, tune,
 };
 use problem::Problem;
 
@@ -37,6 +37,8 @@ struct Cli {
 enum Command {
     /// Train a model privately: without arguments, logistic regression on the Mushroom data at epsilon 1.
     Train(Box<train::Arguments>),
+    /// Simulate federated training on this machine: clients train on their own records, and their updates are protected.
+    Federate(Box<federate::Arguments>),
     /// Apply a trained model to records.
     Predict(predict::Arguments),
     /// Show a run and its guarantee, after checking its ledger.
@@ -73,8 +75,16 @@ enum Command {
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let answer = Cli::try_parse_from(arguments).map_err(Problem::from).and_then(|cli| match cli.command {
         Command::Train(arguments) => train::run(*arguments),
-        Command::Compare(_) | Command::Tune(_) | Command::Audit(_) | Command::Reproduce(_)
-            if ranks::are_several() => Err(ranks::refusal()),
+        Command::Federate(_)
+        | Command::Compare(_)
+        | Command::Tune(_)
+        | Command::Audit(_)
+        | Command::Reproduce(_)
+            if ranks::are_several() =>
+        {
+            Err(ranks::refusal())
+        }
+        Command::Federate(arguments) => federate::run(*arguments),
         Command::Predict(arguments) => predict::run(&arguments),
         Command::Show(arguments) => show::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),

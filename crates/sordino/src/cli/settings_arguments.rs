@@ -8,6 +8,9 @@ use crate::cli::problem::Problem;
 /// The settings that were given, as text.
 pub(crate) struct SettingsArguments(Given);
 
+/// The settings of federated training that were given. Some have the names that are usual there.
+pub(crate) struct FederatedArguments(Given);
+
 /// The settings that say how records are read; the records and the test records themselves are not among them.
 pub(crate) struct ReadingArguments(Given);
 
@@ -26,6 +29,35 @@ fn is_reading(setting: &SettingInfo) -> bool {
         && !["data", "test_data", "test_fraction", "split_seed", "records_per_unit"].contains(&setting.name)
 }
 
+fn is_federated(setting: &SettingInfo) -> bool {
+    setting.heading == "Federated"
+}
+
+/// Settings with another flag in federated training: the setting, the flag, its value and what it means there.
+const FEDERATED: [(&str, &str, &str, &str); 3] = [
+    ("unit", "client-column", "COLUMN", "Column or array that identifies the client of a record"),
+    (
+        "batch_size",
+        "clients-per-round",
+        "B",
+        "Expected number of clients in a round; each joins with the same probability, independently [default: a sixtieth of the clients, at least 256, or all]",
+    ),
+    ("steps", "rounds", "T", "Number of rounds, instead of epochs"),
+];
+
+/// The flag of a setting in federated training. The name of the setting itself is an alias, because hints use it.
+fn federated_argument(setting: &SettingInfo) -> Arg {
+    match FEDERATED.iter().find(|(name, ..)| *name == setting.name) {
+        None => argument(setting),
+        Some((name, flag, value, help)) => argument(setting)
+            .long(*flag)
+            .alias(name.replace('_', "-"))
+            .value_name(*value)
+            .help(*help)
+            .help_heading("Federated"),
+    }
+}
+
 fn argument(setting: &SettingInfo) -> Arg {
     let mut help = setting.help.trim().to_owned();
     if !setting.permitted.is_empty() {
@@ -42,7 +74,7 @@ fn argument(setting: &SettingInfo) -> Arg {
 
 /// The flags of the settings that a filter selects.
 macro_rules! settings_as_flags {
-    ($arguments:ident, $selected:expr) => {
+    ($arguments:ident, $selected:expr, $argument:ident) => {
         impl $arguments {
             pub(crate) fn settings(&self) -> Result<Settings, Problem> {
                 parsed(&self.0)
@@ -51,7 +83,7 @@ macro_rules! settings_as_flags {
 
         impl Args for $arguments {
             fn augment_args(command: Command) -> Command {
-                command.args(Settings::ALL.iter().filter($selected).map(argument))
+                command.args(Settings::ALL.iter().filter($selected).map($argument))
             }
 
             fn augment_args_for_update(command: Command) -> Command {
@@ -75,5 +107,10 @@ macro_rules! settings_as_flags {
     };
 }
 
-settings_as_flags!(SettingsArguments, |_: &&SettingInfo| true);
-settings_as_flags!(ReadingArguments, |setting: &&SettingInfo| is_reading(setting));
+settings_as_flags!(SettingsArguments, |setting: &&SettingInfo| !is_federated(setting), argument);
+settings_as_flags!(ReadingArguments, |setting: &&SettingInfo| is_reading(setting), argument);
+settings_as_flags!(
+    FederatedArguments,
+    |setting: &&SettingInfo| !["records_per_unit", "unit_gradient", "client"].contains(&setting.name),
+    federated_argument
+);

@@ -15,7 +15,7 @@ use sordino_accounting::{
 };
 use sordino_privacy::{Account, PrivacyStatus};
 use sordino_train::{
-    RunFolder, Settings,
+    ClientSource, RunFolder, Settings,
     format::{grouped, pair},
     verified_settings,
 };
@@ -158,8 +158,8 @@ impl Used {
     }
 
     /// The unit that the run protects.
-    fn unit(&self) -> (Option<&str>, Option<usize>) {
-        (self.settings.unit.as_deref(), self.settings.records_per_unit)
+    fn unit(&self) -> (Option<&str>, Option<usize>, Option<ClientSource>) {
+        (self.settings.unit.as_deref(), self.settings.records_per_unit, self.settings.clients)
     }
 }
 
@@ -175,10 +175,16 @@ fn runs_on(folder: &Path, settings: &Settings) -> Result<Vec<Used>, String> {
     paths.sort();
     let mut runs = Vec::new();
     for path in paths {
+        let federation =
+            path.join("clients").is_dir().then(|| Settings::read_as_written(&path.join("config.toml")));
+        if federation.is_some_and(|read| read.is_ok_and(|used| used.data == settings.data)) {
+            return Err(format!("the clients of {} have ledgers of their own", path.display()));
+        }
         let Some(run) = RunFolder::find(&path).map_err(|error| error.to_string())? else { continue };
         let account = Account::read(&run.ledger()).map_err(|error| error.to_string())?;
         let used = verified_settings(&run, &account).map_err(|error| error.to_string())?;
-        if used.data == settings.data && account.charged() > 0 {
+        // The clients of a federation have different records of the same data.
+        if used.data == settings.data && used.client == settings.client && account.charged() > 0 {
             runs.push(Used { path, account, settings: used });
         }
     }

@@ -7,14 +7,14 @@ use sordino_train::{
 };
 
 /// What was measured on the test records of a run.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Measured<'a> {
     /// The score.
     pub score: Option<Score>,
     /// All metrics, if they are known.
     pub metrics: Option<&'a Metrics>,
-    /// What a unit of privacy is, if it is not a record.
-    pub unit: Option<&'a str>,
+    /// What the units of privacy are called.
+    pub units: String,
     /// The names of the classes.
     pub classes: &'a [String],
     /// Whether the test records are protected.
@@ -41,7 +41,7 @@ fn number(estimate: Estimate) -> String {
 impl Measured<'_> {
     /// The lines of a report: what is measured, and the result.
     pub fn lines(&self) -> Vec<(&'static str, String)> {
-        let units = self.unit.map_or("records".to_owned(), |unit| format!("units ({unit})"));
+        let units = &self.units;
         let where_ = match (self.protected, self.metrics) {
             (true, Some(metrics)) => {
                 format!("measured with noise on {} protected {units}", grouped(metrics.records))

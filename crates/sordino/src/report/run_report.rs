@@ -7,7 +7,8 @@ use sordino_accounting::{Guarantee, pld::GroupSize};
 use sordino_algorithms::PublishedNoise;
 use sordino_privacy::{Account, PrivacyStatus};
 use sordino_train::{
-    Claim, DataFacts, Hint, Metrics, Provable, PublicFile, Score, Settings, TestSetName, TrainError,
+    Claim, DataFacts, Hint, Metrics, ProtectedUnit, Provable, PublicFile, Score, Settings, TestSetName,
+    TrainError,
     format::{grouped, pair, rounded_down, rounded_to_nearest, rounded_up},
     public_files,
 };
@@ -95,6 +96,9 @@ struct ReportRecord<'a> {
     unit: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     records_per_unit: Option<usize>,
+    /// What federated training protects: clients or records.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    protect: Option<ProtectedUnit>,
     relation: Option<String>,
     accountant: Option<&'static str>,
     noise_multiplier: Option<f64>,
@@ -162,6 +166,7 @@ impl RunReport<'_> {
             training_records: self.account.records(),
             unit: self.settings.unit.as_deref(),
             records_per_unit: self.settings.records_per_unit.filter(|_| self.settings.unit.is_some()),
+            protect: self.settings.protect,
             relation: guarantee.map(|guarantee| guarantee.relation.to_string()),
             accountant: guarantee.map(|guarantee| guarantee.accountant.name()),
             noise_multiplier: self.multiplier(),
@@ -214,7 +219,7 @@ impl RunReport<'_> {
         Measured {
             score: self.score,
             metrics: self.metrics,
-            unit: self.settings.unit.as_deref(),
+            units: self.settings.unit_noun(),
             classes: self.facts.map_or(&[], |facts| &facts.classes),
             protected: self.account.measurement_budget().is_some(),
             // Earlier versions had public test records only.

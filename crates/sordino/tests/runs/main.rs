@@ -5,6 +5,7 @@ mod algorithms;
 mod audit;
 mod bad_files;
 mod data;
+mod federate;
 mod images;
 mod loss;
 mod measured;

@@ -22,9 +22,9 @@ use sordino_nn::{Description, Views};
 use sordino_privacy::ClipRule;
 
 use crate::{
-    Clipping, DataDescription, DataFacts, Footprint, Learning, NetworkAlgorithm, Origin, PublicModel,
-    ResolvedModel, RunFiles, SamplingName, SettingValues, Settings, TestSetName, TrainError, UnitGradient,
-    Value, augmentation::views, parse_algorithm, schedule_files, settings::given,
+    Clipping, DataDescription, DataFacts, Footprint, Learning, LocalTraining, NetworkAlgorithm, Origin,
+    PublicModel, ResolvedModel, RunFiles, SamplingName, SettingValues, Settings, TestSetName, TrainError,
+    UnitGradient, Value, augmentation::views, clients, parse_algorithm, schedule_files, settings::given,
 };
 
 /// A run whose settings all have values. No record is needed for this.
@@ -49,6 +49,8 @@ pub struct ResolvedSettings {
     pub noise_multiplier: Option<NoiseMultiplier>,
     /// The accountant that prices the plan.
     pub accountant: Accountant,
+    /// How clients train; none unless the run is federated.
+    pub local: Option<LocalTraining>,
     /// The random views of images.
     pub views: Option<Views>,
     /// The memory that training takes.
@@ -71,7 +73,9 @@ impl ResolvedSettings {
     pub fn loss_factors(&self) -> Vec<f32> {
         let Some(weights) = &self.values.class_weights else { return Vec::new() };
         let largest = weights.value.iter().copied().fold(0.0, f64::max);
-        let clip = if self.algorithm.is_plain() { 1.0 } else { self.facts.max_grad_norm.get().min(1.0) };
+        // The update of a client is clipped, not the gradients of its local steps.
+        let unclipped = self.algorithm.is_plain() || self.local.is_some();
+        let clip = if unclipped { 1.0 } else { self.facts.max_grad_norm.get().min(1.0) };
         weights.value.iter().map(|weight| (clip * weight / largest) as f32).collect()
     }
 }
@@ -190,6 +194,7 @@ pub fn resolve_with(
     };
     let network = model.network()?;
     let footprint = Footprint::new(network.layout().len(), &learning, algorithm.kept_vectors());
+    let footprint = if settings.protect.is_some() { footprint.with_clients() } else { footprint };
     footprint.check(1)?;
     let batches = Batches::new(settings, data.records, &*algorithm)?;
     let sampling = Value::given_or(settings.sampling, SamplingName::Poisson, Origin::Default);
@@ -209,6 +214,8 @@ pub fn resolve_with(
     let accountant = Value::given_or(settings.accountant, default_accountant, Origin::Default);
     let private = !algorithm.is_plain();
     let measurements = planned_measurements(settings, data, &*algorithm, batches.steps)?;
+    let mut values = data.values.clone();
+    let local = clients::local_training(settings, &data.facts, &mut values)?;
     Ok(ResolvedSettings {
         budget: budget.budget(),
         noise_multiplier: settings.noise_multiplier,
@@ -235,7 +242,7 @@ pub fn resolve_with(
             epochs: batches.epochs,
             steps: batches.given_steps,
             batch_size: Some(batches.size),
-            unit_gradient: unit_gradient(settings, data)?,
+            unit_gradient: unit_gradient(settings, data)?.filter(|_| local.is_none()),
             augment: given(settings.augment.clone()),
             learning_rate: Some(learning_rate),
             class_weights: class_weights(settings, &data.facts)?,
@@ -244,7 +251,7 @@ pub fn resolve_with(
             average: given(settings.average),
             seed: given(settings.seed),
             checkpoint_seconds: Some(checkpoint_seconds),
-            ..data.values.clone()
+            ..values
         },
         data: data.facts.clone(),
         files: RunFiles {
@@ -257,6 +264,7 @@ pub fn resolve_with(
         },
         last_changed: data.last_changed.clone(),
         views: settings.augment.as_ref().map(|text| views(text, network.input())).transpose()?,
+        local,
         model,
         algorithm,
         learning,

@@ -19,7 +19,7 @@ pub(crate) use definition::given;
 pub use definition::{Origin, SettingInfo, SettingValue, Value};
 pub(crate) use named::named;
 
-use crate::{TrainError, format::grouped, schedule_files};
+use crate::{TrainError, clients::CLIENT, format::grouped, schedule_files};
 
 settings! {
     "Data" {
@@ -133,6 +133,21 @@ settings! {
         schedule: String = "NAME[,K=V]";
         /// Decay of an exponential moving average of the parameters, such as 0.99; the average is the model
         average: f64 = "DECAY";
+    }
+    "Federated" {
+        /// What is protected: all records of a client together, or each record within its client [default: clients]
+        protect: ProtectedUnit = "UNIT";
+        /// Clients: a number K splits the records over K clients by their public index, so that record i belongs to client i modulo K;
+        /// `files` if the data is a folder with a file for each client
+        clients: ClientSource = "K";
+        /// Number of the client whose records are trained on, if records are protected within their clients; set for each of them
+        client: u64 = "N";
+        /// Number of steps that a client takes in a round, on its own records [default: 1]
+        local_steps: u64 = "N";
+        /// Public maximum number of records in a local step; a client with fewer uses all of them [default: 32]
+        local_batch_size: usize = "N";
+        /// Learning rate of local steps, for the mean gradient of a batch [default: 1]
+        local_learning_rate: f64 = "R";
     }
     "Run" {
         /// Make the run reproducible and NOT PRIVATE
@@ -250,9 +265,74 @@ permitted_values! {
     }
 }
 
+permitted_values! {
+    /// What federated training protects.
+    pub enum ProtectedUnit {
+        /// All records of one client together: its whole update is clipped.
+        Clients = "clients",
+        /// One record: clients train with differential privacy themselves.
+        Records = "records",
+    }
+}
+
+/// Who the clients of a federated run are, unless a column names them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "toml::Value", into = "toml::Value")]
+pub enum ClientSource {
+    /// This many: record `i` belongs to client `i` modulo their number.
+    Split(usize),
+    /// The files of a folder.
+    Files,
+}
+
+impl std::fmt::Display for ClientSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Split(count) => write!(f, "{count}"),
+            Self::Files => f.write_str("files"),
+        }
+    }
+}
+
+impl SettingValue for ClientSource {
+    fn parse(name: &'static str, text: &str) -> Result<Self, TrainError> {
+        match (text.trim(), text.trim().parse()) {
+            ("files", _) => Ok(Self::Files),
+            (_, Ok(count)) => Ok(Self::Split(count)),
+            (_, Err(_)) => Err(TrainError::refused(
+                format!("{name} must be a whole number or files, got {text}"),
+                "try {clients=100}",
+            )),
+        }
+    }
+}
+
+impl TryFrom<toml::Value> for ClientSource {
+    type Error = TrainError;
+
+    fn try_from(value: toml::Value) -> Result<Self, TrainError> {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        Self::parse("clients", &text)
+    }
+}
+
+impl From<ClientSource> for toml::Value {
+    fn from(clients: ClientSource) -> toml::Value {
+        match clients {
+            ClientSource::Split(count) => i64::try_from(count).unwrap_or(i64::MAX).into(),
+            ClientSource::Files => "files".into(),
+        }
+    }
+}
+
 /// Whether a model is a file or a folder, and not a name.
 pub(crate) fn is_path(model: &str) -> bool {
     model.ends_with(".toml") || model.contains(['/', '\\'])
+}
+
+/// A client, with the name of its column.
+fn client(unit: &str) -> String {
+    if unit == CLIENT { unit.to_owned() } else { format!("client ({unit})") }
 }
 
 fn unknown(name: &str) -> TrainError {
@@ -284,17 +364,27 @@ impl Settings {
 
     /// The unit that a run protects, in words.
     pub fn protected_unit(&self) -> String {
-        match (&self.unit, self.records_per_unit) {
-            (Some(unit), Some(records)) => {
-                format!("all records of one {unit}, up to {}", grouped(records as u64))
-            }
-            _ => "one training record".to_owned(),
+        let most =
+            self.records_per_unit.map_or(String::new(), |most| format!(", up to {}", grouped(most as u64)));
+        match &self.unit {
+            Some(unit) if self.protects_clients() => format!("all records of one {}{most}", client(unit)),
+            Some(unit) => format!("all records of one {unit}{most}"),
+            None => "one training record".to_owned(),
         }
     }
 
-    /// What the units of privacy are called: records, or units with their name.
+    /// What the units of privacy are called: records, clients, or units with their name.
     pub fn unit_noun(&self) -> String {
-        self.unit.as_ref().map_or("records".to_owned(), |unit| format!("units ({unit})"))
+        match &self.unit {
+            Some(unit) if self.protects_clients() => client(unit).replacen("client", "clients", 1),
+            Some(unit) => format!("units ({unit})"),
+            None => "records".to_owned(),
+        }
+    }
+
+    /// Whether the slots of the run are clients, which add updates.
+    pub fn protects_clients(&self) -> bool {
+        self.protect == Some(ProtectedUnit::Clients)
     }
 
     /// Whether nothing is set.
@@ -319,6 +409,9 @@ impl Settings {
             ("max_batch_size", self.max_batch_size),
             ("measurements", self.measurements),
             ("batch_size", self.batch_size),
+            ("client", self.client),
+            ("local_steps", self.local_steps),
+            ("local_batch_size", count(self.local_batch_size)),
             ("seed", self.seed),
         ];
         match numbers.into_iter().find(|(_, value)| value.is_some_and(|value| i64::try_from(value).is_err()))

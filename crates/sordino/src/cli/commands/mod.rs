@@ -6,6 +6,7 @@ pub(crate) mod compare;
 pub(crate) mod data;
 pub(crate) mod epsilon;
 pub(crate) mod export;
+pub(crate) mod federate;
 pub(crate) mod noise;
 pub(crate) mod predict;
 pub(crate) mod profile;

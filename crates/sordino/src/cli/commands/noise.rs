@@ -6,6 +6,7 @@ use sordino_accounting::{
     Accountant, Delta, Epsilon, Plan, SamplingRate, Steps,
     calibrate::{self, Budget},
     pld::GroupSize,
+    secure_aggregation::{ClientNoise, Participants, client_noise},
 };
 
 use crate::report::{GuaranteeRecord, json, plan_statement};
@@ -33,6 +34,9 @@ pub(crate) struct Arguments {
     /// Accountant: pld, rdp, gdp-clt, zcdp or tcdp
     #[arg(long, value_name = "NAME", default_value_t)]
     accountant: Accountant,
+    /// Also compute the noise that each client adds under secure aggregation, such as clients=100,dropouts=10,colluding=0
+    #[arg(long, value_name = "K=V", conflicts_with_all = ["published", "tuning"])]
+    secure_aggregation: Option<Participants>,
     #[command(flatten)]
     published: PublishedArguments,
     #[command(flatten)]
@@ -48,6 +52,9 @@ struct Record {
     target_epsilon: f64,
     #[serde(flatten)]
     guarantee: GuaranteeRecord,
+    /// The noise of each client under secure aggregation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    secure_aggregation: Option<ClientNoise>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
@@ -64,11 +71,34 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     let value = least.shortened();
     let plan = Plan::dp_sgd(value, sample_rate, steps);
     let guarantee = accountant.price(&plan, delta)?;
+    let shared = arguments.secure_aggregation.map(|participants| client_noise(value, participants));
+    let shared = shared.transpose()?;
     if arguments.json {
         let guarantee = GuaranteeRecord::new(guarantee, GroupSize::ONE);
-        return Ok(json(&Record { noise_multiplier: value.get(), target_epsilon: epsilon.get(), guarantee }));
+        return Ok(json(&Record {
+            noise_multiplier: value.get(),
+            target_epsilon: epsilon.get(),
+            guarantee,
+            secure_aggregation: shared,
+        }));
     }
     let text = plan_statement(&plan, GroupSize::ONE, &guarantee).render(flag);
     let meets = if guarantee.proved() { "meets" } else { "is estimated to meet (APPROXIMATE, NOT A BOUND)" };
-    Ok(format!("A noise multiplier of {value} {meets} epsilon <= {epsilon}.\n\n{text}"))
+    let shared = arguments.secure_aggregation.zip(shared);
+    let shared =
+        shared.map_or(String::new(), |(participants, noise)| secure_aggregation(participants, noise));
+    Ok(format!("A noise multiplier of {value} {meets} epsilon <= {epsilon}.\n\n{text}{shared}"))
+}
+
+/// The noise of each client in words.
+fn secure_aggregation(participants: Participants, noise: ClientNoise) -> String {
+    format!(
+        "\nUnder secure aggregation, each of {} clients adds noise with a standard deviation of {} times the clipping norm. The noise of {} of \
+         them is enough. If all of them send their updates, the noise multiplier of the sum is {}. The server sees who takes part in a round: \
+         the epsilon above is for those who see the releases only, and the plan with a sample rate of 1 is for the server.\n",
+        participants.clients(),
+        noise.each.shortened(),
+        participants.counted(),
+        noise.without_dropouts.shortened()
+    )
 }

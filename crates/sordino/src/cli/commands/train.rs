@@ -30,18 +30,35 @@ use crate::cli::{
 pub(crate) struct Arguments {
     #[command(flatten)]
     settings: SettingsArguments,
+    #[command(flatten)]
+    run: RunArguments,
+}
+
+/// Where the settings of a run come from, and where its results go.
+#[derive(Args)]
+pub(super) struct RunArguments {
     /// TOML file with settings of the same names; flags override it
     #[arg(long, value_name = "FILE", help_heading = "Run")]
     config: Option<PathBuf>,
     /// New folder for the run [default: runs/1, runs/2, ...]
     #[arg(long, value_name = "DIR", help_heading = "Run")]
-    out: Option<PathBuf>,
+    pub(super) out: Option<PathBuf>,
     /// Resume a run that was stopped or killed
     #[arg(long, value_name = "DIR", help_heading = "Run", conflicts_with_all = ["config", "out"])]
-    resume: Option<PathBuf>,
+    pub(super) resume: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long, help_heading = "Run")]
-    json: bool,
+    pub(super) json: bool,
+}
+
+impl RunArguments {
+    /// These settings, and those of the file.
+    pub(super) fn with_config(&self, settings: Settings) -> Result<Settings, Problem> {
+        Ok(match &self.config {
+            Some(path) => settings.or(Settings::read(path)?),
+            None => settings,
+        })
+    }
 }
 
 /// A run and its records.
@@ -60,9 +77,10 @@ enum Place {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<String, Problem> {
-    let Some(connection) = ranks::connect()? else { return run_alone(arguments) };
+    let settings = arguments.settings.settings()?;
+    let Some(connection) = ranks::connect()? else { return run_alone("train", settings, arguments.run) };
     let rank = format!("rank {}", connection.communicator.rank());
-    match run_among(arguments, &connection) {
+    match run_among(settings, arguments.run, &connection) {
         Err(problem) => {
             let _ = writeln!(io::stderr(), "{}", problem.about(&rank));
             (connection.abort)(2);
@@ -76,23 +94,28 @@ pub(crate) fn run(arguments: Arguments) -> Result<String, Problem> {
     }
 }
 
-fn run_alone(arguments: Arguments) -> Result<String, Problem> {
+/// Trains in this process with these settings, for a command of this name.
+pub(super) fn run_alone(
+    command: &str,
+    settings: Settings,
+    arguments: RunArguments,
+) -> Result<String, Problem> {
     let json = arguments.json;
-    let Prepared { priced, data, place } = prepare(arguments)?;
-    match train(&priced, &data.train, data.test.as_ref(), place, json, None)? {
+    let Prepared { priced, data, place } = prepare(settings, arguments)?;
+    match train(command, &priced, (&data.train, data.test.as_ref()), place, json, None)? {
         Ended::Finished(text) => Ok(text),
         Ended::Stopped => process::exit(STOPPED),
     }
 }
 
 /// Trains as one of several ranks. Rank 0 prints and writes everything.
-fn run_among(arguments: Arguments, connection: &Connection) -> Result<Ended, Problem> {
+fn run_among(settings: Settings, arguments: RunArguments, connection: &Connection) -> Result<Ended, Problem> {
     let json = arguments.json;
-    let Prepared { priced, mut data, place } = prepare(arguments)?;
+    let Prepared { priced, mut data, place } = prepare(settings, arguments)?;
     let test = data.test.take();
     let Share { records, communicator } = priced.share(data, connection.communicator.clone())?;
     if connection.is_first() {
-        return train(&priced, &records, test.as_ref(), place, json, Some(&communicator));
+        return train("train", &priced, (&records, test.as_ref()), place, json, Some(&communicator));
     }
     let run = priced.run(&records, None, None).among(&communicator);
     // Rank 0 decides when to stop.
@@ -114,15 +137,15 @@ enum Ended {
 }
 
 fn train(
+    command: &str,
     priced: &PricedRun,
-    records: &Dataset,
-    test: Option<&Dataset>,
+    (records, test): (&Dataset, Option<&Dataset>),
     place: Place,
     json: bool,
     communicator: Option<&Arc<dyn Communicator>>,
 ) -> Result<Ended, Problem> {
     let (folder, resumed) = match place {
-        Place::New(path) => (new_folder(priced, path)?, false),
+        Place::New(path) => (new_folder(command, priced, path)?, false),
         Place::Resumed(folder) => (folder, true),
     };
     let stop = listen("after this step", "without a checkpoint");
@@ -141,7 +164,7 @@ fn train(
     };
     progress.finish();
     let Ending { score, metrics, account, finished, seconds, .. } =
-        ending.map_err(|error| with_next_step(error, &folder))?;
+        ending.map_err(|error| with_next_step(command, error, &folder))?;
     let settings = priced.settings();
     let run_report = RunReport {
         settings: &settings,
@@ -161,13 +184,12 @@ fn train(
         return Ok(Ended::Finished(if json { text } else { text + &report::mention(folder.path()) }));
     }
     let _ = write!(io::stdout(), "{text}");
-    let _ =
-        writeln!(io::stderr(), "\nstopped; resume with: sordino train --resume {}", folder.path().display());
+    let folder = folder.path().display();
+    let _ = writeln!(io::stderr(), "\nstopped; resume with: sordino {command} --resume {folder}");
     Ok(Ended::Stopped)
 }
 
-fn prepare(arguments: Arguments) -> Result<Prepared, Problem> {
-    let settings = arguments.settings.settings()?;
+fn prepare(settings: Settings, arguments: RunArguments) -> Result<Prepared, Problem> {
     if let Some(path) = arguments.resume {
         if !settings.is_empty() {
             return Err(Problem::refused(
@@ -177,10 +199,7 @@ fn prepare(arguments: Arguments) -> Result<Prepared, Problem> {
         }
         return resumed(&path);
     }
-    let settings = match arguments.config {
-        Some(path) => settings.or(Settings::read(&path)?),
-        None => settings,
-    };
+    let settings = arguments.with_config(settings)?;
     check(&settings)?;
     let data = RunData::read(&settings)?;
     let priced = price(resolve(&settings, &data.description)?, None)?;
@@ -188,12 +207,12 @@ fn prepare(arguments: Arguments) -> Result<Prepared, Problem> {
 }
 
 /// A new folder with the settings of the run.
-fn new_folder(priced: &PricedRun, path: Option<PathBuf>) -> Result<RunFolder, Problem> {
+fn new_folder(command: &str, priced: &PricedRun, path: Option<PathBuf>) -> Result<RunFolder, Problem> {
     let folder = match path {
         Some(path) => RunFolder::create(&path)?,
         None => next_folder()?,
     };
-    priced.write_settings(&folder).map_err(|error| with_next_step(error, &folder))?;
+    priced.write_settings(&folder).map_err(|error| with_next_step(command, error, &folder))?;
     Ok(folder)
 }
 
@@ -225,14 +244,15 @@ fn resumed(path: &Path) -> Result<Prepared, Problem> {
 }
 
 /// The error of a failed run, with a hint on how to continue. The folder of a run that never began is removed.
-fn with_next_step(error: TrainError, folder: &RunFolder) -> Problem {
+fn with_next_step(command: &str, error: TrainError, folder: &RunFolder) -> Problem {
     let never_began = folder.remove_if_never_began();
     Problem::from(error).with_disk_hint(|| match never_began {
         true => {
             "free some space, then start again: no step was taken, and no privacy budget was spent".to_owned()
         }
         false => {
-            format!("free some space, then resume with: sordino train --resume {}", folder.path().display())
+            let folder = folder.path().display();
+            format!("free some space, then resume with: sordino {command} --resume {folder}")
         }
     })
 }

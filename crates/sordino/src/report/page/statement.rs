@@ -86,6 +86,11 @@ impl RunEvidence {
 
     fn unit(&self) -> String {
         match &self.settings.unit {
+            Some(_) if self.settings.protects_clients() => format!(
+                "{}. In each round, clients train on their own records. The whole update of a client is clipped, and updates are added \
+                 without weights.",
+                capital(&self.settings.protected_unit())
+            ),
             Some(unit) => format!(
                 "{}. The gradients of the records of a {unit} are combined and clipped together, and batches are drawn from {unit} units.",
                 capital(&self.settings.protected_unit())
@@ -150,6 +155,9 @@ impl RunEvidence {
     fn public(&self) -> String {
         let mut public = vec![
             match &self.settings.unit {
+                Some(_) if self.settings.protects_clients() => {
+                    format!("the number of clients ({})", grouped(self.account.records()))
+                }
                 Some(unit) => format!("the number of {unit} units ({})", grouped(self.account.records())),
                 None => format!("the number of training records ({})", grouped(self.account.records())),
             },
