@@ -111,15 +111,18 @@ fn norm_bound(vector: &[f32]) -> f64 {
 #[derive(Clone)]
 pub(super) struct CurrentModel(Arc<Exchange>);
 
+/// The update of a client; None if it did not reply.
+type Update = Option<Vec<f32>>;
+
 struct Exchange {
     question: Sender<Vec<usize>>,
-    /// One for each chosen client; None for a client that did not reply.
-    updates: Mutex<Receiver<Option<Vec<f32>>>>,
+    /// One for each chosen client.
+    updates: Mutex<Receiver<Update>>,
 }
 
 impl CurrentModel {
     /// The model, the question that it asks in a pass, and where the answers are sent.
-    pub(super) fn new() -> (Self, Receiver<Vec<usize>>, SyncSender<Option<Vec<f32>>>) {
+    pub(super) fn new() -> (Self, Receiver<Vec<usize>>, SyncSender<Update>) {
         let (question, asked) = channel();
         // One update at a time, so that there is one copy.
         let (answer, updates) = sync_channel(1);
@@ -143,7 +146,7 @@ impl AsMut<[f32]> for CurrentModel {
 pub(super) fn send_updates(
     ask: &Bound<'_, PyAny>,
     chosen: Vec<usize>,
-    answer: &SyncSender<Option<Vec<f32>>>,
+    answer: &SyncSender<Update>,
 ) -> PyResult<()> {
     let asked = chosen.len();
     let updates: Vec<Bound<'_, PyAny>> = ask.call1((chosen,))?.try_iter()?.collect::<PyResult<_>>()?;
