@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Makes larger training sets from MNIST by public deformations, in place of InfiniteMNIST, which cannot be had here.
+"""Makes larger training sets from MNIST by public deformations, in place of InfiniteMNIST, which is not available here.
 
     bench/deformed_mnist.py MNIST OUT [--images 250000]
 
-Writes four IDX files to OUT: deformed copies of the training images (the first 60,000 are the originals), and the test set of MNIST as it is. A deformation
+Writes four IDX files to OUT: deformed copies of the training images (the first 60,000 are the originals), and the unchanged test set of MNIST. A deformation
 is a small rotation, scaling, shear and shift together with a smooth random displacement (Simard et al. 2003), drawn from a fixed public seed. It needs NumPy.
 
-Every image is a record, or a client with one record, of its own. Images that were made from the same original are not independent, but the guarantee does not
+Every image is a separate record, or a separate client with one record. Images that were made from the same original are not independent, but the guarantee does not
 assume that they are.
 """
 

@@ -5,17 +5,18 @@
 
 DATA has the folders `mnist` and `cifar10`. Needs Open MPI, and builds the binary with the feature `mpi` unless SORDINO_BIN names one.
 
-The first table is measured: the time of a step on 1, 2 and 4 ranks with one thread each, the same expected batch, the efficiency
-`t_1 / (R t_R)`, the same of one process with two threads, which shows what two cores of this machine can do, and the share of a step that rank 0 spends in messages, which includes waiting for the slowest rank. More ranks than
-cores are not a measurement of speed, so the efficiency of 4 ranks is left out on 2 cores.
+The first table is measured. It has the time of a step on 1, 2 and 4 ranks with one thread each and the same expected batch size, the
+efficiency `t_1 / (R t_R)`, and the share of a step that rank 0 spends in messages, which includes waiting for the slowest rank. A row for one
+process with two threads shows what two cores of this machine can do. With more ranks than cores, the time does not measure speed, so the
+efficiency of 4 ranks is left out on 2 cores.
 
 The second table is computed. A step on R ranks takes
 
     t(R) = serial + work / R (1 + imbalance(R)) + reduce(R) + broadcast(R),
 
 where `work` and `serial` follow from the measured times of 1 and 2 ranks without messages, `imbalance` is the expected
-excess of the largest of R Poisson parts of a batch, `sqrt(2 ln R / (B / R))`, and a message of n bytes takes ceil(log2 R) (latency + n / bandwidth):
-8 bytes for each parameter in the reduction and 4 in the broadcast.
+relative excess of the largest of R Poisson parts of a batch of B records, `sqrt(2 ln R / (B / R))`, and a message of n bytes takes
+ceil(log2 R) (latency + n / bandwidth). The reduction has 8 bytes for each parameter, and the broadcast has 4.
 """
 
 import argparse
@@ -70,7 +71,7 @@ def run(path, folder, task, ranks, threads=1):
 
 
 def without_test_set(folder, place):
-    """A folder with the training files alone, so that nothing but training is timed."""
+    """A folder with the training files alone, so that only training is timed."""
     place.mkdir(parents=True)
     for file in folder.iterdir():
         if not file.name.startswith(("t10k", "test")):

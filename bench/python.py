@@ -5,9 +5,9 @@
 
 Prints three Markdown tables with one number in each cell:
 - Private logistic regression on Mushroom, and an MLP on MNIST: seconds from arrays to a fitted model, and test accuracy. Epsilon, delta, epochs,
-  expected batch size, clipping norm and learning rate are equal (diffprivlib has only epsilon; a separate row has Sordino's defaults). The libraries alternate. Seconds are the median over the rounds, and accuracies are the
-  mean.
-- The time of one `epsilon`: Sordino on 1,000 different settings, and the PLD accountant of dp_accounting on the first 100 of them.
+  expected batch size, clipping norm and learning rate are equal. diffprivlib has only epsilon. A separate row has Sordino's defaults. The libraries alternate. Seconds are the median
+  over the rounds, and accuracies are the mean.
+- The time of one call of `epsilon`: Sordino on 1,000 different settings, and the PLD accountant of dp_accounting on the first 100 of them.
 - The same training run with the wheel and with the binary.
 
 Creates a virtual environment in ~/.cache/sordino-bench/python and installs the wheel of this checkout into it. With SORDINO_BENCH_VENV, it uses

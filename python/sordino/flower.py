@@ -35,11 +35,11 @@ class PrivateStrategy(Strategy):
 
     In each round, the vault charges the ledger, samples clients by Poisson sampling, clips their updates, adds them with equal weights and adds
     noise. The sum is divided by ``sample_rate * clients``, whatever the number of replies. The wrapped strategy receives the result as if it were
-    the reply of one client: FedAvg takes it as the new model, and FedAvgM, FedAdam or FedYogi make a step with it.
+    the reply of one client: FedAvg takes it as the new model, and FedAvgM, FedAdam or FedYogi take a step with it.
 
     A client that drops out, or whose reply is malformed or not finite, adds nothing. The noise stays the same.
 
-    The wrapped strategy does not choose clients. Clients do not evaluate, and their metrics are discarded, because they have no noise. Use
+    The wrapped strategy does not choose clients. Clients do not evaluate the model, and their metrics are discarded, because metrics have no noise. Use
     ``evaluate_fn`` of `start` with public records.
 
     Parameters
@@ -128,7 +128,7 @@ class PrivateStrategy(Strategy):
         evaluate_config: Optional[ConfigRecord] = None,
         evaluate_fn: Optional[Callable[[int, ArrayRecord], Optional[MetricRecord]]] = None,
     ) -> Result:
-        """Trains for `num_rounds` rounds; by default for all rounds that are left. `initial_arrays` must be public.
+        """Trains for `num_rounds` rounds; by default for all remaining rounds. `initial_arrays` must be public.
 
         The other parameters are those of Flower's strategies.
         """
@@ -137,7 +137,7 @@ class PrivateStrategy(Strategy):
         num_rounds = left if num_rounds is None else num_rounds
         if not 1 <= num_rounds <= left:
             raise ValueError(
-                f"num_rounds must be between 1 and the {left} rounds that are left of {self.rounds}, got {num_rounds}\n"
+                f"num_rounds must be between 1 and the number of remaining rounds, which is {left} of {self.rounds}, got {num_rounds}\n"
                 "hint: give the number of rounds of the whole run as rounds=, so that the noise is computed for it"
             )
         self._timeout = timeout
@@ -155,7 +155,7 @@ class PrivateStrategy(Strategy):
         config[_CLIPPING_NORM] = float(self.clipping_norm)
         messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
         if not messages:
-            raise ValueError(f"{type(self.strategy).__name__} prepared no message\nhint: leave fraction_train at 1.0; sample_rate determines the sample")
+            raise ValueError(f"{type(self.strategy).__name__} prepared no message\nhint: leave fraction_train at 1.0; sample_rate sets the sampling probability")
         model = _Model(arrays)
         self._open(model)
         self._prepared = model, messages[0].content, grid
@@ -164,12 +164,12 @@ class PrivateStrategy(Strategy):
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Tuple[Optional[ArrayRecord], Optional[MetricRecord]]:
         """Takes the round: charges it, asks the sampled clients, and applies the noisy sum of their updates."""
         if self._prepared is None or self._vault is None:
-            raise RuntimeError("configure_train comes before aggregate_train")
+            raise RuntimeError("configure_train must be called before aggregate_train")
         model, content, grid = self._prepared
         self._prepared = None
         released = self._vault.round(lambda chosen: self._ask(chosen, model, content, grid))
         if released is None:
-            raise ValueError(f"no round is left of {self.rounds}\nhint: start a new run, whose privacy cost adds to that of this one")
+            raise ValueError(f"all {self.rounds} rounds were taken\nhint: start a new run, whose privacy cost adds to that of this one")
         total, self.noise_std = released
         private = model.plus(total / np.float32(self.expected_clients))
         key = getattr(self.strategy, "weighted_by_key", "num-examples")
@@ -210,7 +210,7 @@ class PrivateStrategy(Strategy):
         return self._vault
 
     def _ask(self, chosen: List[int], model: "_Model", content: RecordDict, grid: Grid) -> List[Optional[np.ndarray]]:
-        """The updates of the clients with these numbers. Within a round, a node has one number."""
+        """The updates of the clients with these numbers. A node has one number in a round."""
         nodes = sorted(grid.get_node_ids())
         if len(nodes) > self.clients and not self._warned:
             self._warned = True
@@ -227,7 +227,7 @@ class PrivateStrategy(Strategy):
 def clipping_mod(msg: Message, ctxt: Context, call_next: Callable[[Message, Context], Message]) -> Message:
     """Clips the update of a client to the norm that `PrivateStrategy` sends, and sends nothing but the clipped arrays.
 
-    The server clips again. With this mod, an honest client does not send more than it has to: neither the full update nor its number of examples.
+    The server clips again. With this mod, an honest client sends neither the full update nor its number of examples.
 
     Examples
     --------
@@ -261,7 +261,7 @@ def _refusal(msg: Message, reason: str) -> Message:
 
 
 class _Model:
-    """The arrays of a model. Those of floating-point numbers are trained; others, such as counters, stay as they are."""
+    """The arrays of a model. Arrays of floating-point numbers are trained; others, such as counters, stay unchanged."""
 
     def __init__(self, arrays: ArrayRecord) -> None:
         self.arrays = {name: array.numpy() for name, array in arrays.items()}
@@ -298,6 +298,6 @@ class _Model:
         return ArrayRecord({name: Array(np.asarray(array)) for name, array in changed.items()})
 
     def like(self, arrays: ArrayRecord) -> ArrayRecord:
-        """The trained arrays of a record in the types of this model. The others stay as they are, even if a strategy has averaged them."""
+        """The trained arrays of a record in the types of this model. The others stay unchanged, even if a strategy has averaged them."""
         changed = {name: arrays[name].numpy().astype(old.dtype) if name in self.trained else old for name, old in self.arrays.items()}
         return ArrayRecord({name: Array(np.asarray(array)) for name, array in changed.items()})

@@ -185,7 +185,7 @@ def test_a_round_that_fails_stays_charged_and_the_next_one_works(tmp_path):
 
     with pytest.raises(ConnectionError, match="no network"):
         plan.round(broken)
-    with pytest.raises(ValueError, match="4 updates or None, got 1"):
+    with pytest.raises(ValueError, match="4 items, each an update or None, got 1"):
         plan.round(lambda chosen: [None])
     assert charges(tmp_path / "ledger") == 2 and plan.rounds_left == 1
     assert plan.round(nobody) is not None and plan.rounds_left == 0
@@ -231,7 +231,7 @@ def test_a_vault_is_not_entered_twice():
 
     def again(chosen):
         for use in (lambda: plan.round(nobody), lambda: plan.statement, plan.close):
-            with pytest.raises(RuntimeError, match="a round is being taken"):
+            with pytest.raises(RuntimeError, match="another round is in progress"):
                 use()
             problems.append(use)
         return nobody(chosen)

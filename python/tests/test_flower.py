@@ -243,13 +243,13 @@ def test_rounds_are_composed_charged_first_and_resumed(tmp_path):
 
 def test_no_more_rounds_are_taken_than_planned():
     private, grid = strategy(rounds=2), Clients(range(10, 14), replying(along(0)))
-    with pytest.raises(ValueError, match="between 1 and the 2 rounds that are left of 2, got 3"):
+    with pytest.raises(ValueError, match="number of remaining rounds, which is 2 of 2, got 3"):
         private.start(grid, model(), num_rounds=3)
     assert grid.asked == []
     private.start(grid, model(), num_rounds=1)
     private.start(grid, model())
     assert len(grid.asked) == 2
-    with pytest.raises(ValueError, match="no round is left of 2"):
+    with pytest.raises(ValueError, match="all 2 rounds were taken"):
         one_round(private, grid)
     assert len(grid.asked) == 2
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{AccountingError, NoiseMultiplier};
 
-/// The clients of a round of secure aggregation: how many begin it, and on how many of them the noise must not rely.
+/// The clients of a round of secure aggregation: how many begin it, and how many of them may drop out or collude with the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Participants {
     clients: u32,
@@ -37,7 +37,7 @@ impl Participants {
         self.clients
     }
 
-    /// The clients whose noise is in the sum and unknown to the server, at least: `m = clients - dropouts - colluding`.
+    /// The least number of clients whose noise is in the sum and unknown to the server: `m = clients - dropouts - colluding`.
     pub fn counted(&self) -> u32 {
         self.clients - self.dropouts - self.colluding
     }
@@ -80,17 +80,17 @@ pub struct ClientNoise {
     pub without_dropouts: NoiseMultiplier,
 }
 
-/// The least noise of each client for which the sum has at least the noise multiplier `z` of a plan.
+/// The least noise that each client must add so that the sum has at least the noise multiplier `z` of a plan.
 ///
 /// The sum of independent Gaussians of `m` clients with standard deviation `s` has standard deviation `s sqrt(m)`. So each client adds
 /// `s = z / sqrt(m)`, where `m` clients are [counted](Participants::counted) in the worst case. If all `n` clients send their updates, the
-/// sum has the noise `z sqrt(n / m)`: this is the price of tolerating dropouts.
+/// sum has the noise `z sqrt(n / m)`. This additional noise is the cost of tolerating dropouts and colluding clients.
 ///
 /// **Guarantees.** `each` is rounded up, so that `m each^2 >= z^2`. More noise than a plan states never weakens its guarantee, because it is
 /// post-processing.
 ///
-/// **Edge cases.** This is about noise in real arithmetic. A protocol that adds integers needs noise that stays closed under sums (Skellam),
-/// or a bound for sums of discrete Gaussians (Kairouz, Liu and Steinke 2021).
+/// **Edge cases.** This is about noise in real arithmetic. A protocol that adds integers needs noise whose sums have a distribution of the
+/// same family (Skellam), or a bound for sums of discrete Gaussians (Kairouz, Liu and Steinke 2021).
 ///
 /// # Errors
 /// Noise outside the range of a noise multiplier.

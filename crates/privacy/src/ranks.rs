@@ -14,7 +14,7 @@ pub trait Communicator: Send + Sync {
     /// The number of ranks.
     fn size(&self) -> usize;
 
-    /// Replaces the numbers of every rank by those of rank 0. All ranks give the same length.
+    /// Replaces the numbers of every rank by those of rank 0. All ranks must pass the same length.
     ///
     /// # Errors
     /// A rank that has ended or does not answer.
@@ -26,8 +26,8 @@ pub trait Communicator: Send + Sync {
     /// A rank that has ended or does not answer.
     fn broadcast_bytes(&self, bytes: &mut Vec<u8>) -> Result<(), String>;
 
-    /// Adds up the values of all ranks, place by place. Rank 0 receives the sums; the values of other ranks become 0. All ranks give the
-    /// same length.
+    /// Adds up the values of all ranks, element by element. Rank 0 receives the sums; the values of other ranks become 0. All ranks must
+    /// pass the same length.
     ///
     /// # Errors
     /// A rank that has ended or does not answer.
@@ -36,8 +36,8 @@ pub trait Communicator: Send + Sync {
 
 /// The share of the slots that a rank holds, and its connection to the others.
 ///
-/// Rank `r` of `R` holds the slots from `N r / R` to `N (r + 1) / R`. This depends on public numbers only, and a slot, with all records of
-/// its unit, belongs to one rank.
+/// Rank `r` of `R` holds the slots from `N r / R` to `N (r + 1) / R` (excluded). This depends on public numbers only, and a slot, with all
+/// records of its unit, belongs to one rank.
 #[derive(Clone)]
 pub struct Ranks {
     /// None for a process that trains alone.
@@ -56,7 +56,7 @@ impl Ranks {
         Self { others: Some(communicator).filter(|communicator| communicator.size() > 1), slots }
     }
 
-    /// Whether this is rank 0, which has the ledger, adds the noise, and writes files.
+    /// Whether this is rank 0, which keeps the ledger, adds the noise, and writes files.
     pub fn is_first(&self) -> bool {
         self.others.as_ref().is_none_or(|others| others.rank() == 0)
     }
@@ -107,13 +107,13 @@ impl Ranks {
         }
     }
 
-    /// Gives every rank what rank 0 has released.
+    /// Sends what rank 0 has released to every rank.
     pub(crate) fn broadcast(&self, released: &mut [f32]) -> Result<(), PrivacyError> {
         self.call(|others| others.broadcast(released))
     }
 
-    /// Begins a step: rank 0 names it, after the ledger was charged, and all ranks must have reached it. With `joint`, all ranks receive the
-    /// streams of rank 0, from which they draw one batch together. Otherwise every rank keeps its own.
+    /// Begins a step: after the ledger was charged, rank 0 announces the number of the step, and every rank must be at this step. With
+    /// `joint`, all ranks receive the streams of rank 0, from which they draw one batch together. Otherwise every rank keeps its own streams.
     pub(crate) fn begin(&self, step: u64, own: Streams, joint: bool) -> Result<Streams, PrivacyError> {
         if self.others.is_none() {
             return Ok(own);

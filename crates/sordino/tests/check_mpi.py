@@ -75,12 +75,12 @@ def different_ranks_are_refused_by_number(binary):
         assert done.returncode == 2 and message in done.stderr, (done.returncode, done.stderr)
         assert not Path("no").exists()
 
-    refused(["--steps", 5], ["--steps", 6], "rank 1 has other settings than rank 0")
+    refused(["--steps", 5], ["--steps", 6], "rank 1 has different settings from rank 0")
     for name, label in (("a", 0), ("b", 1)):
         Path(name).mkdir()
         Path(name, "t.csv").write_text("x,y\n" + "".join(f"{i},{(i + label) % 2}\n" for i in range(100)))
     settings = ["--target", "y", "--classes", 2, "--steps", 5, "--delta", "1e-3", "--data"]
-    refused([*settings, "a/t.csv"], [*settings, "b/t.csv"], "rank 1 has other records than rank 0")
+    refused([*settings, "a/t.csv"], [*settings, "b/t.csv"], "rank 1 has different records from rank 0")
     # The same file at another path is accepted.
     Path("b/t.csv").write_text(Path("a/t.csv").read_text())
     run([*MPIRUN, "-n", 1, binary, "train", "--out", "yes", *settings, "a/t.csv", ":", "-n", 1, binary, "train", "--out", "yes", *settings, "b/t.csv"])
@@ -171,7 +171,7 @@ def other_commands_and_builds_refuse_several_processes(binary, without):
         assert done.returncode == 2 and ("works in one process" in done.stderr or "required" in done.stderr), (command, done.stderr)
     if without:
         done = subprocess.run([str(without), "train"], capture_output=True, text=True, env={**ENVIRONMENT, "OMPI_COMM_WORLD_SIZE": "2"})
-        assert done.returncode == 2 and "has no MPI" in done.stderr and not Path("runs/9").exists(), done.stderr
+        assert done.returncode == 2 and "does not support MPI" in done.stderr and not Path("runs/9").exists(), done.stderr
 
 
 def main():

@@ -1,4 +1,4 @@
-//! Updates of clients, for the trusted base: a client trains on its own records, and adds the difference of the parameters.
+//! Updates of clients, for the trusted base: a client trains on its own records, and adds the change of the parameters to the sum.
 
 use std::ops::Range;
 
@@ -16,13 +16,13 @@ pub struct LocalTraining {
     /// The number of steps.
     pub steps: u64,
     /// The largest number of records in a step. A client with fewer records uses all of them in every step. Other clients go through their
-    /// records in random order, again and again; the last batch of a pass over them may be smaller.
+    /// records in random order, and shuffle them again after each pass; the last batch of a pass may be smaller.
     pub batch_size: usize,
     /// The learning rate, for the mean gradient of the batch.
     pub learning_rate: f64,
 }
 
-/// Clients, and the engines that train on their records.
+/// The clients, and the engines that train on their records.
 ///
 /// A client is a slot of the vault. From the server's parameters `w`, it computes `w_0 = w`, `w_{t+1} = w_t - rate * g_t`, where `g_t` is
 /// the mean gradient of its batch at `w_t`, and adds `w - w_T = rate * sum_t g_t`. So the optimizer of the server treats a sum of updates
@@ -53,7 +53,7 @@ struct Clients<'d> {
     layers: Vec<Range<usize>>,
 }
 
-/// Trains one client at a time, and adds up its updates. Its memory does not grow with the number of clients or of their records.
+/// Trains one client at a time, and adds up the updates. Its memory does not grow with the number of clients or of their records.
 struct Worker {
     engine: Engine,
     /// The parameters of the client.
@@ -76,7 +76,7 @@ struct Job<'a> {
     steps: Vec<f64>,
 }
 
-/// Above this norm an update counts as not finite, as the gradient of a record does.
+/// An update with a larger norm counts as not finite. The same limit holds for the gradient of a record.
 const GREATEST_NORM: f64 = 1e18;
 
 impl<'d> ClientUpdates<'d> {
@@ -148,7 +148,7 @@ impl<'d> ClientUpdates<'d> {
 }
 
 impl Worker {
-    /// Empties the sums.
+    /// Sets the sums to zero.
     fn begin(&mut self, sums: usize) {
         let size = self.update.len();
         self.sums.resize_with(sums, Vec::new);
@@ -164,7 +164,7 @@ impl Worker {
             return Ok(());
         }
         if let Some(anchor) = job.anchor {
-            // The client draws the same batches and masks at both points.
+            // The client draws the same batches and dropout masks at both points.
             std::mem::swap(&mut self.update, &mut self.anchored);
             let finite = self.train(clients, anchor, job.key, client)?;
             std::mem::swap(&mut self.update, &mut self.anchored);
@@ -205,7 +205,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Sets the update to that of a client which begins at these parameters. Returns false if a loss is not finite.
+    /// Computes the update of a client that begins at these parameters. Returns false if a loss is not finite.
     fn train(
         &mut self,
         clients: &Clients<'_>,
@@ -232,7 +232,7 @@ impl Worker {
             let gradients = self.update.iter_mut().zip(&self.gradient[0]);
             for ((point, begun), (update, gradient)) in values.zip(gradients) {
                 *update += local.learning_rate * gradient;
-                // From the sum, so that the update has no rounding error of the parameters.
+                // Computed from the update in double precision, so that the rounding of the parameters does not enter the update.
                 *point = (f64::from(*begun) - *update) as f32;
             }
         }
@@ -246,7 +246,7 @@ fn norm_from_above(values: &[f64]) -> f64 {
     (squared * (1.0 + (values.len() + 4) as f64 * f64::EPSILON)).sqrt()
 }
 
-/// The batches of a client, and a key for the masks of each. They depend on its own records, its number and the key of the pass.
+/// The batches of a client, and a key for the dropout masks of each batch. They depend on its own records, its number and the key of the pass.
 struct Batches {
     records: Vec<usize>,
     /// The number of records that were used since the last shuffle.
@@ -277,7 +277,8 @@ impl Batches {
         (batch, key)
     }
 
-    /// Fisher and Yates. A product maps 64 bits to a place; the probabilities are equal up to 2^-32 for any number of records in memory.
+    /// The Fisher-Yates shuffle. A product maps 64 bits to a position. The probabilities are equal up to 2^-32 for any number of
+    /// records in memory.
     fn shuffle(&mut self) {
         for last in (1..self.records.len()).rev() {
             let place = (u128::from(self.random.next_u64()) * (last as u128 + 1)) >> 64;

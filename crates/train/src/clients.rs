@@ -12,13 +12,13 @@ use crate::{
     Value, settings::given,
 };
 
-/// The name of the unit of privacy, unless a column names it.
+/// The name of the unit of privacy, if no column identifies the client.
 pub(crate) const CLIENT: &str = "client";
 
 /// The largest number of records in a local step, and of local steps; more is most likely a mistake.
 const MOST: u64 = 1 << 20;
 
-/// The files from which records are read: of a folder with a file for each client, all of them in the order of their names.
+/// The files from which records are read. For a folder with a file for each client, these are all its files in the order of their names.
 ///
 /// # Errors
 /// A folder of clients that cannot be read or has fewer than two files.
@@ -44,7 +44,7 @@ pub(crate) fn files(settings: &Settings, path: &Path) -> Result<Vec<PathBuf>, Tr
     }
 }
 
-/// Reads the records of these files, which are one data set or those of one client each, and assigns them to clients.
+/// Reads the records of these files, and assigns them to clients. The files are one data set, or each has the records of one client.
 ///
 /// # Errors
 /// Files that cannot be read or do not fit together; settings that do not fit the clients.
@@ -58,7 +58,7 @@ pub(crate) fn read(settings: &Settings, source: &Source, files: &[PathBuf]) -> R
     }
     if settings.clients.is_some() && settings.unit.as_deref().is_some_and(|unit| unit != CLIENT) {
         return Err(TrainError::refused(
-            "clients and a column of clients exclude each other",
+            "clients and the column of the client exclude each other",
             "leave out {clients} or {unit}",
         ));
     }
@@ -68,7 +68,7 @@ pub(crate) fn read(settings: &Settings, source: &Source, files: &[PathBuf]) -> R
     };
     if let Some(unit) = sets.train.unit() {
         return Err(TrainError::refused(
-            format!("clients is {clients}, but the records belong to clients already: by {unit}"),
+            format!("clients is {clients}, but the records already belong to clients, by {unit}"),
             "leave out {clients}",
         ));
     }
@@ -103,7 +103,7 @@ pub(crate) fn read(settings: &Settings, source: &Source, files: &[PathBuf]) -> R
     Ok(Splits { train, ..sets })
 }
 
-/// The clients of separate test records. A split or files of clients say nothing about them: each counts as a client with one record.
+/// The clients of separate test records. If clients come from a split or from files, each test record counts as a client with one record.
 ///
 /// # Errors
 /// None: every record has an id.
@@ -116,7 +116,7 @@ pub(crate) fn of_test_records(settings: &Settings, test: Dataset) -> Result<Data
     })
 }
 
-/// The settings of local training; none if the run is not federated.
+/// The settings of local training; `None` if the run is not federated.
 ///
 /// # Errors
 /// Settings of federated training in another run, values that are not permitted, and records that belong to no clients.
@@ -146,7 +146,7 @@ pub(crate) fn local_training(
     if protect == ProtectedUnit::Records {
         if settings.client.is_none() {
             return Err(TrainError::refused(
-                "records are protected within their clients, which have a run and a ledger each",
+                "protect is records, for which each client has a run and a ledger of its own",
                 "train with `sordino federate`, or use {protect=clients}",
             ));
         }
@@ -175,14 +175,14 @@ pub(crate) fn local_training(
         if !(1..=MOST).contains(&value) {
             return Err(TrainError::refused(
                 format!("{name} must be between 1 and {MOST}, got {value}"),
-                format!("{{{name}=10}} is a small number"),
+                format!("use {{{name}=10}}, for example"),
             ));
         }
     }
     if !(learning_rate.value > 0.0 && learning_rate.value <= 1e6) {
         return Err(TrainError::refused(
             format!("local_learning_rate must be above 0 and at most 1e6, got {}", learning_rate.value),
-            "{local_learning_rate=0.1} is a good start for several local steps",
+            "start with {local_learning_rate=0.1} for several local steps",
         ));
     }
     let local = LocalTraining {

@@ -13,7 +13,7 @@ use sordino_privacy::{Communicator, PrivacyError, Ranks};
 
 use crate::{PricedRun, RunData, TrainError};
 
-/// The share of the records of one rank, of several that train one model.
+/// The share of the records that one of several ranks holds.
 pub struct Share {
     /// The records of this rank.
     pub records: Dataset,
@@ -28,22 +28,22 @@ impl PricedRun {
     /// differed, a record could be in the shares of both, and would have twice the influence that the guarantee permits.
     ///
     /// # Errors
-    /// A rank that differs from rank 0, by its number; a rank that has ended or does not answer; files that cannot be read.
+    /// A rank that differs from rank 0 (the message states its number); a rank that has ended or does not answer; files that cannot be read.
     pub fn share(&self, data: RunData, communicator: Arc<dyn Communicator>) -> Result<Share, TrainError> {
         let own = [env!("CARGO_PKG_VERSION").to_owned(), self.agreed_settings(), content_hash(self)?];
         check_agreement(communicator.as_ref(), &own)?;
         let (slots, size) = (data.train.slots(), communicator.size());
         if slots < size {
             return Err(TrainError::refused(
-                format!("there are {slots} training records or units for {size} ranks"),
-                "start at most as many ranks as there are records",
+                format!("there are {size} ranks, but only {slots} training records or units"),
+                "start at most one rank for each record or unit",
             ));
         }
         let slots = Ranks::among(communicator.clone(), data.train.slots()).share();
         Ok(Share { records: data.train.slots_from(slots), communicator })
     }
 
-    /// All settings and the plan, except for the places of files, which may differ between machines.
+    /// All settings and the plan, except for the paths of files, which may differ between machines.
     fn agreed_settings(&self) -> String {
         let mut settings = self.settings();
         (settings.data, settings.test_data, settings.schema) = (None, None, None);
@@ -52,8 +52,8 @@ impl PricedRun {
     }
 }
 
-/// What ranks compare, in this order.
-const COMPARED: [&str; 3] = ["another version of sordino", "other settings", "other records"];
+/// What the ranks compare, in this order.
+const COMPARED: [&str; 3] = ["a different version of sordino", "different settings", "different records"];
 
 /// Compares what each rank has with what rank 0 has.
 fn check_agreement(communicator: &dyn Communicator, own: &[String; 3]) -> Result<(), TrainError> {
@@ -63,14 +63,14 @@ fn check_agreement(communicator: &dyn Communicator, own: &[String; 3]) -> Result
     let mut first = hashes.concat();
     communicator.broadcast_bytes(&mut first).map_err(failed)?;
     let differs = hashes.iter().zip(first.chunks(32)).position(|(own, first)| own != first);
-    // The place of a rank has the number of what differs, from 1.
+    // The element of a rank is the number of the first difference, counted from 1, or 0 if there is none.
     let mut differences = vec![0.0; communicator.size()];
     differences[communicator.rank()] = differs.map_or(0.0, |place| (place + 1) as f64);
     communicator.sum(&mut differences).map_err(failed)?;
     match differences.iter().enumerate().find(|(_, difference)| **difference > 0.0) {
         None => Ok(()),
         Some((rank, difference)) => Err(TrainError::refused(
-            format!("rank {rank} has {} than rank 0", COMPARED[*difference as usize - 1]),
+            format!("rank {rank} has {} from rank 0", COMPARED[*difference as usize - 1]),
             "start the same program with the same arguments on every machine, and give each the same files",
         )),
     }
@@ -90,7 +90,7 @@ fn content_hash(run: &PricedRun) -> Result<String, TrainError> {
                     read => content.update(&part[..read]),
                 }
             }
-            // The hash of each file separately, so that moving bytes from one file to the next is a difference.
+            // Each file is hashed separately, so that moving bytes from one file to the next changes the hash.
             hash.update(content.finalize());
             Ok(())
         };

@@ -1,4 +1,5 @@
-//! Federated training that protects records: every client trains with a vault and a ledger of its own, and the server averages.
+//! Federated training that protects records: every client trains with a vault and a ledger of its own, and the server averages the
+//! parameters.
 
 use std::{
     path::Path,
@@ -19,10 +20,10 @@ use crate::{
     state::{Position, TrainState},
 };
 
-/// Clients that protect their own records, before they train.
+/// The clients of a run that protects records within clients, before training.
 ///
 /// In a round, every client takes `local_steps` private steps on its own records, from the parameters of the server. Then the server sets
-/// its parameters to the mean of theirs, without weights.
+/// its parameters to the mean of the clients' parameters, without weights.
 ///
 /// **Guarantees.** A record belongs to one client, so the guarantee for one record is the largest of the clients' guarantees ("Clients with
 /// vaults of their own" in `PROOF.md`). The number of records of each client is public.
@@ -38,7 +39,7 @@ struct Client {
     records: Dataset,
 }
 
-/// A client that trains.
+/// A client during training.
 struct Training<'a> {
     priced: &'a PricedRun,
     run: Run<'a>,
@@ -48,7 +49,7 @@ struct Training<'a> {
     seconds: f64,
 }
 
-/// What a federation ended with.
+/// The result of a federation.
 pub struct FederationEnding {
     /// The content of each client's ledger.
     pub accounts: Vec<Account>,
@@ -64,7 +65,7 @@ impl Federation {
     /// Prices the plan of each client, before any record is used. A resumed federation keeps the plans of its ledgers.
     ///
     /// # Errors
-    /// Settings without a meaning for records within clients; as for [`resolve`] and [`price`].
+    /// Settings that do not apply if records are protected within clients; as for [`resolve`] and [`price`].
     pub fn price(
         settings: &Settings,
         data: RunData,
@@ -72,7 +73,7 @@ impl Federation {
     ) -> Result<Self, TrainError> {
         check(settings, &data)?;
         let RunData { train, test, description } = data;
-        // A test record belongs to no client of the training.
+        // A test record belongs to no training client.
         let test = test.map(Dataset::without_units);
         let local_steps = settings.local_steps.unwrap_or(1);
         let clients = (0..train.slots()).map(|client| {
@@ -239,7 +240,7 @@ fn of_client(
     })
 }
 
-/// Rejects what has no meaning for records within clients.
+/// Rejects settings that do not apply if records are protected within clients.
 fn check(settings: &Settings, data: &RunData) -> Result<(), TrainError> {
     if data.train.unit().is_none() {
         return Err(TrainError::refused(
@@ -251,14 +252,14 @@ fn check(settings: &Settings, data: &RunData) -> Result<(), TrainError> {
         (
             "batch_size",
             settings.batch_size.is_some(),
-            "all clients take part in every round; {local_batch_size} sets their batches",
+            "all clients take part in every round; {local_batch_size} sets their batch size",
         ),
         (
             "learning_rate",
             settings.learning_rate.is_some(),
-            "the server averages; {local_learning_rate} is the rate of the clients",
+            "the server averages the parameters; {local_learning_rate} is the learning rate of the clients",
         ),
-        ("average", settings.average.is_some(), "the server averages the clients"),
+        ("average", settings.average.is_some(), "the server averages the parameters of the clients"),
         ("epochs", settings.epochs.is_some(), "give the number of rounds with {steps}"),
     ];
     if let Some((name, _, instead)) = unused.into_iter().find(|(_, set, _)| *set) {
@@ -270,7 +271,7 @@ fn check(settings: &Settings, data: &RunData) -> Result<(), TrainError> {
     let public = data.description.values.test_set.as_ref().is_none_or(|set| set.value == TestSetName::Public);
     match data.test.is_some() && !public {
         true => Err(TrainError::refused(
-            "the test records are protected, but a federation of clients with vaults of their own measures public test records only",
+            "the test records are protected, but federated training that protects records needs public test records",
             "train on all records with {test_fraction=0}, or declare the test records public with {test_set=public}",
         )),
         false => Ok(()),

@@ -116,8 +116,8 @@ fn a_rank_with_another_plan_or_other_records_is_refused_by_its_number() {
         refusals[0].clone()
     };
     assert_eq!(outcome("one", 5), None);
-    assert_eq!(outcome("one", 6).as_deref(), Some("rank 1 has other settings than rank 0"));
-    assert_eq!(outcome("other", 5).as_deref(), Some("rank 1 has other records than rank 0"));
+    assert_eq!(outcome("one", 6).as_deref(), Some("rank 1 has different settings from rank 0"));
+    assert_eq!(outcome("other", 5).as_deref(), Some("rank 1 has different records from rank 0"));
 }
 
 /// Stops a run after this step.

@@ -1,4 +1,4 @@
-//! Federated training: clients are the records of a vault, and the updates that they send are its gradients.
+//! Federated training: in the vault, a client takes the place of a record, and its update that of a gradient.
 
 mod statement;
 mod updates;
@@ -23,7 +23,7 @@ use crate::{
     threads::{run_beside, run_short},
 };
 
-/// A vault whose records are clients. It draws clients, clips and sums their updates, adds noise, and keeps the ledger.
+/// A vault in which clients take the place of records. It draws clients, clips and sums their updates, adds noise, and keeps the ledger.
 #[pyclass(frozen, module = "sordino._sordino")]
 pub(crate) struct UpdateVault {
     state: Mutex<State>,
@@ -71,7 +71,7 @@ impl UpdateVault {
             if dimension == 0 || clients == 0 {
                 return Err(Error::refused(
                     format!(
-                        "there must be at least one client and one number to train, got {clients} clients and {dimension} numbers"
+                        "there must be at least one client and one parameter, got {clients} clients and {dimension} parameters"
                     ),
                     "clients is the public number of clients",
                 ));
@@ -118,7 +118,7 @@ impl UpdateVault {
         let (model, asked, answer) = CurrentModel::new();
         let (ask, rule) = (ask.clone().unbind(), &self.rule);
         let release = move || {
-            // Moved into this closure, so that the channel is closed when the round has ended without a question.
+            // Moved into this closure, so that the channel is closed if the round ends before clients are asked.
             let model = model;
             vault.round(|round| {
                 let sum = round.gradients(&model).clipped_sum(rule)?;
@@ -179,7 +179,7 @@ impl UpdateVault {
         match self.state.try_lock() {
             Ok(state) => Ok(state),
             Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => Err(PyRuntimeError::new_err("a round is being taken")),
+            Err(TryLockError::WouldBlock) => Err(PyRuntimeError::new_err("another round is in progress")),
         }
     }
 }

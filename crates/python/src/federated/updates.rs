@@ -15,7 +15,7 @@ use sordino::own_loop::{Gradients, Sum, WeightRule};
 /// The updates of clients, as the gradients of a vault. A client has one slot.
 ///
 /// # Guarantees
-/// What [`Gradients`] trusts an engine to do:
+/// These are the properties that [`Gradients`] requires of an engine:
 /// - A client's update is read once. Its norm and what it adds are computed from the same copy, and from nothing else.
 /// - The norm that the rule is given is never below the norm of the update ([`norm_bound`]).
 /// - `weight * update` has at most 48 significant bits, so it is exact in double precision. It is rounded once to the step of the sum, for
@@ -63,7 +63,7 @@ impl Gradients for ClientUpdates {
         sums: &mut [Sum],
     ) -> io::Result<()> {
         if anchor.is_some() {
-            return Err(io::Error::other("the updates of clients have no anchor"));
+            return Err(io::Error::other("updates of clients cannot be computed at an anchor"));
         }
         let unanswered = || io::Error::other("the clients could not be asked");
         let CurrentModel(exchange) = at;
@@ -100,14 +100,14 @@ fn add(update: &[f32], rule: Option<&WeightRule<'_>>, sums: &mut [Sum]) {
 }
 
 /// An upper bound on the norm of a vector. Squares of single-precision numbers are exact in double precision. The sum of `n` of them is too
-/// small by at most the factor `1 - n 2^-53`; the factor below covers this, and the rounding of the product and of the root.
+/// small by at most the factor `1 - n 2^-53`. The factor below covers this error and the rounding of the product and of the root.
 fn norm_bound(vector: &[f32]) -> f64 {
     let squares: f64 = vector.iter().map(|&value| f64::from(value) * f64::from(value)).sum();
     (squares * (1.0 + (vector.len() as f64 + 4.0) * f64::EPSILON)).sqrt()
 }
 
-/// Where clients compute their updates: the current model. Python has it, so a pass sends Python the numbers of the chosen clients and
-/// receives their updates.
+/// The current model, at which clients compute their updates. It is stored in Python, so a pass sends the numbers of the chosen clients to
+/// Python and receives their updates.
 #[derive(Clone)]
 pub(super) struct CurrentModel(Arc<Exchange>);
 
@@ -121,10 +121,10 @@ struct Exchange {
 }
 
 impl CurrentModel {
-    /// The model, the question that it asks in a pass, and where the answers are sent.
+    /// The model, the receiver of the numbers of the chosen clients, and the sender of their updates.
     pub(super) fn new() -> (Self, Receiver<Vec<usize>>, SyncSender<Update>) {
         let (question, asked) = channel();
-        // One update at a time, so that there is one copy.
+        // At most one update is queued, so that few copies are in memory.
         let (answer, updates) = sync_channel(1);
         (Self(Arc::new(Exchange { question, updates: Mutex::new(updates) })), asked, answer)
     }
@@ -152,13 +152,15 @@ pub(super) fn send_updates(
     let updates: Vec<Bound<'_, PyAny>> = ask.call1((chosen,))?.try_iter()?.collect::<PyResult<_>>()?;
     if updates.len() != asked {
         let got = updates.len();
-        return Err(PyValueError::new_err(format!("ask must return {asked} updates or None, got {got}")));
+        return Err(PyValueError::new_err(format!(
+            "ask must return {asked} items, each an update or None, got {got}"
+        )));
     }
     for update in updates {
         let array = update.cast::<PyArray1<f32>>().ok();
         let copy = array.and_then(|array| array.try_readonly().ok()?.as_array().to_vec().into());
         if answer.send(copy).is_err() {
-            // The round has failed, and its own error says why.
+            // The round has failed, and its own error states the reason.
             break;
         }
     }

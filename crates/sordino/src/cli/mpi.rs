@@ -16,14 +16,14 @@ use mpi::{Threading, collective::SystemOperation, topology::SimpleCommunicator, 
 
 use super::{problem::Problem, ranks::Connection};
 
-/// The variable that sets how many seconds a rank waits for the others.
+/// The environment variable that sets how many seconds a rank waits for the others.
 const TIMEOUT: &str = "SORDINO_MPI_TIMEOUT";
 const DEFAULT_TIMEOUT: u64 = 600;
 
-/// The variable that asks for the time that rank 0 spends in messages, which includes waiting for the other ranks.
+/// If this environment variable is set, rank 0 prints the time that it spent in messages, which includes waiting for the other ranks.
 const TIMES: &str = "SORDINO_MPI_TIMES";
 
-/// A broadcast of bytes begins with a message of this size. It has the length, and the bytes themselves if there are few.
+/// A broadcast of bytes begins with a message of this size. It contains the number of bytes, and the bytes themselves if they fit.
 const HEADER: usize = 64;
 const INLINE: usize = HEADER - 8;
 
@@ -33,14 +33,14 @@ pub(super) fn connect() -> Result<Connection, Problem> {
         Err(_) => DEFAULT_TIMEOUT,
         Ok(text) => text.parse().ok().filter(|seconds| *seconds > 0).ok_or_else(|| {
             Problem::refused(
-                format!("{TIMEOUT} must be a whole number of seconds from 1 on, got {text:?}"),
+                format!("{TIMEOUT} must be a whole number of seconds and at least 1, got {text:?}"),
                 format!("leave it out to wait {DEFAULT_TIMEOUT} seconds"),
             )
         })?,
     };
     let refused = |problem: &str| Problem::refused(problem, "check the installation of MPI");
     let (universe, threading) = mpi::initialize_with_threading(Threading::Serialized)
-        .ok_or_else(|| refused("MPI has been initialised before"))?;
+        .ok_or_else(|| refused("MPI was already initialised"))?;
     if threading < Threading::Serialized {
         return Err(refused("this MPI library cannot be called from several threads in turn"));
     }
@@ -72,7 +72,7 @@ fn watch(rank: usize, timeout: u64, waiting: Arc<AtomicU64>) {
                 let _ = writeln!(
                     io::stderr(),
                     "error: rank {rank} has waited {timeout} seconds for the other ranks\n\n\
-                     hint: one of them hangs or is much slower; steps that were charged are in the ledger, and the run can be \
+                     hint: one of them does not respond or is much slower; steps that were charged are in the ledger, and the run can be \
                      resumed; to wait longer, set {TIMEOUT} to a number of seconds"
                 );
                 process::exit(2);

@@ -6,7 +6,8 @@ use sordino_privacy::Communicator;
 
 use super::problem::Problem;
 
-/// The number of processes that `mpirun` started, or 1. Open MPI sets the first variable, and MPICH and its relatives the second.
+/// The number of processes that `mpirun` started, or 1. Open MPI sets the first variable. MPICH and libraries that are based on it set
+/// the second.
 fn started() -> usize {
     let number = |name: &str| env::var(name).ok()?.parse().ok();
     number("OMPI_COMM_WORLD_SIZE").or_else(|| number("PMI_SIZE")).unwrap_or(1)
@@ -26,7 +27,7 @@ pub(crate) fn refusal() -> Problem {
     )
 }
 
-/// Connects this process to the others that `mpirun` started; none if it is alone.
+/// Connects this process to the others that `mpirun` started; `None` if there are no others.
 pub(crate) fn connect() -> Result<Option<Connection>, Problem> {
     if started() <= 1 {
         return Ok(None);
@@ -35,12 +36,12 @@ pub(crate) fn connect() -> Result<Option<Connection>, Problem> {
     return super::mpi::connect().map(Some);
     #[cfg(not(feature = "mpi"))]
     Err(Problem::refused(
-        format!("{} processes were started, but this build of sordino has no MPI", started()),
+        format!("{} processes were started, but this build of sordino does not support MPI", started()),
         "build it with `cargo build --release --features mpi`, or start it without mpirun",
     ))
 }
 
-/// A connection to the other ranks. When it is dropped, this rank leaves them in an orderly way.
+/// A connection to the other ranks. Dropping it ends the connection.
 pub(crate) struct Connection {
     pub(crate) communicator: Arc<dyn Communicator>,
     /// Ends all ranks with this exit code.

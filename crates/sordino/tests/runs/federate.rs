@@ -207,7 +207,7 @@ fn a_federation_is_refused_what_it_cannot_do_and_is_resumed() {
     let place = Place::new("federate-own-ledgers");
     let run = "federate --protect records --clients 4";
     for (flags, part) in [
-        ("--test-set protected", "measures public test records only"),
+        ("--test-set protected", "needs public test records"),
         ("--clients-per-round 2", "batch_size has no effect"),
         ("--learning-rate 2", "learning_rate has no effect"),
         ("--average 0.9", "average has no effect"),

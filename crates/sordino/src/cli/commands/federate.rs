@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<String, Problem> {
     let flags = arguments.settings.settings()?;
     let run = arguments.run;
     if let Some(path) = &run.resume {
-        // Clients with ledgers of their own are in folders of their own.
+        // If records are protected, each client has its own folder with its own ledger.
         return match path.join(CLIENTS).is_dir() {
             true if flags.is_empty() => resume(path, run.json),
             true => Err(Problem::refused(
@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<String, Problem> {
 /// The folder with the folders of the clients.
 const CLIENTS: &str = "clients";
 
-/// Trains clients that protect their own records.
+/// Begins a run in which each client protects its own records.
 fn begin(settings: &Settings, run: RunArguments) -> Result<String, Problem> {
     check(settings)?;
     let data = RunData::read(settings)?;
@@ -64,7 +64,7 @@ fn begin(settings: &Settings, run: RunArguments) -> Result<String, Problem> {
         Some(path) => RunFolder::create(&path)?,
         None => next_folder()?,
     };
-    // With the name of the included data, if no other data was given.
+    // If no data was given, this is the name of the included data.
     let data = federation.clients().next().and_then(|client| client.settings().data);
     let settings = &absolute(&Settings { data, ..settings.clone() });
     write_whole(&folder.config(), settings.to_toml().as_bytes())?;
