@@ -250,7 +250,7 @@ def test_a_vault_is_not_entered_twice():
         (dict(delta=1.0), "delta must be"),
         (dict(rounds=0), "rounds must be"),
         (dict(clients=0), "at least one client"),
-        (dict(dimension=0), "at least one client and one number"),
+        (dict(dimension=0), "at least one client and one parameter"),
     ],
 )
 def test_settings_out_of_range_are_refused_by_name(settings, message):
