@@ -232,3 +232,20 @@ fn a_federation_is_refused_what_it_cannot_do_and_is_resumed() {
         assert_eq!((shown["finished"].as_bool(), shown["steps"].as_u64()), (Some(true), Some(4000)));
     }
 }
+
+#[test]
+fn the_noise_of_each_client_under_secure_aggregation() {
+    let place = Place::new("federate-secure");
+    let noise = "noise --epsilon 4 --delta 1e-5 --sample-rate 0.1 --steps 100 --secure-aggregation";
+    let text = place.text(&format!("{noise} clients=110,dropouts=10"));
+    assert!(
+        text.contains("each of 110 clients adds noise")
+            && text.contains("The noise of 100 of them is enough")
+    );
+    let shown = place.json(&format!("{noise} clients=110,dropouts=6,colluding=4"));
+    let z = shown["noise_multiplier"].as_f64().unwrap();
+    let each = shown["secure_aggregation"]["each"].as_f64().unwrap();
+    assert!((each - z / 10.0).abs() < 1e-12, "{shown}");
+    let refused = place.refusal(&format!("{noise} clients=10,dropouts=6,colluding=4"));
+    assert!(refused.contains("must be below the number of clients, got 6 + 4 of 10"), "{refused}");
+}
