@@ -20,7 +20,7 @@ try:
     from flwr.serverapp import Grid
     from flwr.serverapp.strategy import FedAvg, Result, Strategy
 except ImportError as error:  # pragma: no cover
-    raise ImportError(f"sordino.flower needs Flower: {error}\nhint: pip install 'sordino[flower]'") from error
+    raise ImportError(f"sordino.flower needs Flower: {error}\nhint: pip install flwr") from error
 
 __all__ = ["PrivateStrategy", "clipping_mod"]
 
