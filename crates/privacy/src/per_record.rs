@@ -126,6 +126,14 @@ impl<'a, 'r, G: Gradients> PerRecord<'a, 'r, G> {
         let records = self.round.slots();
         let mut sums =
             rules.map(|rule| Sum { step: Sum::step_for(rule.sensitivity(), records), values: Vec::new() });
+        let steps = sums.each_ref().map(|sum| sum.step);
+        // The noise follows from the numbers of rank 0, so all ranks must have the same numbers.
+        self.round.agree_over_ranks(|| {
+            format!(
+                "{rules:?}, rounding {rounding:?}, steps {steps:?}, differences {}",
+                self.anchor.is_some()
+            )
+        })?;
         self.round.pass(self.at, self.anchor, Some(weights), &mut sums)?;
         #[expect(clippy::cast_precision_loss, reason = "a count")]
         let moved = std::array::from_fn(|index| {

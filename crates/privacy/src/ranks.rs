@@ -2,6 +2,8 @@
 
 use std::{ops::Range, sync::Arc};
 
+use sha2::{Digest, Sha256};
+
 use crate::{PrivacyError, randomness::Streams};
 
 /// Messages between ranks. All ranks make the same calls in the same order.
@@ -103,6 +105,26 @@ impl Ranks {
             true => Ok(()),
             false => Err(PrivacyError::Ranks(format!(
                 "the ranks are not all at step {step}, so nothing was released"
+            ))),
+        }
+    }
+
+    /// Compares how this rank bounds the contribution of a record with how rank 0 does.
+    ///
+    /// # Errors
+    /// A rule, a lattice or a rounding that differs from that of rank 0; a rank that has ended or does not answer. The rank that differs
+    /// takes no part in the sum, so rank 0 releases nothing.
+    pub(crate) fn check_same(&self, own: impl FnOnce() -> String) -> Result<(), PrivacyError> {
+        let Some(others) = &self.others else { return Ok(()) };
+        let own = Sha256::digest(own().as_bytes()).to_vec();
+        let mut first = own.clone();
+        self.agree(&mut first)?;
+        match own == first {
+            true => Ok(()),
+            false => Err(PrivacyError::Ranks(format!(
+                "rank {} clips or rounds gradients in a different way from rank 0; all ranks need the same program, the \
+                 same settings and processors with caches of the same size",
+                others.rank()
             ))),
         }
     }

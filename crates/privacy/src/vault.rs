@@ -365,6 +365,11 @@ impl<'r, G: Gradients> Round<'r, G> {
         self.vault.ranks.sum(self.vault.position, counts)
     }
 
+    /// Refuses to go on if this rank bounds the contribution of a record in another way than rank 0.
+    pub(crate) fn agree_over_ranks(&self, own: impl FnOnce() -> String) -> Result<(), PrivacyError> {
+        self.vault.ranks.check_same(own)
+    }
+
     /// The number of slots of all ranks.
     pub(crate) fn slots(&self) -> usize {
         self.vault.ranks.slots()

@@ -176,7 +176,7 @@ impl Naive {
             keyed.sort_unstable();
             return keyed.into_iter().take(size).map(|(_, i)| i).collect();
         }
-        if self.has(Bug::SameSeedOnRanks) && count % 2 == 0 {
+        if self.has(Bug::SameSeedOnRanks) && count.is_multiple_of(2) {
             let half: Vec<usize> = (0..count / 2).filter(|_| self.uniform() < rate).collect();
             return half.iter().copied().chain(half.iter().map(|i| i + count / 2)).collect();
         }

@@ -284,3 +284,32 @@ fn records_that_are_not_the_share_of_a_rank_are_refused() {
         assert!(message.unwrap().contains("the share of this rank is 5 records, but it was given 10"));
     }
 }
+
+/// The noise follows from the rule and the rounding of rank 0, so a rank with another rule or another rounding must not take part.
+#[test]
+fn a_rank_with_another_rule_or_rounding_is_an_error_and_not_a_release() {
+    let terms = terms(10, &[1.0], 0.5, 3);
+    let outcome = |norm: f64, rounding: f64| {
+        on_connected(ThreadRank::connected(2, Duration::from_secs(5)), |rank| {
+            let (norm, rounding) = if rank.rank() == 0 { (1.0, 0.0) } else { (norm, rounding) };
+            let rule = ClipRule::flat(ClipNorm::new(norm).unwrap()).unwrap();
+            let ranks = Ranks::among(rank, 10);
+            let gradients = Rows { rounding, ..share(&ranks, &vec![vec![1.0]; 10]) };
+            let randomness = Randomness::from_os().unwrap();
+            let mut vault = Vault::seal_among(&ranks, gradients, &terms, randomness, None).unwrap();
+            let taken = vault.round(|round| {
+                let sum = round.gradients(&[]).clipped_sum(&rule)?;
+                round.release(sum).map(drop)
+            });
+            taken.unwrap().unwrap().map_err(|error| error.to_string())
+        })
+    };
+    assert_eq!(outcome(1.0, 0.0), [Ok(()), Ok(())]);
+    for (norm, rounding) in [(1000.0, 0.0), (1.0, 0.01)] {
+        let outcomes = outcome(norm, rounding);
+        assert!(outcomes[0].is_err(), "rank 0 releases nothing");
+        assert!(
+            outcomes[1].as_ref().unwrap_err().contains("rank 1 clips or rounds gradients in a different way")
+        );
+    }
+}

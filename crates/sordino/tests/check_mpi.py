@@ -169,6 +169,10 @@ def other_commands_and_builds_refuse_several_processes(binary, without):
     for command in (["compare", "--quick"], ["tune"], ["audit"]):
         done = subprocess.run([str(binary), command[0]], capture_output=True, text=True, env={**ENVIRONMENT, "OMPI_COMM_WORLD_SIZE": "2"})
         assert done.returncode == 2 and ("works in one process" in done.stderr or "required" in done.stderr), (command, done.stderr)
+    # Every process would be alone, as with the mpirun of one MPI library and a program for another.
+    done = subprocess.run([str(binary), "train", "--out", "alone-by-mistake"], capture_output=True, text=True, env={**ENVIRONMENT, "PMI_SIZE": "2"})
+    assert done.returncode == 2 and "2 processes were started, but MPI connects 1" in done.stderr, done.stderr
+    assert not Path("alone-by-mistake").exists()
     if without:
         done = subprocess.run([str(without), "train"], capture_output=True, text=True, env={**ENVIRONMENT, "OMPI_COMM_WORLD_SIZE": "2"})
         assert done.returncode == 2 and "does not support MPI" in done.stderr and not Path("runs/9").exists(), done.stderr

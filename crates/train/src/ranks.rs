@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use sordino_data::Dataset;
 use sordino_privacy::{Communicator, PrivacyError, Ranks};
 
-use crate::{PricedRun, RunData, TrainError};
+use crate::{PricedRun, RunData, TrainError, data::last_changed, folder::failed};
 
 /// The share of the records that one of several ranks holds.
 pub struct Share {
@@ -43,12 +43,15 @@ impl PricedRun {
         Ok(Share { records: data.train.slots_from(slots), communicator })
     }
 
-    /// All settings and the plan, except for the paths of files, which may differ between machines.
+    /// All settings with the files that they name, the plan, and what is public about the data. The paths of data files may differ between
+    /// machines and are left out.
     fn agreed_settings(&self) -> String {
         let mut settings = self.settings();
-        (settings.data, settings.test_data, settings.schema) = (None, None, None);
-        let schema = self.resolved.data.schema().unwrap_or_default();
-        format!("{}\n{schema}\n{:?}", toml::to_string(&settings).unwrap_or_default(), self.plan)
+        (settings.data, settings.test_data) = (None, None);
+        let resolved = &self.resolved;
+        // Clipping norms of a listed schedule, networks and tokenizers are in these files and not in the plan.
+        let files = resolved.files.about(&settings);
+        format!("{files}\n{:?}\n{}\n{:?}", self.plan, resolved.facts.records, resolved.data)
     }
 }
 
@@ -57,16 +60,16 @@ const COMPARED: [&str; 3] = ["a different version of sordino", "different settin
 
 /// Compares what each rank has with what rank 0 has.
 fn check_agreement(communicator: &dyn Communicator, own: &[String; 3]) -> Result<(), TrainError> {
-    let failed = |problem| TrainError::from(PrivacyError::Ranks(problem));
+    let ended = |problem| TrainError::from(PrivacyError::Ranks(problem));
     let hash = |text: &String| Sha256::digest(text.as_bytes()).to_vec();
     let hashes: Vec<Vec<u8>> = own.iter().map(hash).collect();
     let mut first = hashes.concat();
-    communicator.broadcast_bytes(&mut first).map_err(failed)?;
+    communicator.broadcast_bytes(&mut first).map_err(ended)?;
     let differs = hashes.iter().zip(first.chunks(32)).position(|(own, first)| own != first);
     // The element of a rank is the number of the first difference, counted from 1, or 0 if there is none.
     let mut differences = vec![0.0; communicator.size()];
     differences[communicator.rank()] = differs.map_or(0.0, |place| (place + 1) as f64);
-    communicator.sum(&mut differences).map_err(failed)?;
+    communicator.sum(&mut differences).map_err(ended)?;
     match differences.iter().enumerate().find(|(_, difference)| **difference > 0.0) {
         None => Ok(()),
         Some((rank, difference)) => Err(TrainError::refused(
@@ -76,25 +79,38 @@ fn check_agreement(communicator: &dyn Communicator, own: &[String; 3]) -> Result
     }
 }
 
-/// The hash of the content of all files of the data.
+/// The hash of the names and the content of all files of the data.
+///
+/// # Errors
+/// Files that cannot be read, or that were changed after the records were read.
 fn content_hash(run: &PricedRun) -> Result<String, TrainError> {
     let settings = run.settings();
-    let paths = [settings.data, settings.test_data].into_iter().flatten();
     let mut hash = Sha256::new();
-    for file in paths.flat_map(|path| sordino_data::files(&path)).filter(|file| file.is_file()) {
-        let mut read = |file: &Path| -> io::Result<()> {
-            let (mut file, mut content, mut part) = (File::open(file)?, Sha256::new(), vec![0; 1 << 16]);
-            loop {
-                match file.read(&mut part)? {
-                    0 => break,
-                    read => content.update(&part[..read]),
-                }
-            }
+    for path in [&settings.data, &settings.test_data].into_iter().flatten() {
+        let included = path == Path::new("mushroom");
+        for file in sordino_data::files(path).into_iter().filter(|file| !included || file.is_file()) {
+            let name = file.strip_prefix(path).unwrap_or(Path::new(""));
+            let content = file_hash(&file).map_err(|error| failed(&file, &error))?;
             // Each file is hashed separately, so that moving bytes from one file to the next changes the hash.
-            hash.update(content.finalize());
-            Ok(())
-        };
-        read(&file).map_err(|error| crate::folder::failed(&file, &error))?;
+            hash.update(Sha256::digest(name.to_string_lossy().as_bytes()));
+            hash.update(content);
+        }
+    }
+    if last_changed(&settings, settings.data.as_ref()) != run.resolved.last_changed {
+        return Err(TrainError::refused(
+            "the data was changed while it was read",
+            "start again when all machines have their files",
+        ));
     }
     Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn file_hash(file: &Path) -> io::Result<Vec<u8>> {
+    let (mut file, mut content, mut part) = (File::open(file)?, Sha256::new(), vec![0; 1 << 16]);
+    loop {
+        match file.read(&mut part)? {
+            0 => return Ok(content.finalize().to_vec()),
+            read => content.update(&part[..read]),
+        }
+    }
 }

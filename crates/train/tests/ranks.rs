@@ -15,7 +15,11 @@ use sordino_train::{Ending, Observer, PricedRun, RunData, RunFolder, Settings, T
 
 /// The settings of these tests, and more.
 fn priced(more: &str) -> (PricedRun, RunData) {
-    let settings = format!("data = 'mushroom'\nsteps = 20\nbatch_size = 100\n{more}");
+    priced_with(&format!("steps = 20\n{more}"))
+}
+
+fn priced_with(more: &str) -> (PricedRun, RunData) {
+    let settings = format!("data = 'mushroom'\nbatch_size = 100\n{more}");
     let settings = Settings::parse(&settings).unwrap();
     let data = RunData::read(&settings).unwrap();
     (price(resolve(&settings, &data.description).unwrap(), None).unwrap(), data)
@@ -185,4 +189,25 @@ fn a_rank_that_ends_stops_the_others() {
     }
     let account = Account::read(&folder.ledger()).unwrap();
     assert!(account.charged() >= 1 && !account.is_closed());
+}
+
+/// The clipping norms of a listed schedule are in a file, and not in the plan.
+#[test]
+fn a_rank_with_another_schedule_file_is_refused() {
+    let folder = Folder::new("rank-schedules");
+    std::fs::write(folder.file("one.txt"), "1\n1\n").unwrap();
+    std::fs::write(folder.file("other.txt"), "1\n1000\n").unwrap();
+    let outcome = |other: &str| {
+        let refusals = on_ranks(2, |communicator| {
+            let name = if communicator.rank() == 0 { "one.txt" } else { other };
+            let (priced, data) = priced_with(&format!(
+                "steps = 2\nalgorithm = 'dynamic,clip_schedule=@{}'",
+                folder.file(name).display()
+            ));
+            priced.share(data, communicator).err().map(|error| error.to_string())
+        });
+        refusals[0].clone()
+    };
+    assert_eq!(outcome("one.txt"), None);
+    assert_eq!(outcome("other.txt").as_deref(), Some("rank 1 has different settings from rank 0"));
 }

@@ -14,7 +14,10 @@ use std::{
 
 use mpi::{Threading, collective::SystemOperation, topology::SimpleCommunicator, traits::*};
 
-use super::{problem::Problem, ranks::Connection};
+use super::{
+    problem::Problem,
+    ranks::{Connection, started},
+};
 
 /// The environment variable that sets how many seconds a rank waits for the others.
 const TIMEOUT: &str = "SORDINO_MPI_TIMEOUT";
@@ -38,13 +41,18 @@ pub(super) fn connect() -> Result<Connection, Problem> {
             )
         })?,
     };
-    let refused = |problem: &str| Problem::refused(problem, "check the installation of MPI");
+    let refused =
+        |problem: &str| Problem::refused(problem, "use mpirun and a library of the same installation of MPI");
     let (universe, threading) = mpi::initialize_with_threading(Threading::Serialized)
         .ok_or_else(|| refused("MPI was already initialised"))?;
     if threading < Threading::Serialized {
         return Err(refused("this MPI library cannot be called from several threads in turn"));
     }
     let (rank, size) = (number(universe.world().rank()), number(universe.world().size()));
+    if size != started() {
+        // As with the mpirun of one MPI library and a program for another: every process would be alone, and train by itself.
+        return Err(refused(&format!("{} processes were started, but MPI connects {size}", started())));
+    }
     let waiting = Arc::new(AtomicU64::new(0));
     watch(rank, timeout, waiting.clone());
     let (begun, spent, buffer) = (Instant::now(), AtomicU64::new(0), Mutex::default());

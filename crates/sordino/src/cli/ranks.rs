@@ -6,11 +6,12 @@ use sordino_privacy::Communicator;
 
 use super::problem::Problem;
 
-/// The number of processes that `mpirun` started, or 1. Open MPI sets the first variable. MPICH and libraries that are based on it set
-/// the second.
-fn started() -> usize {
-    let number = |name: &str| env::var(name).ok()?.parse().ok();
-    number("OMPI_COMM_WORLD_SIZE").or_else(|| number("PMI_SIZE")).unwrap_or(1)
+/// Variables with the number of started processes: of Open MPI, MPICH and its relatives, MVAPICH, and Slurm's `srun`.
+const SIZES: [&str; 4] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"];
+
+/// The number of processes that were started together, or 1.
+pub(super) fn started() -> usize {
+    SIZES.iter().find_map(|name| env::var(name).ok()?.parse().ok()).unwrap_or(1)
 }
 
 /// Whether `mpirun` started several processes.

@@ -36,6 +36,8 @@ struct FederationRecord<'a> {
     private: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     not_private_because: Option<String>,
+    /// None without test records.
+    test_set_protected: Option<bool>,
     finished: bool,
     seconds: f64,
     clients: Vec<ClientRecord>,
@@ -94,6 +96,7 @@ impl FederationReport<'_> {
             delta: largest.map(|guarantee| guarantee.delta.get()),
             private: largest.is_some(),
             not_private_because: guarantees.as_ref().err().cloned(),
+            test_set_protected: self.score.map(|_| false),
             finished: self.is_finished(),
             seconds: self.seconds,
             clients: clients.collect(),
@@ -133,9 +136,13 @@ impl FederationReport<'_> {
                     ("status", status(largest)),
                 ]);
                 format!(
-                    "This model satisfies {}-differential privacy. Every client protects its own records.\nThe costs of other runs on the same \
+                    "This model satisfies {}-differential privacy. Every client protects its own records.\n{}The costs of other runs on the same \
                      records add to this one.\n\n",
-                    pair(largest.epsilon, largest.delta)
+                    pair(largest.epsilon, largest.delta),
+                    match self.score {
+                        Some(_) => "The test records were measured exactly and are NOT protected.\n",
+                        None => "",
+                    }
                 )
             }
             Err(why) => {

@@ -369,7 +369,13 @@ impl Settings {
         match &self.unit {
             Some(unit) if self.protects_clients() => format!("all records of one {}{most}", client(unit)),
             Some(unit) => format!("all records of one {unit}{most}"),
-            None => "one training record".to_owned(),
+            None => match self.client {
+                // The model depends on the records of all clients.
+                Some(client) => format!(
+                    "one training record of client {client} (the ledgers of the other clients state what protects their records)"
+                ),
+                None => "one training record".to_owned(),
+            },
         }
     }
 

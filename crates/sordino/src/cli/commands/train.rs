@@ -112,7 +112,10 @@ pub(super) fn run_alone(
 fn run_among(settings: Settings, arguments: RunArguments, connection: &Connection) -> Result<Ended, Problem> {
     let json = arguments.json;
     let Prepared { priced, mut data, place } = prepare(settings, arguments)?;
-    let test = data.test.take();
+    if priced.settings().protects_clients() {
+        return Err(ranks::refusal());
+    }
+    let test = data.test.take().filter(|_| connection.is_first());
     let Share { records, communicator } = priced.share(data, connection.communicator.clone())?;
     if connection.is_first() {
         return train("train", &priced, (&records, test.as_ref()), place, json, Some(&communicator));
