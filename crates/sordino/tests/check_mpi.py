@@ -92,6 +92,13 @@ def processes(parent):
     return [int(pid) for pid in listed.split()]
 
 
+def is_running(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 def started(binary, ranks, *arguments, **environment):
     """A run that has taken some steps, and its ranks."""
     command = [*map(str, [*MPIRUN, "-n", ranks, binary, "train", *arguments])]
@@ -127,9 +134,10 @@ def killed_ranks_stop_all_and_the_run_is_resumed(binary, kills):
         begun = time.monotonic()
         os.kill(draw.choice(victims), signal.SIGKILL)
         _, errors = job.communicate(timeout=30)
+        # mpirun may end a moment before the ranks that it has told to end.
+        wait_for(lambda: not any(map(is_running, victims)), seconds=10)
         slowest = max(slowest, time.monotonic() - begun)
         assert job.returncode != 0 and "signal 9" in errors, errors
-        assert not any(Path(f"/proc/{pid}/stat").exists() and " Z " not in Path(f"/proc/{pid}/stat").read_text() for pid in victims)
         shown = json.loads(run([binary, "show", "killed", "--json"]).stdout)
         assert shown["steps"] > charged and shown["private"] and not shown["finished"], shown
         charged = shown["steps"]
