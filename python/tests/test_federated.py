@@ -32,7 +32,7 @@ def unit(dimension=4, axis=0, length=1.0):
     return vector
 
 
-def nobody(chosen):
+def no_replies(chosen):
     return [None] * len(chosen)
 
 
@@ -51,7 +51,7 @@ def test_the_release_is_the_sum_of_clipped_updates():
 
 def test_clients_are_asked_in_ascending_order_and_a_rate_of_one_asks_all():
     seen = []
-    vault(clients=7).round(lambda chosen: seen.extend(chosen) or nobody(chosen))
+    vault(clients=7).round(lambda chosen: seen.extend(chosen) or no_replies(chosen))
     assert seen == list(range(7))
 
 
@@ -114,7 +114,7 @@ def test_sampling_is_poisson_at_the_stated_rate():
     def ask(chosen):
         sizes.append(len(chosen))
         taken[chosen] += 1
-        return nobody(chosen)
+        return no_replies(chosen)
 
     while plan.round(ask) is not None:
         pass
@@ -136,7 +136,7 @@ def test_the_price_is_that_of_poisson_sampling():
 
 def test_an_empty_sample_is_charged_and_released_with_noise(tmp_path):
     plan = vault(sample_rate=1e-9, ledger=tmp_path / "ledger")
-    total, noise_std = plan.round(nobody)
+    total, noise_std = plan.round(no_replies)
     assert 0 < np.abs(total).max() < 10 * noise_std
     assert charges(tmp_path / "ledger") == 1
 
@@ -147,7 +147,7 @@ def test_seeds_of_other_generators_change_neither_samples_nor_noise():
     for _ in range(2):
         np.random.seed(7)
         random.seed(7)
-        total, _ = vault(clients=64, sample_rate=0.5).round(lambda chosen: drawn.append(chosen) or nobody(chosen))
+        total, _ = vault(clients=64, sample_rate=0.5).round(lambda chosen: drawn.append(chosen) or no_replies(chosen))
         released.append(total)
     assert drawn[0] != drawn[1]
     assert (released[0] != released[1]).all()
@@ -157,12 +157,12 @@ def test_the_cost_of_rounds_is_composed(tmp_path):
     plan = vault(sample_rate=0.5, rounds=3, noise_multiplier=1.0, ledger=tmp_path / "ledger")
     price = {steps: sordino.epsilon(noise_multiplier=1.0, sample_rate=0.5, steps=steps, delta=DELTA).epsilon for steps in (1, 2, 3)}
     for taken in (1, 2, 3):
-        plan.round(nobody)
+        plan.round(no_replies)
         assert facts(plan)["epsilon_so_far"] == price[taken]
         # The guarantee is that of the whole plan, whenever the run stops.
         assert facts(plan)["epsilon"] == price[3]
     assert price[1] < price[2] < price[3]
-    assert plan.rounds_left == 0 and plan.round(nobody) is None
+    assert plan.rounds_left == 0 and plan.round(no_replies) is None
     assert "unfinished" in plan.statement
     plan.close()
     assert plan.statement.startswith("This federated model satisfies (")
@@ -173,7 +173,7 @@ def test_the_cost_of_rounds_is_composed(tmp_path):
 def test_a_round_is_charged_before_clients_are_asked(tmp_path):
     plan, seen = vault(rounds=2, ledger=tmp_path / "ledger"), []
     for _ in range(2):
-        plan.round(lambda chosen: seen.append(charges(tmp_path / "ledger")) or nobody(chosen))
+        plan.round(lambda chosen: seen.append(charges(tmp_path / "ledger")) or no_replies(chosen))
     assert seen == [1, 2]
 
 
@@ -188,7 +188,7 @@ def test_a_round_that_fails_stays_charged_and_the_next_one_works(tmp_path):
     with pytest.raises(ValueError, match="4 items, each an update or None, got 1"):
         plan.round(lambda chosen: [None])
     assert charges(tmp_path / "ledger") == 2 and plan.rounds_left == 1
-    assert plan.round(nobody) is not None and plan.rounds_left == 0
+    assert plan.round(no_replies) is not None and plan.rounds_left == 0
 
 
 def test_a_round_whose_process_is_killed_stays_charged(tmp_path):
@@ -208,11 +208,11 @@ def test_a_round_whose_process_is_killed_stays_charged(tmp_path):
     plan = vault(**settings, resume=True)
     assert facts(plan)["rounds"] == 2 and plan.rounds_left == 1
     assert facts(plan)["epsilon_so_far"] == sordino.epsilon(noise_multiplier=1.0, sample_rate=0.5, steps=2, delta=DELTA).epsilon
-    assert plan.round(nobody) is not None and plan.round(nobody) is None
+    assert plan.round(no_replies) is not None and plan.round(no_replies) is None
 
 
 def test_a_run_is_resumed_under_its_own_terms_only(tmp_path):
-    vault(rounds=3, ledger=tmp_path / "ledger").round(nobody)
+    vault(rounds=3, ledger=tmp_path / "ledger").round(no_replies)
     for changed in (dict(clipping_norm=2.0), dict(clients=5), dict(noise_multiplier=0.06), dict(rounds=4)):
         with pytest.raises(ValueError, match="other terms"):
             vault(**{"rounds": 3, "ledger": tmp_path / "ledger", "resume": True, **changed})
@@ -230,11 +230,11 @@ def test_a_vault_is_not_entered_twice():
     plan, problems = vault(rounds=2), []
 
     def again(chosen):
-        for use in (lambda: plan.round(nobody), lambda: plan.statement, plan.close):
+        for use in (lambda: plan.round(no_replies), lambda: plan.statement, plan.close):
             with pytest.raises(RuntimeError, match="another round is in progress"):
                 use()
             problems.append(use)
-        return nobody(chosen)
+        return no_replies(chosen)
 
     assert plan.round(again) is not None and len(problems) == 3
 
@@ -268,10 +268,10 @@ def test_a_plan_above_the_budget_is_refused_before_a_ledger_exists(tmp_path):
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_child_process_takes_rounds_after_a_fork():
     """The child does not have the threads of its parent."""
-    vault().round(nobody)
+    vault().round(no_replies)
     child = os.fork()
     if child == 0:
         # The alarm ends a child that waits for threads.
         signal.alarm(30)
-        os._exit(0 if vault(10_000).round(nobody) is not None else 1)
+        os._exit(0 if vault(10_000).round(no_replies) is not None else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -76,7 +76,7 @@ impl FromStr for Participants {
 pub struct ClientNoise {
     /// The standard deviation of the noise of each client.
     pub each: NoiseMultiplier,
-    /// The standard deviation of the noise of the sum, if nobody drops out.
+    /// The standard deviation of the noise of the sum, if no client drops out.
     pub without_dropouts: NoiseMultiplier,
 }
 
@@ -137,7 +137,7 @@ mod tests {
         }
     }
 
-    /// Whoever drops out or colludes, the variances that count add up to at least `z^2`.
+    /// For every choice of clients that drop out or collude, the variances that count add up to at least `z^2`.
     #[test]
     fn the_sum_of_the_survivors_never_has_too_little_noise() {
         for clients in 1..60 {
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_leave_nobody_are_refused() {
+    fn numbers_that_leave_no_client_are_refused() {
         for (clients, dropouts, colluding) in [(0, 0, 0), (10, 10, 0), (10, 5, 5), (3, u32::MAX, 1)] {
             let error = Participants::new(clients, dropouts, colluding).unwrap_err().to_string();
             assert!(error.contains("must be below the number of clients"), "{error}");

@@ -165,6 +165,14 @@ fn records_are_protected_by_a_ledger_for_each_client() {
         // The other clients have other records, so their costs do not add up.
         assert_eq!(shown["runs_on_data"].as_u64().unwrap_or(1), 1, "{shown}");
         assert!(shown.get("unit").is_none());
+        // The model depends on the records of all clients, and this epsilon is for those of one.
+        let text = place.text(&format!("show run/clients/{client}"));
+        assert!(
+            text.contains(&format!(
+                "one training record of client {client} (the ledgers of the other clients"
+            )),
+            "{text}"
+        );
         epsilons.push(shown["epsilon"].as_f64().unwrap());
     }
     assert!(epsilons.iter().all(|epsilon| *epsilon <= 2.0 && *epsilon > 1.9), "{epsilons:?}");
@@ -215,6 +223,9 @@ fn a_federation_is_refused_what_it_cannot_do_and_is_resumed() {
         let refused = place.refusal(&format!("{run} {flags} --out wrong"));
         assert!(refused.contains(part), "{refused}");
     }
+    // Whole clients are held back, and measured exactly because this data is public.
+    let text = place.text_with_notes(&format!("{run} --rounds 2 --epsilon 8 --out tested"));
+    assert!(text.contains("The test records were measured exactly and are NOT protected."), "{text}");
     let none = place.refusal("federate --protect records --out wrong");
     assert!(none.contains("federated training needs clients"), "{none}");
     crate::place::interrupted_at(

@@ -144,7 +144,7 @@ settings! {
         client: u64 = "N";
         /// Number of steps that a client takes in a round, on its own records [default: 1]
         local_steps: u64 = "N";
-        /// Public maximum number of records in a local step; a client with fewer uses all of them [default: 32]
+        /// Public maximum number of records in a local step [default: 32]; the expected number if records are protected [default: 256]
         local_batch_size: usize = "N";
         /// Learning rate of local steps, for the mean gradient of a batch [default: 1]
         local_learning_rate: f64 = "R";
