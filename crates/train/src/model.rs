@@ -95,17 +95,23 @@ pub fn parse_model(text: &str) -> Result<ModelConfig, TrainError> {
     Ok(model)
 }
 
+/// A vocabulary of at most this many tokens is one of characters or bytes, not of words.
+const CHARACTERS: usize = 512;
+
 impl ResolvedModel {
     /// The name of the default model for this data. There is one for every shape that can be read.
     pub fn default_name(facts: &DataFacts) -> &'static str {
         let fits = |model: ModelConfig| model.network(facts.input, 1).is_ok();
         match facts.input {
             Shape::Image { channels: 3, height: 32, width: 32 } => "resnet20",
-            Shape::Image { .. } if fits(sordino_nn::models::MnistCnn::default().into()) => "mnist-cnn",
+            // With tanh, activations and gradients stay bounded, which suits clipping and noise.
+            Shape::Image { .. } if fits(sordino_nn::models::MnistCnn::default().into()) => "mnist-cnn,tanh=true",
             // An image that is too small for convolutions.
             Shape::Image { .. } => "mlp",
             Shape::Tokens { .. } if facts.classes.is_empty() && facts.numbers.is_empty() => "gpt",
-            Shape::Tokens { .. } => "embedding-mlp",
+            // The order of characters or bytes matters more than which of them occur.
+            Shape::Tokens { vocabulary, .. } if vocabulary <= CHARACTERS => "lstm",
+            Shape::Tokens { .. } => "bag-of-words",
             _ if facts.classes.is_empty() => "linear",
             _ => "logistic",
         }
@@ -407,7 +413,7 @@ mod tests {
             }
         }
         let name = |shape| ResolvedModel::default_name(&facts(shape, 10));
-        assert_eq!(name(Shape::Image { channels: 1, height: 28, width: 28 }), "mnist-cnn");
+        assert_eq!(name(Shape::Image { channels: 1, height: 28, width: 28 }), "mnist-cnn,tanh=true");
         assert_eq!(name(Shape::Image { channels: 3, height: 32, width: 32 }), "resnet20");
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{DEFAULT_MAX_LENGTH, DEFAULT_TOKENIZER};
+use super::{DEFAULT_MAX_LENGTH, DEFAULT_TOKENIZER, DOCUMENT_MAX_LENGTH};
 use crate::class_folders::{Parts, entries, has_extension};
 use crate::error::DataError;
 use crate::input::open;
@@ -170,7 +170,7 @@ impl TextFolder {
             Kind::ClassFolders => {
                 let classes =
                     class_folders(&train)?.iter().map(|path| name(path)).collect::<Result<_, _>>()?;
-                Schema::classified_texts(&file, DEFAULT_TOKENIZER, DEFAULT_MAX_LENGTH, classes)
+                Schema::classified_texts(&file, DEFAULT_TOKENIZER, DOCUMENT_MAX_LENGTH, classes)
             }
         }
     }

@@ -284,6 +284,8 @@ fn without_privacy(settings: Settings, is_plain: bool) -> Settings {
 mod tests {
     use std::collections::BTreeSet;
 
+    use sordino_train::SamplingName;
+
     use super::*;
 
     /// Every cell has settings that can be priced without its data, and a proved form where a paper claims an epsilon.
@@ -316,6 +318,16 @@ mod tests {
                     cell.row
                 );
                 for (kind, experiment) in &cell.experiments {
+                    // The defaults of other runs may change.
+                    let Settings { learning_rate, batch_size, steps, epochs, .. } = &experiment.settings;
+                    let full = experiment.settings.sampling == Some(SamplingName::FullBatch);
+                    assert!(
+                        learning_rate.is_some() && (batch_size.is_some() || full) && (steps.is_some() || epochs.is_some()),
+                        "{}: {} {}, {kind:?} depends on defaults",
+                        table.name,
+                        cell.row,
+                        cell.column
+                    );
                     sordino_train::check(&experiment.settings).unwrap_or_else(|error| {
                         panic!("{}: {} {}, {kind:?}: {error}", table.name, cell.row, cell.column)
                     });

@@ -74,7 +74,7 @@ const DATA_SETS: [DataSet; 13] = [
         name: "imdb",
         records: 25_000,
         places: &["imdb/aclImdb", "aclImdb", "imdb"],
-        settings: "",
+        settings: "max_length = 256",
         needs: "the folder aclImdb of IMDb",
     },
     DataSet {

@@ -62,6 +62,18 @@ impl Experiment {
         self
     }
 
+    /// The settings, with values for those that papers leave out because they do not use them. The defaults of other runs may change; those
+    /// of an experiment may not.
+    fn pinned(&self) -> Settings {
+        let unused = Settings {
+            optimizer: Some("sgd".to_owned()),
+            schedule: Some("linear".to_owned()),
+            average: Some(0.0),
+            ..Settings::default()
+        };
+        self.settings.clone().or(unused)
+    }
+
     /// The settings with paths; the missing data or weights if they are not in the folder.
     fn located(&self, folder: Option<&Path>) -> Result<Settings, String> {
         let missing = |needs: &str| match folder {
@@ -69,7 +81,7 @@ impl Experiment {
             None => format!("no folder of data is given; it must contain {needs}"),
         };
         let data = self.data.settings(folder).ok_or_else(|| missing(self.data.needs))?;
-        let mut settings = self.settings.clone().or(data);
+        let mut settings = self.pinned().or(data);
         let find = |name: &str| -> Result<PathBuf, String> {
             let path = folder.map(|folder| folder.join(name)).filter(|path| path.is_dir());
             path.ok_or_else(|| {
@@ -104,7 +116,7 @@ impl Experiment {
         };
         let description = DataDescription::public(facts, self.data.records);
         // The plan does not depend on how data is read, nor on the model.
-        let settings = self.settings.clone().retain(|info| !["Data", "Model"].contains(&info.heading));
+        let settings = self.pinned().retain(|info| !["Data", "Model"].contains(&info.heading));
         price(resolve(&settings, &description)?, None)
     }
 }

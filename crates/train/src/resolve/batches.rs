@@ -4,6 +4,9 @@ use sordino_accounting::{Cap, Sampling, SamplingRate, Steps};
 
 use crate::{NetworkAlgorithm, Origin, SamplingName, Settings, TrainError, Value, settings::given};
 
+/// The default number of passes over the data.
+const DEFAULT_EPOCHS: f64 = 40.0;
+
 /// How many records in a batch, and how many batches.
 pub(crate) struct Batches {
     /// The expected size of a batch.
@@ -46,7 +49,7 @@ impl Batches {
         let (epochs, steps) = match settings.steps {
             Some(steps) => (given(settings.epochs), steps),
             None => {
-                let epochs = Value::given_or(settings.epochs, 50.0, Origin::Default);
+                let epochs = Value::given_or(settings.epochs, DEFAULT_EPOCHS, Origin::Default);
                 let steps = steps_of(epochs.value, per_epoch)?;
                 (Some(epochs), steps)
             }
@@ -88,14 +91,14 @@ fn steps_of(epochs: f64, per_epoch: f64) -> Result<Steps, TrainError> {
     if !(epochs > 0.0 && steps <= Steps::MAX as f64) {
         return Err(TrainError::refused(
             format!("epochs must be a number above 0, with at most 2^40 steps in all, got {epochs}"),
-            "50 is the default; more epochs need more noise for the same epsilon",
+            "40 is the default; more epochs need more noise for the same epsilon",
         ));
     }
     Ok(Steps::new((steps as u64).max(1))?)
 }
 
-/// A sixtieth of the records, rounded up to a power of two, but at least 256. Larger batches have more signal for the same noise; smaller
+/// A 32nd of the records, rounded up to a power of two, but at least 256. Larger batches have more signal for the same noise; smaller
 /// batches allow more steps.
 fn default_batch_size(records: u64) -> u64 {
-    (records / 60).next_power_of_two().max(256).min(records)
+    (records / 32).next_power_of_two().max(256).min(records)
 }

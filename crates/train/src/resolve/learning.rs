@@ -9,27 +9,59 @@ pub(crate) struct LearningSettings {
     pub(crate) optimizer: Value<String>,
     pub(crate) schedule: Value<String>,
     pub(crate) learning_rate: Value<f64>,
+    pub(crate) average: Value<f64>,
     pub(crate) learning: Learning,
 }
 
+/// The public facts that the default learning rate depends on.
+pub(crate) struct LearningFacts {
+    /// The largest norm of what a record adds to a step; none without clipping.
+    pub(crate) contribution: Option<f64>,
+    /// The parameter mu of Gaussian differential privacy that the noise of the whole run amounts to; none without noise.
+    pub(crate) mu: Option<f64>,
+    pub(crate) steps: u64,
+    pub(crate) records: u64,
+    /// The number of trained parameters.
+    pub(crate) dimension: usize,
+    /// The number of outputs of the network.
+    pub(crate) outputs: usize,
+}
+
+/// The distance by which the noise of a whole run moves the weights of one output, with the default learning rate.
+const NOISE_DISTANCE: f64 = 10.0;
+/// The longest step that the default learning rate allows, if all gradients are clipped and point in the same direction.
+const LONGEST_STEP: f64 = 10.0;
+/// The average of the parameters is taken over about this fraction of the run, at its end.
+const AVERAGED: f64 = 0.05;
+
+/// Checks the learning settings that are given.
+///
+/// # Errors
+/// The first setting that is out of range.
+pub(crate) fn check(settings: &Settings) -> Result<(), TrainError> {
+    settings.optimizer.as_deref().map(parse_optimizer).transpose()?;
+    settings.schedule.as_deref().map(parse_schedule).transpose()?;
+    settings.learning_rate.map(Optimizer::check_learning_rate).transpose()?;
+    settings.average.map(Average::new).transpose()?;
+    Ok(())
+}
+
 impl LearningSettings {
-    pub(crate) fn new(settings: &Settings, contribution: Option<f64>) -> Result<Self, TrainError> {
-        let optimizer = Value::given_or(settings.optimizer.clone(), "sgd".to_owned(), Origin::Default);
-        let config = parse_optimizer(&optimizer.value)?;
-        let schedule = Value::given_or(settings.schedule.clone(), "linear".to_owned(), Origin::Default);
-        let default = default_learning_rate(&config, contribution);
-        let learning_rate = Value::given_or(settings.learning_rate, default, Origin::Default);
-        Optimizer::check_learning_rate(learning_rate.value)?;
-        if let Some(decay) = settings.average {
-            Average::new(decay)?;
-        }
+    pub(crate) fn new(settings: &Settings, facts: &LearningFacts) -> Result<Self, TrainError> {
+        check(settings)?;
+        let optimizer = Value::given_or(settings.optimizer.clone(), "momentum".to_owned(), Origin::Default);
+        let schedule = Value::given_or(settings.schedule.clone(), "constant".to_owned(), Origin::Default);
+        let (config, shape) = (parse_optimizer(&optimizer.value)?, parse_schedule(&schedule.value)?);
+        let default = default_learning_rate(&config, &shape, facts);
+        let learning_rate = Value::given_or(settings.learning_rate, default, Origin::PublicFact);
+        let average = Value::given_or(settings.average, default_average(facts.steps), Origin::PublicFact);
         let learning = Learning {
             optimizer: config,
             learning_rate: learning_rate.value,
-            schedule: parse_schedule(&schedule.value)?,
-            average: settings.average,
+            schedule: shape,
+            average: Some(average.value).filter(|decay| *decay > 0.0),
         };
-        Ok(Self { optimizer, schedule, learning_rate, learning })
+        Ok(Self { optimizer, schedule, learning_rate, average, learning })
     }
 }
 
@@ -62,13 +94,101 @@ pub fn parse_schedule(text: &str) -> Result<Schedule, TrainError> {
     Ok(schedule)
 }
 
-/// `contribution` is the largest norm of what a record adds to a step; none without clipping. For `sgd`, a step of length 4 if all gradients are clipped and point in the same direction. With momentum 0.9, ten gradients add up,
-/// so the rate is a tenth of that. Optimizers that divide by the size of gradients do not depend on the clipping norm.
-fn default_learning_rate(optimizer: &OptimizerConfig, contribution: Option<f64>) -> f64 {
-    let rate = contribution.map_or(1.0, |contribution| 4.0 / contribution);
-    match optimizer {
-        OptimizerConfig::Sgd { .. } => rate,
-        OptimizerConfig::Momentum { .. } | OptimizerConfig::Nesterov { .. } => rate / 10.0,
-        _ => 0.01,
+/// The decay of an average over the last part of the run; 0, which is no average, if the run is short.
+fn default_average(steps: u64) -> f64 {
+    let window = (AVERAGED * steps as f64).max(1.0);
+    // Rounded, so that settings stay readable.
+    ((1.0 - 1.0 / window) * 1e4).round() / 1e4
+}
+
+/// The learning rate at which the noise of the whole run has the right size, from public facts.
+///
+/// With `N` records, clipping norm `C`, learning rate `eta` and momentum `m`, a step moves the parameters by at most
+/// `eta C / (1 - m)`, so the run has the length `S = eta C / (1 - m) * sum_t f_t`, where `f_t` are the factors of the schedule. Noise
+/// that costs `mu` in all moves each parameter by `S / (mu N)` (one standard deviation), whatever the number of steps. So it moves the
+/// weights of one of `K` outputs, of `d` parameters in all, by the distance `S sqrt(d / K) / (mu N)`. The default learning rate makes this
+/// distance [`NOISE_DISTANCE`], for any number of records and steps, any model and any budget, unless a step would be longer than
+/// [`LONGEST_STEP`]. docs/training.md has the experiments.
+///
+/// Optimizers that divide by the size of gradients do not depend on the clipping norm.
+fn default_learning_rate(optimizer: &OptimizerConfig, schedule: &Schedule, facts: &LearningFacts) -> f64 {
+    let momentum = match optimizer {
+        OptimizerConfig::Sgd { .. } => 0.0,
+        OptimizerConfig::Momentum { momentum, .. } | OptimizerConfig::Nesterov { momentum, .. } => *momentum,
+        _ => return 0.01,
+    };
+    let (Some(contribution), Some(mu)) = (facts.contribution, facts.mu) else { return 1.0 - momentum };
+    let per_output = facts.dimension as f64 / facts.outputs.max(1) as f64;
+    let length = NOISE_DISTANCE * mu * facts.records as f64 / per_output.max(1.0).sqrt();
+    let step = (length / sum_of_factors(schedule, facts.steps)).min(LONGEST_STEP);
+    rounded(step * (1.0 - momentum) / contribution)
+}
+
+/// The sum of a schedule's factors over a run.
+fn sum_of_factors(schedule: &Schedule, steps: u64) -> f64 {
+    // A long run is approximated by evenly spaced steps.
+    let points = steps.clamp(1, 1000);
+    let factors = (0..points).map(|point| schedule.factor((point * steps) / points, steps));
+    (factors.sum::<f64>() / points as f64 * steps as f64).max(f64::MIN_POSITIVE)
+}
+
+/// Three significant digits, so that settings stay readable.
+fn rounded(number: f64) -> f64 {
+    format!("{number:.2e}").parse().unwrap_or(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FACTS: LearningFacts = LearningFacts {
+        contribution: Some(0.1),
+        mu: Some(0.25),
+        steps: 1000,
+        records: 60_000,
+        dimension: 40_000,
+        outputs: 10,
+    };
+
+    fn rate(optimizer: &str, schedule: &str, facts: &LearningFacts) -> f64 {
+        default_learning_rate(&parse_optimizer(optimizer).unwrap(), &parse_schedule(schedule).unwrap(), facts)
+    }
+
+    #[test]
+    fn the_noise_of_a_run_moves_an_output_by_the_same_distance() {
+        for (optimizer, momentum) in [("sgd", 0.0), ("momentum", 0.9), ("nesterov,momentum=0.5", 0.5)] {
+            for (schedule, factors) in [("constant", 1.0), ("linear", 0.5), ("cosine", 0.5)] {
+                for (steps, mu, contribution) in [(1000, 0.25, 0.1), (3000, 0.25, 1.0), (100_000, 1.0, 4.0)] {
+                    let facts = LearningFacts { contribution: Some(contribution), mu: Some(mu), steps, ..FACTS };
+                    let rate = rate(optimizer, schedule, &facts);
+                    let length = rate * contribution / (1.0 - momentum) * factors * steps as f64;
+                    let distance = length * (40_000_f64 / 10.0).sqrt() / (mu * 60_000.0);
+                    assert!((distance / NOISE_DISTANCE - 1.0).abs() < 0.01, "{optimizer} {schedule}: {distance}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_step_has_a_longest_length() {
+        let facts = LearningFacts { mu: Some(100.0), ..FACTS };
+        assert_eq!(rate("sgd", "constant", &facts), 100.0);
+        assert_eq!(rate("momentum", "linear", &facts), 10.0);
+    }
+
+    #[test]
+    fn other_optimizers_and_plain_training_have_constant_rates() {
+        assert_eq!(rate("adam", "linear", &FACTS), 0.01);
+        let plain = LearningFacts { contribution: None, mu: None, ..FACTS };
+        assert_eq!(rate("sgd", "constant", &plain), 1.0);
+        assert!((rate("momentum", "constant", &plain) - 0.1).abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_average_covers_a_twentieth_of_the_run() {
+        assert_eq!(default_average(1000), 0.98);
+        assert_eq!(default_average(200), 0.9);
+        assert_eq!(default_average(20), 0.0);
+        assert_eq!(default_average(1), 0.0);
     }
 }

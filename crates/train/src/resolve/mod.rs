@@ -12,11 +12,11 @@ use std::{
 };
 
 use batches::Batches;
-use learning::LearningSettings;
+use learning::{LearningFacts, LearningSettings};
 pub use learning::parse_schedule;
 pub use privacy::without_unused;
 use privacy::{BudgetSettings, algorithm_text, reject_unused};
-use sordino_accounting::{Accountant, NoiseMultiplier, Steps, calibrate::Budget};
+use sordino_accounting::{Accountant, NoiseMultiplier, Steps, calibrate::Budget, gaussian};
 use sordino_algorithms::{Algorithm, AlgorithmConfig, Defaults, Options, RunFacts};
 use sordino_nn::{Description, Views};
 use sordino_privacy::ClipRule;
@@ -107,7 +107,6 @@ struct Checked {
     algorithm: Arc<dyn NetworkAlgorithm>,
     defaults: Defaults,
     budget: BudgetSettings,
-    learning: LearningSettings,
     checkpoint_seconds: Value<f64>,
     checkpoint_every: Duration,
 }
@@ -145,10 +144,10 @@ fn checked(settings: &Settings, custom: &Custom) -> Result<Checked, TrainError> 
     reject_unused(settings, &*algorithm)?;
     let defaults = algorithm.defaults(settings.max_grad_norm)?;
     ClipRule::flat(defaults.max_grad_norm)?;
+    learning::check(settings)?;
     let (checkpoint_seconds, checkpoint_every) = checkpoint_interval(settings)?;
     Ok(Checked {
         budget: BudgetSettings::new(settings, &*algorithm)?,
-        learning: LearningSettings::new(settings, defaults.contribution)?,
         algorithm_name,
         schedules,
         algorithm,
@@ -181,11 +180,9 @@ pub fn resolve_with(
         algorithm,
         defaults,
         budget,
-        learning,
         checkpoint_seconds,
         checkpoint_every,
     } = checked(settings, custom)?;
-    let LearningSettings { optimizer, schedule, learning_rate, learning } = learning;
     let (model_name, model, network_text) = model(settings, custom, &data.facts)?;
     let initial_weights = initial_weights(settings, custom)?;
     let model = match &initial_weights {
@@ -193,9 +190,6 @@ pub fn resolve_with(
         None => model,
     };
     let network = model.network()?;
-    let footprint = Footprint::new(network.layout().len(), &learning, algorithm.kept_vectors());
-    let footprint = if settings.protect.is_some() { footprint.with_clients() } else { footprint };
-    footprint.check(1)?;
     let batches = Batches::new(settings, data.records, &*algorithm)?;
     let sampling = Value::given_or(settings.sampling, SamplingName::Poisson, Origin::Default);
     let clipping = Value::given_or(settings.clipping, Clipping::Flat, Origin::Default);
@@ -209,6 +203,20 @@ pub fn resolve_with(
         records: data.records as u64,
         claim: budget.budget(),
     };
+    let LearningSettings { optimizer, schedule, learning_rate, average, learning } = LearningSettings::new(
+        settings,
+        &LearningFacts {
+            contribution: defaults.contribution,
+            mu: noise_of_run(&facts, budget.budget(), settings.noise_multiplier),
+            steps: facts.steps.get(),
+            records: facts.records,
+            dimension: facts.dimension,
+            outputs: network.output().len() / network.output().steps(),
+        },
+    )?;
+    let footprint = Footprint::new(network.layout().len(), &learning, algorithm.kept_vectors());
+    let footprint = if settings.protect.is_some() { footprint.with_clients() } else { footprint };
+    footprint.check(1)?;
     let max_grad_norm = Value::given_or(settings.max_grad_norm, defaults.max_grad_norm, Origin::Default);
     let default_accountant = algorithm.accountant(facts.sampling);
     let accountant = Value::given_or(settings.accountant, default_accountant, Origin::Default);
@@ -248,7 +256,7 @@ pub fn resolve_with(
             class_weights: class_weights(settings, &data.facts)?,
             optimizer: Some(optimizer),
             schedule: Some(schedule),
-            average: given(settings.average),
+            average: Some(average),
             seed: given(settings.seed),
             checkpoint_seconds: Some(checkpoint_seconds),
             ..values
@@ -272,6 +280,17 @@ pub fn resolve_with(
         footprint,
         checkpoint_every,
     })
+}
+
+/// The parameter mu of Gaussian differential privacy that the noise of a run amounts to: that of the budget, or `q sqrt(T) / z` if the noise
+/// multiplier is given instead. It is used for the learning rate only, so the second form may be approximate.
+fn noise_of_run(facts: &RunFacts, budget: Option<Budget>, multiplier: Option<NoiseMultiplier>) -> Option<f64> {
+    let rate = facts.expected_batch_size / facts.records as f64;
+    match (budget, multiplier) {
+        (Some(budget), _) => Some(gaussian::mu(budget.epsilon, budget.delta).get()),
+        (None, Some(multiplier)) => Some(rate * (facts.steps.get() as f64).sqrt() / multiplier.get()),
+        (None, None) => None,
+    }
 }
 
 /// How the gradients of a unit are combined; none if every record is a unit.

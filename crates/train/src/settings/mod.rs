@@ -50,7 +50,7 @@ settings! {
         /// Public tokenizer of texts: bytes, characters[,alphabet=ABC], hashed[,size=N], or a file tokenizer.json; without a schema,
         /// it makes the columns texts [default: hashed,size=16384, or what docs/data.md states for a folder]
         tokenizer: String = "NAME[,K=V]";
-        /// Public number of tokens at which texts are cut [default: 256]
+        /// Public number of tokens at which texts are cut [default: 1024 if each text is a file of its own, otherwise 256]
         max_length: usize = "N";
         /// Where longer texts are truncated: at the end, or in the middle, which keeps the first and the last tokens [default: end]
         truncation: TruncationName = "PLACE";
@@ -110,28 +110,29 @@ settings! {
         accountant: Accountant = "NAME";
     }
     "Learning" {
-        /// Expected number of passes over the data [default: 50]
+        /// Expected number of passes over the data [default: 40]
         epochs: f64 = "N";
         /// Number of steps, instead of epochs
         steps: Steps = "T";
-        /// Expected batch size [default: a sixtieth of the records, at least 256]
+        /// Expected batch size [default: a 32nd of the records, rounded up to a power of two, at least 256]
         batch_size: u64 = "B";
         /// How the gradients of a unit's records are combined before they are clipped [default: mean]
         unit_gradient: UnitGradient = "RULE";
         /// Random views of images, such as flip,crop=4,copies=4, whose gradients are averaged before the image is clipped: mirrored, shifted by
         /// up to 4 pixels, 4 views [default: none]
         augment: String = "VIEWS";
-        /// Learning rate, for gradients divided by the expected batch size [default for sgd: 4 / max_grad_norm, or 4 / the sum of the
-        /// clipping norms if there are several]
+        /// Learning rate, for gradients divided by the expected batch size [default: follows from the budget, the number of records, steps and
+        /// parameters, and the clipping norm; 0.01 for adam and similar optimizers]
         learning_rate: f64 = "R";
         /// Public weights of the classes, in their order, for rare classes: the loss of each record is multiplied by the weight of its class, relative
         /// to the largest, before its gradient is clipped [default: none]
         class_weights: Vec<f64> = "X,..";
-        /// sgd, momentum, nesterov, adam, adamw, rmsprop or adagrad, with options such as adam,beta2=0.99 [default: sgd]
+        /// sgd, momentum, nesterov, adam, adamw, rmsprop or adagrad, with options such as adam,beta2=0.99 [default: momentum]
         optimizer: String = "NAME[,K=V]";
-        /// constant, step, cosine, linear or cyclic, with options such as step,at=0.5/0.75,factor=0.1 [default: linear, down to 0]
+        /// constant, step, cosine, linear or cyclic, with options such as step,at=0.5/0.75,factor=0.1 [default: constant]
         schedule: String = "NAME[,K=V]";
-        /// Decay of an exponential moving average of the parameters, such as 0.99; the average is the model
+        /// Decay of an exponential moving average of the parameters, such as 0.99; the average is the model; 0 is no average [default: the
+        /// last twentieth of the run]
         average: f64 = "DECAY";
     }
     "Federated" {
