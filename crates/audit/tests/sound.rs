@@ -55,6 +55,7 @@ fn case_at(rate: f64, algorithm: AlgorithmConfig, steps: u64) -> Case {
         layers: None,
         dimension: 1000,
         records: 5000,
+        momentum: 0.0,
         claim: Some(budget),
     };
     let accountant = algorithm.accountant(sampling);

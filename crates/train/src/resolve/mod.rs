@@ -207,6 +207,7 @@ pub fn resolve_with(
         layers: (clipping.value == Clipping::PerLayer).then_some(network.layers().len()),
         dimension: network.layout().trainable().iter().map(ExactSizeIterator::len).sum(),
         records: data.records as u64,
+        momentum: learning.optimizer.momentum(),
         claim: budget.budget(),
     };
     let max_grad_norm = Value::given_or(settings.max_grad_norm, defaults.max_grad_norm, Origin::Default);
