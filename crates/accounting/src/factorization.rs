@@ -19,7 +19,9 @@ use std::collections::VecDeque;
 use crate::number::{real, real_length};
 
 /// The coefficients of a run are optimised for at most this many products of steps and coefficients.
-const MOST_PRODUCTS: u64 = 1 << 19;
+const MOST_PRODUCTS: u64 = 1 << 22;
+/// They are optimised for at most this many steps.
+const MOST_STEPS: u64 = 1 << 16;
 /// The number of pairs of steps and gradients from which the curvature is estimated.
 const PAIRS: usize = 24;
 /// The search ends after this many directions.
@@ -89,18 +91,25 @@ impl Workload {
     /// The `band` coefficients with the least mean squared error over this many steps, scaled to `|c|_2 = 1`.
     ///
     /// `L` does not depend on the scale of `c`, so `c_0 = 1` during the search, which begins at the truncated square root of prefix sums
-    /// and follows quasi-Newton directions (L-BFGS). A gradient takes `O(n b)`. For runs with more than 2^19 products of steps and coefficients, the
-    /// coefficients are optimised for fewer steps (at least 4 times the band). Their error over all steps is then within a few per mille of the least.
+    /// and follows quasi-Newton directions (L-BFGS). A gradient takes `O(n b)`. For runs with more than 2^16
+    /// steps, or 2^22 products of steps and coefficients, the coefficients are optimised for fewer steps (at least 4 times the band). Their error over all
+    /// steps is then a little above the least: by less than 1 % at 300,000 steps and a band of 16, and by 4 % at 20,000 steps and a band of 512.
     ///
     /// Only additions, multiplications, divisions and square roots are used, so the result is the same on all machines.
     ///
     /// **Edge cases.** A band of 0 is treated as 1. A band that exceeds the number of steps is permitted.
     pub fn optimal_coefficients(self, band: usize, steps: u64) -> Vec<f64> {
         let band = band.max(1);
-        let steps = steps.clamp(1, (MOST_PRODUCTS / band as u64).max(4 * band as u64));
-        let start = square_root(band);
-        let objective = Objective { workload: self, steps: usize::try_from(steps).unwrap_or(usize::MAX) };
-        let mut found = if band == 1 { start } else { minimised(&objective, start) };
+        let most = (MOST_PRODUCTS / band as u64).min(MOST_STEPS).max(4 * band as u64);
+        let steps = steps.clamp(1, most);
+        let mut found = square_root(band);
+        // Shorter runs first: they take less time, and the last search begins close to its end.
+        for shorter in [64, 8, 1] {
+            let steps = usize::try_from(steps / shorter).unwrap_or(usize::MAX);
+            if shorter == 1 || steps > 4 * band {
+                found = minimised(&Objective { workload: self, steps }, found);
+            }
+        }
         let norm = squared_norm(&found).sqrt();
         found.iter_mut().for_each(|c| *c /= norm);
         found
@@ -408,15 +417,15 @@ mod tests {
     /// Short optimisations of long runs lose little.
     #[test]
     fn coefficients_for_fewer_steps_are_good_for_more() {
-        for (band, momentum) in [(4, 0.0), (32, 0.0), (32, 0.9)] {
+        for (band, momentum) in [(4, 0.0), (16, 0.0), (4, 0.9)] {
             let workload = Workload::momentum(momentum);
-            let steps = 8 * MOST_PRODUCTS / band as u64;
+            let steps = 4 * MOST_STEPS;
             let short = workload.optimal_coefficients(band, steps);
             let objective = Objective { workload, steps: steps as usize };
             let full = minimised(&objective, square_root(band));
             let ratio =
                 workload.mean_squared_error(&short, steps) / workload.mean_squared_error(&full, steps);
-            assert!((1.0 - 1e-9..1.02).contains(&ratio), "{band}: {ratio}");
+            assert!((1.0 - 1e-9..1.005).contains(&ratio), "{band}: {ratio}");
         }
     }
 

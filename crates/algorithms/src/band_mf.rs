@@ -192,10 +192,10 @@ impl BandSteps {
         let of_earlier = release.noise_std() * ((self.c[0] * growth).powi(2) - 1.0).max(0.0).sqrt();
         let obtained = release.plus(-1.0, &earlier, of_earlier).scaled((1.0 / self.c[0]) as f32);
         self.taken += 1;
-        let mut buffer = if self.recent.len() + 1 == self.c.len() { self.recent.pop_back() } else { None }
-            .map_or(earlier, |(_, old)| old);
-        buffer.copy_from_slice(&obtained);
-        self.recent.push_front((number, buffer));
+        self.recent.truncate(self.c.len().saturating_sub(2));
+        let mut kept = earlier;
+        kept.copy_from_slice(&obtained);
+        self.recent.push_front((number, kept));
         obtained
     }
 }
@@ -268,7 +268,7 @@ impl BandMf {
     ) -> Result<Band, AlgorithmError> {
         let workload = self.workload(facts);
         let steps = facts.steps;
-        // 1, 2, 3, 4, 5, 7, 9, 12, 16, ...: between two bands the error changes by a few per cent at most.
+        // 1, 2, 3, 4, 6, 8, 11, 14, 18, ...: between two bands the error changes by a few per cent at most.
         let bands: Vec<u64> =
             std::iter::successors(Some(1), |b| Some(b + 1 + b / 4)).take_while(|b| *b <= largest).collect();
         let root = square_root(bands.last().copied().unwrap_or(1) as usize);
@@ -290,11 +290,11 @@ impl BandMf {
         for direction in [1, -1] {
             let mut index = start;
             while let Some(next) = index.checked_add_signed(direction).filter(|next| *next < bands.len()) {
-                let found = exactly(next)?;
-                if found.0 >= least.0 {
-                    break;
+                // An accountant may refuse a band.
+                match exactly(next) {
+                    Ok(found) if found.0 < least.0 => (least, index) = (found, next),
+                    _ => break,
                 }
-                (least, index) = (found, next);
             }
         }
         Ok(least.1)
