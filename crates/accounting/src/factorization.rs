@@ -293,24 +293,27 @@ mod tests {
         let entry = |t: usize, s: usize| {
             t.checked_sub(s).and_then(|age| coefficients.get(age)).copied().unwrap_or(0.0)
         };
-        // The inverse, column by column, by forward substitution.
-        let mut inverse = vec![vec![0.0; n]; n];
-        for column in 0..n {
-            for row in column..n {
-                let known: f64 = (column..row).map(|k| entry(row, k) * inverse[k][column]).sum();
-                let unit = if row == column { 1.0 } else { 0.0 };
-                inverse[row][column] = (unit - known) / entry(row, row);
+        // A column of the inverse, by forward substitution.
+        let column = |first: usize| -> Vec<f64> {
+            let mut column = vec![0.0; first];
+            for row in first..n {
+                let known: f64 = column.iter().enumerate().map(|(k, value)| entry(row, k) * value).sum();
+                column.push((if row == first { 1.0 } else { 0.0 } - known) / entry(row, row));
             }
-        }
-        let workload = |t: usize, s: usize| (0..=t - s).map(|k| momentum.powi(k as i32)).sum::<f64>();
+            column
+        };
+        // `1 + m + ... + m^(t - s)`, term by term.
+        let workload = |t: usize, s: usize| {
+            std::iter::successors(Some(1.0), |power| Some(power * momentum)).take(t + 1 - s).sum::<f64>()
+        };
         let mut squares = 0.0;
-        for t in 0..n {
-            for column in 0..=t {
-                let value: f64 = (column..=t).map(|s| workload(t, s) * inverse[s][column]).sum();
+        for column in (0..n).map(column) {
+            for t in 0..n {
+                let value: f64 = (0..=t).map(|s| workload(t, s) * column[s]).sum();
                 squares += value * value;
             }
         }
-        squared_norm(coefficients) * squares / n as f64
+        squared_norm(coefficients) * squares / real_length(n)
     }
 
     #[test]
@@ -333,7 +336,7 @@ mod tests {
             let coefficients = workload.optimal_coefficients(band, 300);
             let n = 200_000;
             let terms = workload.response(&coefficients).take(n).enumerate();
-            let whole: f64 = terms.map(|(k, w)| (n - k) as f64 * w * w).sum::<f64>() / n as f64;
+            let whole: f64 = terms.map(|(k, w)| real_length(n - k) * w * w).sum::<f64>() / real_length(n);
             let found = workload.mean_squared_error(&coefficients, n as u64);
             assert!((found / whole - 1.0).abs() < 1e-10, "{band} {momentum}: {found} {whole}");
         }
@@ -421,7 +424,7 @@ mod tests {
             let workload = Workload::momentum(momentum);
             let steps = 4 * MOST_STEPS;
             let short = workload.optimal_coefficients(band, steps);
-            let objective = Objective { workload, steps: steps as usize };
+            let objective = Objective { workload, steps: usize::try_from(steps).unwrap() };
             let full = minimised(&objective, square_root(band));
             let ratio =
                 workload.mean_squared_error(&short, steps) / workload.mean_squared_error(&full, steps);

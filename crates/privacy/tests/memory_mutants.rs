@@ -183,10 +183,11 @@ fn blocks_move_by_at_most_what_the_noise_is_for(mechanism: &dyn Mechanism) -> Re
             lacking.rows[removed] = Vec::new();
             let (with, without) = (mechanism.releases(&whole), mechanism.releases(&lacking));
             require(with.len() == 22, || format!("{} releases of 22 steps", with.len()))?;
-            let moved = |(with, without): (&(Vec<f32>, f64), &(Vec<f32>, f64))| {
-                length(&with.0.iter().zip(&without.0).map(|(a, b)| f64::from(a - b)).collect::<Vec<_>>())
+            let apart = |a: &[f32], b: &[f32]| {
+                length(&a.iter().zip(b).map(|(a, b)| f64::from(a - b)).collect::<Vec<_>>())
             };
-            let moves: Vec<f64> = with.iter().zip(&without).map(moved).collect();
+            let moves: Vec<f64> =
+                with.iter().zip(&without).map(|(with, without)| apart(&with.0, &without.0)).collect();
             let (before, blocks) = moves.split_at(removed % COEFFICIENTS.len());
             require(before.iter().all(|moved| *moved < 1e-4), || {
                 format!("{before:?} before the first turn")

@@ -15,6 +15,9 @@ use crate::{
     transcript::{clipped, facts, run, scaled},
 };
 
+/// Releases, with the standard deviations of their noise.
+type Seen = Arc<Mutex<Vec<(Vec<f32>, f64)>>>;
+
 fn banded(band: u64) -> String {
     format!(r#"{{"type":"band-mf","band":{band}}}"#)
 }
@@ -52,7 +55,7 @@ fn a_record_moves_a_block_of_releases_by_at_most_the_norm_of_the_coefficients() 
         let mut lacking = whole.clone();
         lacking.records[removed] = None;
         let ledgers = ["whole", "lacking"].map(|name| Scratch::new(&format!("band-{name}-{removed}")));
-        let seen: [Arc<Mutex<Vec<(Vec<f32>, f64)>>>; 2] = Default::default();
+        let seen: [Seen; 2] = Default::default();
         let [mut one, mut other] = [(whole, 0), (lacking, 1)].map(|(records, index): (_, usize)| {
             let mut training =
                 Training::new(&config, &facts, &quiet, records, Randomness::seeded(3), &ledgers[index]);
@@ -211,7 +214,7 @@ fn the_chosen_band_has_the_least_error() {
         (32_561, 256, 1270, 8.0, 0.47),
     ] {
         let facts =
-            RunFacts { dimension: 100_000, ..facts_for(records, batch as f64 / records as f64, steps) };
+            RunFacts { dimension: 100_000, ..facts_for(records, f64::from(batch) / records as f64, steps) };
         let (band, found) = ratio(&facts, epsilon);
         println!(
             "N {records} B {batch} T {steps} eps {epsilon}: band {band}, {found:.4} (expected {expected})"
