@@ -16,6 +16,7 @@ mod binomial;
 pub mod calibrate;
 pub mod concentrated;
 mod error;
+pub mod factorization;
 pub mod gaussian;
 pub mod gdp;
 #[cfg(test)]

@@ -69,6 +69,7 @@ pub(crate) fn facts(randomly: Randomly) -> Result<RunFacts, Box<dyn Error>> {
         layers: None,
         dimension: 2,
         records: RECORDS,
+        momentum: 0.0,
         claim: Some(Budget { epsilon: Epsilon::new(2.0)?, delta: Delta::new(1e-5)? }),
     })
 }

@@ -243,6 +243,8 @@ pub struct RunFacts {
     pub dimension: usize,
     /// The public number of records.
     pub records: u64,
+    /// The momentum of the optimizer; 0 if it has none.
+    pub momentum: f64,
     /// The guarantee that a paper claims, where the noise follows from it.
     pub claim: Option<Budget>,
 }

@@ -19,7 +19,7 @@ use crate::{
     About, Algorithm, AlgorithmError, Defaults, NoiseSource, RunFacts, Steps, Verdict,
     clipping::rule,
     options,
-    plans::{poisson_rate, tightest_accountant},
+    plans::{MOST_KEPT_BYTES, poisson_rate, tightest_accountant},
 };
 
 options! {
@@ -33,9 +33,6 @@ options! {
     }
 }
 
-/// The largest number of values that may be kept for feedback: a gibibyte.
-const MOST_KEPT_NUMBERS: u64 = 1 << 28;
-
 impl Dice {
     fn residual_clip(&self, clip: ClipNorm) -> Result<ClipNorm, AccountingError> {
         ClipNorm::new(self.residual_clip.unwrap_or(9.0 * clip.get()))
@@ -44,7 +41,8 @@ impl Dice {
     /// The window, the multiplier and the rate at which a group is sampled.
     fn band(&self, facts: &RunFacts, noise: NoiseSource) -> Result<Band, AlgorithmError> {
         let rate = poisson_rate(facts, "dice")?;
-        let most = (MOST_KEPT_NUMBERS / facts.dimension.max(1) as u64).max(1);
+        // A residual sum consists of 8-byte integers.
+        let most = (MOST_KEPT_BYTES / (8 * facts.dimension.max(1) as u64)).max(1);
         if let Some(window) = self.window.filter(|window| *window > most) {
             return Err(AlgorithmError::Plan {
                 problem: format!(
@@ -229,7 +227,7 @@ mod tests {
         let facts = RunFacts { dimension: 1 << 26, ..test_facts() };
         let noise = NoiseSource::Multiplier(NoiseMultiplier::new(1.0).unwrap());
         let refused = Dice { window: Some(5), ..Dice::default() }.plan(&facts, noise).unwrap_err();
-        assert!(refused.to_string().contains("window must be at most 4, got 5"), "{refused}");
+        assert!(refused.to_string().contains("window must be at most 2, got 5"), "{refused}");
         // Without a budget there is no best window.
         assert!(Dice::default().plan(&facts, noise).is_err());
     }

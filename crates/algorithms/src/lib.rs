@@ -52,6 +52,7 @@ registry! {
     dc_sgd_p: DcSgdP,
     dc_sgd_e: DcSgdE,
     quantile: Quantile,
+    band_mf: BandMf,
     dice: Dice,
     dice_two_release: DiceTwoRelease,
     dice_published: DicePublished,
@@ -74,6 +75,7 @@ pub(crate) fn test_facts() -> RunFacts {
         layers: None,
         dimension: 2,
         records: 2000,
+        momentum: 0.0,
         claim: None,
     }
 }

@@ -9,8 +9,9 @@ use rand_chacha::{
 };
 use sordino_accounting::{
     Accountant, ClipNorm, Delta, Epsilon, Plan, Sampling, SamplingRate, Steps, calibrate::Budget,
+    factorization::Workload,
 };
-use sordino_algorithms::{Algorithm, AlgorithmConfig, NoiseSource, RunFacts};
+use sordino_algorithms::{Algorithm, AlgorithmConfig, BandMf, NoiseSource, RunFacts};
 use sordino_audit::{
     Canaries, Confidence, Kind, NoRecords, Observations, Scored, StepEvidence, Subject, VaultMechanism,
     copies, counted_kinds,
@@ -55,6 +56,7 @@ fn case_at(rate: f64, algorithm: AlgorithmConfig, steps: u64) -> Case {
         layers: None,
         dimension: 1000,
         records: 5000,
+        momentum: 0.0,
         claim: Some(budget),
     };
     let accountant = algorithm.accountant(sampling);
@@ -129,6 +131,21 @@ fn the_response_of_banded_feedback_has_the_length_of_its_sensitivity() {
     assert!(response.len() > 4, "{response:?}");
     let length = response.iter().map(|jump| jump * jump).sum::<f64>().sqrt();
     assert!((length - 1.0).abs() < 0.03, "{length}");
+}
+
+/// The response to correlated noise is its coefficients.
+#[test]
+fn the_response_of_correlated_noise_is_its_coefficients() {
+    let band_mf: AlgorithmConfig = BandMf { band: Some(6), ..BandMf::default() }.into();
+    let case = case(band_mf, 1000);
+    let evidence = audit(&case, 3, 1000);
+    let expected = Workload::PREFIX_SUMS.optimal_coefficients(6, 1000);
+    assert_eq!(evidence.response[0].len(), 6);
+    for (found, expected) in evidence.response[0].iter().zip(expected) {
+        assert!((found - expected).abs() < 0.03, "{found} {expected}");
+    }
+    let bound = evidence.lower_bound(&case.plan, case.delta).unwrap();
+    assert!(bound >= 0.9 * case.epsilon && bound <= case.epsilon, "{bound} of {}", case.epsilon);
 }
 
 /// The whole run in one attack, at epsilon 4 with 1,000 canaries: the means over five runs are at least 0.9 of what ideal scores on a

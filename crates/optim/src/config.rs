@@ -163,6 +163,15 @@ impl OptimizerConfig {
         }
     }
 
+    /// The momentum coefficient; 0 for an optimizer without one. Adaptive optimizers also average gradients, but the length of their
+    /// steps follows from single gradients, so they count as optimizers without momentum.
+    pub const fn momentum(&self) -> f64 {
+        match *self {
+            Self::Momentum { momentum, .. } | Self::Nesterov { momentum, .. } => momentum,
+            _ => 0.0,
+        }
+    }
+
     /// Checks every setting.
     ///
     /// # Errors
@@ -216,6 +225,12 @@ pub(crate) fn check_epsilon(value: f64) -> Result<(), OptimError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn momentum_is_that_of_heavy_balls_and_nesterov() {
+        let momentum = |name| OptimizerConfig::named(name).unwrap().momentum();
+        assert_eq!(OptimizerConfig::NAMES.map(momentum), [0.0, 0.9, 0.9, 0.0, 0.0, 0.0, 0.0]);
+    }
 
     #[test]
     fn every_name_gives_an_optimizer_with_permitted_defaults() {

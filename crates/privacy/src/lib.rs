@@ -42,6 +42,7 @@ pub use error::PrivacyError;
 pub use gradients::{Gradients, Sum, WeightRule};
 pub use ledger::Account;
 pub use measurement::{MeasurementBudget, Outcomes, Tally};
+pub use memory::Coefficients;
 pub use per_record::PerRecord;
 pub use randomness::Randomness;
 pub use ranks::{Communicator, Ranks};

@@ -190,7 +190,7 @@
 //! }
 //! ```
 //!
-//! Reading the residuals that are fed back:
+//! Reading the sums of earlier steps:
 //!
 //! ```compile_fail,E0616
 //! fn peek<G: sordino_privacy::Gradients>(vault: sordino_privacy::Vault<G>) {

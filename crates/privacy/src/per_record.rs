@@ -1,8 +1,10 @@
 //! The per-record gradients of a round, and the sums that can be computed from them.
 
 use crate::{
-    Bounded, ClipRule, Gradients, NormStatistic, PrivacyError, Round, Sensitive, Sum, WeightRule,
+    Bounded, ClipRule, Coefficients, Gradients, NormStatistic, PrivacyError, Round, Sensitive, Sum,
+    WeightRule,
     clip::total_norm,
+    memory::Spread,
     sensitive::{Brand, SumKind},
 };
 
@@ -86,9 +88,38 @@ impl<'a, 'r, G: Gradients> PerRecord<'a, 'r, G> {
     /// # Errors
     /// As [`clipped_sum`](Self::clipped_sum); a plan of another kind; rules that differ from those of earlier steps.
     pub fn banded_sum(mut self, rule: &ClipRule, residual: &ClipRule) -> Result<Bounded<'r>, PrivacyError> {
-        let ([mut sum, left], moved) = self.with_residual(rule, residual)?;
-        let (kind, sensitivity) =
-            self.round.feed_residuals([rule, residual], moved, &mut sum.values, &left)?;
+        let (mut sums, sensitivities) = self.with_residual(rule, residual)?;
+        let spread = Spread::Feedback { rules: [rule.clone(), residual.clone()], sensitivities };
+        let (kind, sensitivity) = self.round.combine_with_memory(spread, &mut sums)?;
+        let [sum, _] = sums;
+        Ok(bounded(sum.values, sensitivity, kind))
+    }
+
+    /// A sum over the last `b` steps, for noise that is correlated from step to step: `c_0 x_t + sum_{j=1..b-1} c_j x_{t-j}`, where
+    /// `x_s` is the clipped sum of step `s`, which the vault keeps hidden.
+    ///
+    /// Dividing the releases by the coefficients as a power series, which is post-processing, gives back the clipped sums with
+    /// correlated noise. It needs a plan that [samples at least `b` groups in turn](sordino_accounting::Sampling::Rotating). It is the only
+    /// release of its step. The rule and the coefficients are the same from the first step to the last. A step that stored no sum,
+    /// and every step before the run was resumed, counts as a sum of zero.
+    ///
+    /// **Guarantees.** Adding or removing one record moves the `b` releases that begin with the step that samples it, together, by
+    /// at most `|c|_2 C`, and by the effect of rounding; [`Bounded::sensitivity`] includes both. It does not move any other release.
+    ///
+    /// # Errors
+    /// As [`clipped_sum`](Self::clipped_sum); a plan of another kind, or with fewer groups than coefficients; a rule or coefficients that
+    /// differ from those of earlier steps.
+    pub fn correlated_sum(
+        mut self,
+        rule: &ClipRule,
+        coefficients: &Coefficients,
+    ) -> Result<Bounded<'r>, PrivacyError> {
+        self.round.agree_over_ranks(|| format!("{coefficients:?}"))?;
+        let (mut sums, [sensitivity]) = self.pass([rule], &|norms, weights| rule.weigh(norms, weights))?;
+        let spread =
+            Spread::Correlated { rule: rule.clone(), sensitivity, coefficients: coefficients.clone() };
+        let (kind, sensitivity) = self.round.combine_with_memory(spread, &mut sums)?;
+        let [sum] = sums;
         Ok(bounded(sum.values, sensitivity, kind))
     }
 

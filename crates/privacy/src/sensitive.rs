@@ -35,9 +35,9 @@ pub struct Bounded<'r> {
 pub(crate) enum SumKind {
     /// Gradients: a sum over parameters. Frozen parameters get no noise.
     Gradients,
-    /// Gradients, plus residuals of earlier steps. The memory has already stored the residual of this step, so no other sum may be
+    /// Gradients, combined with sums of earlier steps. The memory has already stored a sum of this step, so no other sum may be
     /// released in this step. The sensitivity is that of this many releases together.
-    WithFeedback { releases: u64 },
+    Banded { releases: u64 },
     /// Counts of norms.
     Counts,
 }

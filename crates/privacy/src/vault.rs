@@ -7,10 +7,10 @@ use rayon::prelude::*;
 use sordino_accounting::Sampling;
 
 use crate::{
-    Account, Bounded, ClipRule, Gradients, Outcomes, PerRecord, PrivacyError, Randomness, Ranks, Release,
-    Sensitive, Sum, Tally, Terms, WeightRule,
+    Account, Bounded, Gradients, Outcomes, PerRecord, PrivacyError, Randomness, Ranks, Release, Sensitive,
+    Sum, Tally, Terms, WeightRule,
     ledger::{Event, Ledger},
-    memory::ResidualMemory,
+    memory::{BandMemory, Spread},
     noise::GaussianNoise,
     sampling,
     sensitive::{Brand, SumKind},
@@ -34,8 +34,8 @@ pub struct Vault<G> {
     cursor: Cursor,
     steps_per_charge: u64,
     batch: Vec<usize>,
-    /// Residuals to be fed back.
-    memory: Option<ResidualMemory>,
+    /// Sums of earlier steps that contribute to later releases.
+    memory: Option<BandMemory>,
     /// Receives every release.
     observer: Option<ReleaseObserver>,
     /// Buffers of an earlier release and of earlier sums: allocating new ones takes longer than the noise.
@@ -187,7 +187,7 @@ impl<G: Gradients> Vault<G> {
         self.batch.retain(|slot| share.contains(slot));
         // The engine counts from the first slot of the share.
         self.batch.iter_mut().for_each(|slot| *slot -= share.start);
-        let mut round = Round { vault: self, step, released: 0, fed: false, brand: Brand::default() };
+        let mut round = Round { vault: self, step, released: 0, stored: false, brand: Brand::default() };
         Ok(Some(f(&mut round)))
     }
 
@@ -270,8 +270,8 @@ pub struct Round<'r, G> {
     vault: &'r mut Vault<G>,
     step: Step,
     released: usize,
-    /// Whether the memory has stored the residual of this step.
-    fed: bool,
+    /// Whether the memory has stored a sum of this step.
+    stored: bool,
     brand: Brand<'r>,
 }
 
@@ -287,16 +287,16 @@ impl<'r, G: Gradients> Round<'r, G> {
     /// the plan has for this release: the first, the second, and so on, of this step.
     ///
     /// # Errors
-    /// More releases than the plan has for this step; a sum other than the one whose residuals were stored.
+    /// More releases than the plan has for this step; another sum than the one that was combined with stored sums.
     pub fn release(&mut self, sum: Bounded<'r>) -> Result<Release<Vec<f32>>, PrivacyError> {
         let planned = self.step.releases.len();
         let Some(multiplier) = self.step.releases.get(self.released) else {
             return Err(PrivacyError::OffPlan { planned });
         };
         let releases = match sum.kind {
-            SumKind::WithFeedback { releases } => releases,
-            _ if self.fed => {
-                return refused("a step with banded feedback releases only the sum with feedback");
+            SumKind::Banded { releases } => releases,
+            _ if self.stored => {
+                return refused("a step whose sum was stored releases only the sum over several steps");
             }
             SumKind::Gradients | SumKind::Counts => 1,
         };
@@ -412,36 +412,40 @@ impl<'r, G: Gradients> Round<'r, G> {
         if rule.is_none() || sums.iter().all(finite) { Ok(()) } else { Err(PrivacyError::NotFinite) }
     }
 
-    /// Adds the residuals of the last steps to a clipped sum, and stores the residual of this step. Returns the kind and the
-    /// sensitivity of the result, given the sensitivities of the clipped sum and the residual.
-    pub(crate) fn feed_residuals(
+    /// Replaces the first of the sums of this step by a sum that also depends on stored sums of earlier steps, and stores what later
+    /// steps need. Returns the kind and the sensitivity of the result.
+    ///
+    /// # Errors
+    /// A plan without rotating groups, or with fewer groups than coefficients; another release in this step; steps that spread
+    /// contributions in different ways.
+    pub(crate) fn combine_with_memory(
         &mut self,
-        rules: [&ClipRule; 2],
-        sensitivities: [f64; 2],
-        sum: &mut [f64],
-        residual: &Sum,
+        spread: Spread,
+        sums: &mut [Sum],
     ) -> Result<(SumKind, f64), PrivacyError> {
         let Sampling::Rotating { groups, .. } = self.step.sampling else {
-            return refused("banded feedback needs a plan that samples rotating groups");
+            return refused("a sum over several steps needs a plan that samples rotating groups");
         };
-        if self.step.releases.len() != 1 || self.released > 0 || self.fed {
-            return refused("a step with banded feedback has one release");
+        if self.step.releases.len() != 1 || self.released > 0 || self.stored {
+            return refused("a step with a sum over several steps has one release");
         }
-        let memory = &mut self.vault.memory;
-        memory.take_if(|memory| !memory.is_for(self.step.entry));
-        let memory = memory
-            .get_or_insert_with(|| ResidualMemory::new(self.step.entry, rules, sensitivities, sum.len()));
-        if !memory.agrees(rules, sensitivities) {
-            return refused(
-                "banded feedback needs the same clip rules, and gradients or differences, in all steps",
-            );
-        }
-        // One less than the groups: a residual is discarded before its records can be sampled again.
-        let window = groups - 1;
-        memory.feed(self.step.turn, window, sum, residual);
-        self.fed = true;
-        let sensitivity = ResidualMemory::sensitivity(sensitivities, window);
-        Ok((SumKind::WithFeedback { releases: groups }, sensitivity))
+        let (memory, entry) = (&mut self.vault.memory, self.step.entry);
+        memory.take_if(|memory| !memory.is_for(entry));
+        let memory = match memory {
+            Some(memory) if memory.agrees(&spread) => memory,
+            Some(_) => {
+                return refused(
+                    "sums over several steps need the same rules and coefficients, and gradients or differences, in all steps",
+                );
+            }
+            None => memory.insert(BandMemory::new(entry, spread.clone(), groups)?),
+        };
+        memory.combine(self.step.turn, sums);
+        self.stored = true;
+        // Each release of a block is computed in double precision, from sums below 2^51 of their steps.
+        #[expect(clippy::cast_precision_loss, reason = "a count")]
+        let error = sums.iter().map(|sum| sum.step * (sum.values.len() as f64).sqrt()).sum();
+        Ok((SumKind::Banded { releases: groups }, spread.sensitivity(groups, error)))
     }
 }
 

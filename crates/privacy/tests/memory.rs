@@ -1,10 +1,10 @@
-//! Banded error feedback: residuals in memory move releases by no more than the declared sensitivity.
+//! Sums over several steps: what is kept in memory moves releases by no more than the declared sensitivity.
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use sordino_accounting::{
     Accountant, ClipNorm, Delta, Entry, NoiseMultiplier, Plan, Sampling, SamplingRate, Steps,
 };
-use sordino_privacy::{Bounded, ClipRule, PerRecord, PrivacyError, Randomness, Terms, Vault};
+use sordino_privacy::{Bounded, ClipRule, Coefficients, PerRecord, PrivacyError, Randomness, Terms, Vault};
 use sordino_testing::{Folder, Rows, rows, same_rows};
 
 /// So little noise that a release shows the sum.
@@ -35,6 +35,12 @@ type Sum = for<'a, 'r> fn(PerRecord<'a, 'r, Rows>) -> Result<Bounded<'r>, Privac
 
 fn banded<'r>(gradients: PerRecord<'_, 'r, Rows>) -> Result<Bounded<'r>, PrivacyError> {
     gradients.banded_sum(&rule(1.0), &rule(2.0))
+}
+
+const COEFFICIENTS: [f64; 3] = [0.7, 0.6, 0.3];
+
+fn correlated<'r>(gradients: PerRecord<'_, 'r, Rows>) -> Result<Bounded<'r>, PrivacyError> {
+    gradients.correlated_sum(&rule(1.0), &Coefficients::new(&COEFFICIENTS).unwrap())
 }
 
 fn plain<'r>(gradients: PerRecord<'_, 'r, Rows>) -> Result<Bounded<'r>, PrivacyError> {
@@ -104,6 +110,50 @@ fn a_block_of_banded_releases_moves_by_at_most_its_sensitivity() {
     }
 }
 
+/// The same for coefficients, also if there are more groups than coefficients.
+#[test]
+fn a_block_of_correlated_releases_moves_by_at_most_its_sensitivity() {
+    let kappa = COEFFICIENTS.iter().map(|c| c * c).sum::<f64>().sqrt();
+    for groups in [3_u64, 4, 6] {
+        let terms = terms(&[(grouped(groups, 0.7), 23)], 10);
+        let mut most = 0.0_f64;
+        for (record, seed) in (0..10).flat_map(|record| (0..3).map(move |seed| (record, seed))) {
+            let moves = moves(&records(10), record, &terms, seed, correlated);
+            let first = record % groups as usize;
+            assert!(moves[..first].iter().all(|moved| *moved == 0.0), "moved before it could be sampled");
+            for block in moves[first..].chunks(groups as usize) {
+                let total = block.iter().map(|moved| moved * moved).sum::<f64>().sqrt();
+                assert!(total <= kappa * (1.0 + 1e-6), "{groups} groups, record {record}: {total} > {kappa}");
+                assert!(block[0] > 0.0 || total == 0.0, "{block:?}");
+                assert!(block.iter().skip(COEFFICIENTS.len()).all(|moved| *moved == 0.0), "{block:?}");
+                most = most.max(total / kappa);
+            }
+        }
+        assert!(most > 0.998, "{most}");
+        let (_, declared) = run(records(10), &terms, 1, correlated)[0];
+        assert!((declared / kappa - 1.0).abs() < 1e-5 && declared >= kappa * (1.0 - 1e-6), "{declared}");
+    }
+}
+
+/// Dividing by the coefficients gives back the sums of the batches.
+#[test]
+fn undoing_the_coefficients_gives_back_the_sums_of_the_batches() {
+    let terms = terms(&[(grouped(3, 0.6), 30)], 10);
+    let (sums, releases) = (run(records(10), &terms, 9, plain), run(records(10), &terms, 9, correlated));
+    let mut undone: Vec<[f64; 2]> = Vec::new();
+    for (t, ((sum, _), (release, _))) in sums.iter().zip(&releases).enumerate() {
+        let undo = |at: usize| {
+            let earlier: f64 = (1..3.min(t + 1)).map(|j| COEFFICIENTS[j] * undone[t - j][at]).sum();
+            (f64::from(release[at]) - earlier) / COEFFICIENTS[0]
+        };
+        let x = [undo(0), undo(1)];
+        for at in 0..2 {
+            assert!((x[at] - f64::from(sum[at])).abs() < 1e-4, "step {t}: {x:?} {sum:?}");
+        }
+        undone.push(x);
+    }
+}
+
 /// In every rotation of an entry, a record moves only the release of its own batch. An incomplete rotation may not contain that batch. Each
 /// entry begins with its first batch, and every record is in one batch of a complete rotation.
 #[test]
@@ -162,6 +212,30 @@ fn residuals_are_forgotten_at_the_end_of_an_entry_and_of_a_process() {
 }
 
 #[test]
+fn clipped_sums_are_forgotten_at_the_end_of_an_entry_and_of_a_process() {
+    // The record is in the batch of the third step of an entry.
+    let mut records = vec![Vec::new(); 4];
+    records[2] = vec![9.0, 0.0];
+    let two = terms(&[(grouped(3, 1.0), 3), (grouped(3, 1.0), 3)], 4);
+    let releases = run(records.clone(), &two, 7, correlated);
+    assert!(releases[2].0[0] > 0.6 && releases[3].0[0].abs() < 1e-3, "{releases:?}");
+
+    let folder = Folder::new("forget-sums");
+    let (one, engine) = (terms(&[(grouped(3, 1.0), 6)], 4), Rows { dimension: 2, ..rows(records) });
+    let step = |vault: &mut Vault<Rows>| {
+        let step = vault.round(|round| correlated(round.gradients(&[])).and_then(|sum| round.release(sum)));
+        step.unwrap().unwrap().unwrap().into_inner()
+    };
+    let mut vault = Vault::seal(engine.clone(), &one, Randomness::seeded(1), &folder.file("l")).unwrap();
+    let taken: Vec<Vec<f32>> = (0..3).map(|_| step(&mut vault)).collect();
+    assert!(taken[2][0] > 0.6, "{taken:?}");
+    drop(vault);
+    let mut vault = Vault::resume(engine, &one, Randomness::seeded(1), &folder.file("l")).unwrap();
+    // Without an interruption, the fourth release has c_1 times the record.
+    assert!(step(&mut vault)[0].abs() < 1e-3);
+}
+
+#[test]
 fn what_the_proof_does_not_cover_is_refused() {
     let refuse = |name: &str, terms: &Terms, act: &dyn Fn(&mut sordino_privacy::Round<'_, Rows>) -> bool| {
         let rows = Rows { dimension: 2, ..rows(records(4)) };
@@ -188,6 +262,20 @@ fn what_the_proof_does_not_cover_is_refused() {
     refuse("other rules", &groups, &|round| {
         changing.set(changing.get() + 1.0);
         round.gradients(&[]).banded_sum(&rule(1.0), &rule(changing.get())).is_err()
+    });
+    let longer = |round: &mut sordino_privacy::Round<'_, Rows>| correlated(round.gradients(&[])).is_err();
+    refuse("more coefficients than groups", &groups, &longer);
+    refuse("coefficients under poisson", &poisson, &longer);
+    let three = terms(&[(grouped(3, 1.0), 3)], 4);
+    refuse("other coefficients", &three, &|round| {
+        changing.set(changing.get() / 2.0);
+        let coefficients = Coefficients::new(&[1.0, changing.get() / 8.0]).unwrap();
+        round.gradients(&[]).correlated_sum(&rule(1.0), &coefficients).is_err()
+    });
+    let second = std::cell::Cell::new(false);
+    refuse("feedback after coefficients", &three, &|round| match second.replace(true) {
+        false => correlated(round.gradients(&[])).is_err(),
+        true => banded(round.gradients(&[])).is_err(),
     });
     let two_releases = {
         let z = NoiseMultiplier::new(1.0).unwrap();

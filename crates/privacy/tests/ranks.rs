@@ -4,7 +4,9 @@
 use std::{sync::Arc, time::Duration};
 
 use sordino_accounting::{Cap, ClipNorm, Entry, NoiseMultiplier, Plan, Sampling, SamplingRate, Steps};
-use sordino_privacy::{ClipRule, Communicator, NormStatistic, PrivacyError, Randomness, Ranks, Terms, Vault};
+use sordino_privacy::{
+    ClipRule, Coefficients, Communicator, NormStatistic, PrivacyError, Randomness, Ranks, Terms, Vault,
+};
 use sordino_testing::{Folder, Rows, ThreadRank, on_connected, on_ranks, rows, terms};
 
 const RECORDS: usize = 23;
@@ -61,8 +63,12 @@ fn any_number_of_ranks_gives_the_releases_of_one_process() {
     let rule = ClipRule::flat(ClipNorm::new(0.5).unwrap()).unwrap();
     let residual = ClipRule::flat(ClipNorm::new(0.25).unwrap()).unwrap();
     let histogram = NormStatistic::histogram(ClipNorm::new(2.0).unwrap(), 5).unwrap();
-    for sampling in samplings() {
+    let coefficients = Coefficients::new(&[0.8, 0.5, -0.2]).unwrap();
+    for (sampling, correlated) in samplings().into_iter().flat_map(|one| [(one, false), (one, true)]) {
         let rotating = matches!(sampling, Sampling::Rotating { .. });
+        if correlated && !rotating {
+            continue;
+        }
         let terms = terms_of(sampling, if rotating { &[1.0] } else { &[1.0, 2.0] });
         let run = |size: usize| {
             on_ranks(size, |communicator| {
@@ -73,6 +79,10 @@ fn any_number_of_ranks_gives_the_releases_of_one_process() {
                 let mut all: Vec<Vec<f32>> = Vec::new();
                 while let Some(taken) = vault
                     .round(|round| {
+                        if rotating && correlated {
+                            let sum = round.gradients(&[]).correlated_sum(&rule, &coefficients)?;
+                            return Ok::<_, PrivacyError>(vec![round.release(sum)?.into_inner()]);
+                        }
                         if rotating {
                             let sum = round.gradients(&[]).banded_sum(&rule, &residual)?;
                             return Ok::<_, PrivacyError>(vec![round.release(sum)?.into_inner()]);

@@ -69,6 +69,7 @@ fn facts(params: &Params) -> RunFacts {
         layers: None,
         dimension: params.values().len(),
         records: RECORDS as u64,
+        momentum: 0.0,
         claim: Some(Budget { epsilon: Epsilon::new(5.0).unwrap(), delta: Delta::new(1e-5).unwrap() }),
     }
 }

@@ -50,6 +50,7 @@ fn a_seeded_run_gives_the_same_model_on_any_number_of_ranks() {
         "",
         "algorithm = 'dc-sgd-p'",
         "algorithm = 'dice'",
+        "algorithm = 'band-mf,band=4'",
         "algorithm = 'dp-c4'",
         "algorithm = 'dice-published'",
         "algorithm = 'none'",

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod anchors;
+mod band_mf;
 mod calibration;
 mod conformance;
 mod counterexamples;

@@ -49,6 +49,7 @@ pub(crate) fn facts_for(records: usize, rate: f64, steps: u64) -> RunFacts {
         layers: None,
         dimension: 2,
         records: records as u64,
+        momentum: 0.0,
         claim: Some(budget()),
     }
 }

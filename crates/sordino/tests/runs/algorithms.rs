@@ -60,6 +60,11 @@ fn every_algorithm_of_the_registry_trains_within_its_budget() {
         ("--algorithm dp-c4,update_probability=0", "update_probability must be between 1e-6 and 1, got 0"),
         ("--algorithm dice,residual_clip=0", "residual_clip must be between 1e-9 and 1e9, got 0"),
         ("--algorithm dice,window=0", "window must be between 1 and "),
+        ("--algorithm band-mf --sampling full-batch", "band-mf needs Poisson sampling without a cap"),
+        ("--algorithm band-mf --noise-multiplier 5", "chosen for a budget"),
+        ("--algorithm band-mf,band=90", "band must be at most 25, got 90"),
+        ("--algorithm band-mf,band=0", "band must be between 1 and "),
+        ("--algorithm band-mf,momentum=1", "momentum must be between 0 and 0.9999, got 1"),
         ("--algorithm quantile,count_noise=0", "count_noise must be above 0"),
         (
             "--algorithm dp-c4-published --noise-multiplier 1",
@@ -360,6 +365,7 @@ fn public_state_is_stored_in_a_checkpoint_and_private_state_is_not() {
         ("dp-svrg,routine=1", vec!["algorithm.anchor", "algorithm.previous"]),
         ("dice-two-release", vec!["algorithm.error"]),
         ("dice,window=8", vec![]),
+        ("band-mf,band=8", vec![]),
     ] {
         let place = Place::new(&format!("memory-{}", name.replace(',', "-")));
         interrupted(&place, 6000, &format!("--algorithm {name} --accountant rdp"));

@@ -201,6 +201,7 @@ pub fn resolve_with(
         layers: (clipping.value == Clipping::PerLayer).then_some(network.layers().len()),
         dimension: network.layout().trainable().iter().map(ExactSizeIterator::len).sum(),
         records: data.records as u64,
+        momentum: learning.optimizer.momentum(),
         claim: budget.budget(),
     };
     let LearningSettings { optimizer, schedule, learning_rate, average, learning } = LearningSettings::new(

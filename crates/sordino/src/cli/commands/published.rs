@@ -132,6 +132,7 @@ impl PublishedArguments {
             // No formula depends on the dimension.
             dimension: 1,
             records,
+            momentum: 0.0,
             claim: Some(claim),
         })
     }

@@ -131,6 +131,7 @@ fn schedule(
         expected_batch_size: 1.0,
         dimension: 1,
         records: 1,
+        momentum: 0.0,
     };
     let mut ways = NoiseFrom::ALL.to_vec();
     ways.sort_by_key(|way| *way != arguments.noise);
