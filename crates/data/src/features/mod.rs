@@ -14,11 +14,11 @@ mod tests;
 mod whitening;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use half::f16;
 use rayon::prelude::*;
-use sordino_nn::{Inputs, RecordStore, Shape};
+use sordino_nn::{Inputs, Shape};
 
 use self::halves::{HalfRecords, to_halves};
 use self::scattering::{Grid, PATHS, SHRINK, Scattering, Scratch};
@@ -38,7 +38,8 @@ pub struct Features {
     input: Shape,
     map: MapSize,
     scattering: Scattering,
-    whitening: Option<Whitening>,
+    /// Made when the first record is transformed.
+    whitening: OnceLock<Option<Whitening>>,
 }
 
 /// The options, all set.
@@ -46,6 +47,8 @@ pub struct Features {
 struct Completed {
     is_opponent: bool,
     mirror: bool,
+    whiten: f64,
+    smooth: f64,
     normalise: Normalisation,
 }
 
@@ -71,35 +74,54 @@ impl Features {
         };
         let mirror = options.mirror.unwrap_or_default();
         let grid = if mirror { Grid::Mirror } else { Grid::Corner };
-        let mut features = Features {
+        Ok(Features {
             config,
             options: Completed {
                 is_opponent: options.colours == Some(Colours::Opponent),
                 mirror,
+                whiten: options.whiten.unwrap_or_default(),
+                smooth: options.smooth.unwrap_or_default(),
                 normalise: options.normalise.unwrap_or(Normalisation::None),
             },
             input,
             map: MapSize { channels: channels * PATHS, height: height / SHRINK, width: width / SHRINK },
             scattering: Scattering::new(height, width, grid),
-            whitening: None,
-        };
-        let (whiten, smooth) = (options.whiten.unwrap_or_default(), options.smooth.unwrap_or_default());
-        if whiten > 0.0 || smooth > 0.0 {
-            let whitening = Whitening::new(
-                |image| {
-                    let mut buffers = Buffers { image: image.to_vec(), ..Buffers::default() };
-                    features.scatter(&mut buffers);
-                    buffers.map
-                },
-                (channels, height, width),
-                features.map,
-                whiten,
-                smooth,
-                mirror,
-            );
-            features.whitening = Some(whitening);
+            whitening: OnceLock::new(),
+        })
+    }
+
+    /// The same transform for everybody in this process who needs it: its statistics take a few seconds to compute.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    pub fn shared(config: &FeatureConfig, input: Shape) -> Result<Arc<Features>, DataError> {
+        static SHARED: Mutex<Vec<Arc<Features>>> = Mutex::new(Vec::new());
+        let config = config.completed(input)?;
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = shared.iter().find(|known| (known.config, known.input) == (config, input)) {
+            return Ok(found.clone());
         }
+        let features = Arc::new(Self::new(&config, input)?);
+        shared.truncate(7);
+        shared.insert(0, features.clone());
         Ok(features)
+    }
+
+    /// The whitening, if there is one. Its statistics are computed when they are first needed.
+    fn whitening(&self) -> Option<&Whitening> {
+        let Completed { whiten, smooth, mirror, .. } = self.options;
+        let made = self.whitening.get_or_init(|| {
+            let Shape::Image { channels, height, width } = self.input else { return None };
+            let map = |image: &[f32]| {
+                let mut buffers = Buffers { image: image.to_vec(), ..Buffers::default() };
+                self.scatter(&mut buffers);
+                buffers.map
+            };
+            let image = (channels, height, width);
+            (whiten > 0.0 || smooth > 0.0)
+                .then(|| Whitening::new(map, image, self.map, whiten, smooth, mirror))
+        });
+        made.as_ref()
     }
 
     /// The transform with all options.
@@ -139,6 +161,8 @@ impl Features {
         check_size(|| "features".to_owned(), data.len().saturating_mul(width) / 2)?;
         debug_assert!(width <= MAX_VALUES);
         let mut values = vec![f16::ZERO; data.len() * width];
+        // Before the records are distributed: a thread that waits for it must not hold up those that compute it.
+        self.whitening();
         let inputs = data.inputs();
         let pixels = self.input.len();
         values.par_chunks_exact_mut(width).enumerate().try_for_each_init(
@@ -168,7 +192,7 @@ impl Features {
     fn transform(&self, buffers: &mut Buffers) {
         self.scatter(buffers);
         let Buffers { map, other, .. } = buffers;
-        if let Some(whitening) = &self.whitening {
+        if let Some(whitening) = self.whitening() {
             whitening.apply(map, other);
         }
         if self.options.mirror {
