@@ -16,15 +16,18 @@ const BLOCK: usize = 25;
 /// Added to the eigenvalues of a covariance, relative to their mean.
 const RIDGE: f64 = 0.01;
 
-/// Subtracts means and multiplies channels by their covariance to the power `-whiten`, rows and columns of positions by theirs to the power
-/// `+smooth`. Means and covariances are those of synthetic images.
+/// Channels with less variance are not divided by their deviation.
+const SMALLEST_VARIANCE: f64 = 1e-12;
+
+/// Whitens channels in part, and smooths positions in part, by the statistics of synthetic images.
 ///
-/// Channels with little variance gain weight, and details that change from position to position lose weight. Full whitening (1/2) would
-/// give noise the same weight as everything else.
+/// With the means `m`, the deviations `d` and the correlations `R` of channels, the channels `f` of a position become
+/// `(R + 0.01)^(-whiten) ((f - m) / d)`. Then rows and columns of positions are multiplied by the power `smooth` of their covariances, so that
+/// patterns that extend over several positions gain weight. Full whitening (`whiten` = 1/2) would give noise the same weight as everything else.
 #[derive(Debug)]
 pub(super) struct Whitening {
-    means: Vec<f32>,
-    channels: PatchProduct,
+    /// The means of the channels, and the matrix by which they are multiplied; none without whitening.
+    channels: Option<(Vec<f32>, PatchProduct)>,
     /// Matrices by which rows and columns of positions are multiplied; none without smoothing.
     positions: Option<[Vec<f32>; 2]>,
     height: usize,
@@ -61,25 +64,11 @@ impl Whitening {
             .into_par_iter()
             .map(|number| transform(&dead_leaves(number, channels, height, width)))
             .collect();
-        let Sums { mut means, channels: mut covariance } = sums(&maps, map.channels);
-        let count = (images * map.height * map.width) as f64;
-        means.iter_mut().for_each(|mean| *mean /= count);
-        covariance.iter_mut().for_each(|sum| *sum /= count);
-        if is_mirrored {
-            means = symmetric(&means, 1, map.channels);
-            covariance = symmetric(&covariance, map.channels, map.channels);
-        }
-        for (row, mean) in covariance.chunks_exact_mut(map.channels).zip(&means) {
-            row.iter_mut().zip(&means).for_each(|(covariance, other)| *covariance -= mean * other);
-        }
-        let matrix = single(&power(&covariance, map.channels, -whiten, RIDGE));
-        let mut whitening = Whitening {
-            means: single(&means),
-            channels: PatchProduct::of_rows(map.height * map.width, map.channels, &matrix, map.channels),
-            positions: None,
-            height: map.height,
-            width: map.width,
-        };
+        let channels = (whiten > 0.0).then(|| {
+            let (means, matrix) = channel_matrix(&maps, map.channels, whiten, is_mirrored);
+            (means, PatchProduct::of_rows(map.height * map.width, map.channels, &matrix, map.channels))
+        });
+        let mut whitening = Whitening { channels, positions: None, height: map.height, width: map.width };
         if smooth > 0.0 {
             whitening.positions = Some(whitening.smoothing(&maps, smooth, is_mirrored));
         }
@@ -115,23 +104,53 @@ impl Whitening {
 
     /// Whitens a map, with `channels` numbers for each position.
     pub(super) fn apply(&self, map: &mut Vec<f32>, other: &mut Vec<f32>) {
-        for position in map.chunks_exact_mut(self.means.len()) {
-            position.iter_mut().zip(&self.means).for_each(|(value, mean)| *value -= mean);
-        }
         other.resize(map.len(), 0.0);
-        self.channels.apply(map, other);
-        match &self.positions {
-            None => std::mem::swap(map, other),
-            Some([rows, columns]) => {
-                let line = map.len() / self.height;
-                multiply(rows, self.height, other, map);
-                for (from, to) in map.chunks_exact(line).zip(other.chunks_exact_mut(line)) {
-                    multiply(columns, self.width, from, to);
-                }
-                std::mem::swap(map, other);
+        if let Some((means, matrix)) = &self.channels {
+            for position in map.chunks_exact_mut(means.len()) {
+                position.iter_mut().zip(means).for_each(|(value, mean)| *value -= mean);
+            }
+            matrix.apply(map, other);
+            std::mem::swap(map, other);
+        }
+        if let Some([rows, columns]) = &self.positions {
+            let line = map.len() / self.height;
+            multiply(rows, self.height, map, other);
+            for (from, to) in other.chunks_exact(line).zip(map.chunks_exact_mut(line)) {
+                multiply(columns, self.width, from, to);
             }
         }
     }
+}
+
+/// The means of the channels and the matrix `diag(1 / d) (R + 0.01)^(-whiten)`, by which rows of channels are multiplied from the right.
+fn channel_matrix(
+    maps: &[Vec<f32>],
+    channels: usize,
+    whiten: f64,
+    is_mirrored: bool,
+) -> (Vec<f32>, Vec<f32>) {
+    let Sums { mut means, channels: mut covariance } = sums(maps, channels);
+    let count = maps.iter().map(|map| map.len() / channels).sum::<usize>() as f64;
+    means.iter_mut().for_each(|mean| *mean /= count);
+    covariance.iter_mut().for_each(|sum| *sum /= count);
+    if is_mirrored {
+        means = symmetric(&means, 1, channels);
+        covariance = symmetric(&covariance, channels, channels);
+    }
+    for (row, mean) in covariance.chunks_exact_mut(channels).zip(&means) {
+        row.iter_mut().zip(&means).for_each(|(covariance, other)| *covariance -= mean * other);
+    }
+    let deviations: Vec<f64> = (0..channels)
+        .map(|channel| covariance[channel * (channels + 1)].max(SMALLEST_VARIANCE).sqrt())
+        .collect();
+    for (row, deviation) in covariance.chunks_exact_mut(channels).zip(&deviations) {
+        row.iter_mut().zip(&deviations).for_each(|(covariance, other)| *covariance /= deviation * other);
+    }
+    let mut matrix = power(&covariance, channels, -whiten, RIDGE);
+    for (row, deviation) in matrix.chunks_exact_mut(channels).zip(&deviations) {
+        row.iter_mut().for_each(|entry| *entry /= deviation);
+    }
+    (single(&means), single(&matrix))
 }
 
 /// `out[i] = sum_j matrix[i][j] from[j]` for vectors `from[j]`.
