@@ -134,7 +134,7 @@ def test_a_data_frame_is_refused_if_the_names_of_the_features_are_not_known(tmp_
     frame, y = table(1000)
     lines = [f"{int(label == 'yes')} 1:{age / 100} 2:{height / 200}" for label, age, height in zip(y, frame["age"], frame["height"])]
     (tmp_path / "records.svm").write_text("\n".join(lines) + "\n")
-    data = ("--data", tmp_path / "records.svm", "--features", 2, "--classes", 2)
+    data = ("--data", tmp_path / "records.svm", "--feature-count", 2, "--classes", 2)
     command("train", *data, "--epsilon", 3, "--test-fraction", 0, "--out", tmp_path / "run")
     opened = sordino.open(tmp_path / "run")
     x = np.column_stack([frame["age"] / 100, frame["height"] / 200]).astype(np.float32)

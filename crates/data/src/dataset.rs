@@ -100,10 +100,19 @@ impl Dataset {
         values: Vec<f32>,
         starts: Option<Vec<usize>>,
     ) -> Result<Dataset, DataError> {
-        let values = match starts {
-            Some(starts) => RecordValues::Sequences { values, starts },
-            None => RecordValues::Floats(values),
-        };
+        match starts {
+            Some(starts) => self.with_values(shape, RecordValues::Sequences { values, starts }),
+            None => self.with_values(shape, values),
+        }
+    }
+
+    /// The same labels with other values for each record.
+    pub(crate) fn with_values(
+        &self,
+        shape: Shape,
+        values: impl Into<RecordValues>,
+    ) -> Result<Dataset, DataError> {
+        let values = values.into();
         if values.records(shape) != self.len() {
             return Err(DataError::file(
                 "the inputs",

@@ -98,7 +98,7 @@ impl Source {
         ];
         for (what, given, used) in unused {
             if let Some(got) = given.filter(|_| !used) {
-                let hint = "{schema} and {target} are for tables, {unit} is for tables and NPZ and NPY arrays, {features} is for \
+                let hint = "{schema} and {target} are for tables, {unit} is for tables and NPZ and NPY arrays, {feature_count} is for \
                             tables and SVMLight files, {image_size} and {channels} are for PNG and JPEG images, {tokenizer}, {max_length} and {truncation} for texts"
                     .to_owned();
                 let permitted = format!("left out for {}", self.file());

@@ -122,7 +122,7 @@ fn check_features(features: Option<usize>) -> Result<usize, DataError> {
             what: "number of features",
             permitted: format!("declared for SVMLight, as 1 to {MAX_VALUES}"),
             got: features.map_or_else(|| "none".to_owned(), |features| features.to_string()),
-            hint: "set {features} to the largest index that a record may have; it is public and never derived from the records"
+            hint: "set {feature_count} to the largest index that a record may have; it is public and never derived from the records"
                 .to_owned(),
         }),
     }
@@ -148,7 +148,7 @@ fn pair(field: &[u8], last: usize, features: usize) -> Result<(usize, f32), (Str
         )),
         Ok(_) => Err((
             format!("index:value with an index of 1 to {features}"),
-            "the number of features, {features}, is public and never derived from the records",
+            "the number of features, {feature_count}, is public and never derived from the records",
         )),
         Err(_) => Err((
             "index:value with an integer as index".to_owned(),

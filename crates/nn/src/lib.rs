@@ -27,6 +27,7 @@ pub mod models;
 mod network;
 mod params;
 mod pass;
+mod patches;
 pub mod pretrained;
 mod safetensors;
 mod shape;
@@ -47,6 +48,7 @@ pub use loss::Loss;
 pub use network::{LayerParameters, Network};
 pub use params::{Layout, Params, Slice};
 pub use pass::{Outcome, Pass, WeightRule};
+pub use patches::PatchProduct;
 
 pub use shape::Shape;
 pub use store::RecordStore;

@@ -48,6 +48,8 @@ pub(crate) struct ModelRecipe {
     #[serde(default)]
     encoder: Option<PathBuf>,
     #[serde(default)]
+    features: Option<String>,
+    #[serde(default)]
     pooling: Option<PoolingName>,
     /// The files of the public model, with their hashes.
     #[serde(default)]
@@ -65,6 +67,7 @@ impl ModelRecipe {
             loss: settings.loss,
             train: settings.train.clone(),
             encoder: settings.encoder.clone(),
+            features: settings.features.clone(),
             pooling: settings.pooling,
             public_model: files.public_model.clone(),
         })
@@ -82,6 +85,7 @@ impl ModelRecipe {
             loss: self.loss,
             train: self.train.clone(),
             encoder: self.encoder.clone(),
+            features: self.features.clone(),
             pooling: self.pooling,
             ..Settings::default()
         };

@@ -129,6 +129,13 @@ impl<'a> Trainer<'a> {
         self
     }
 
+    /// A fixed public transform of the records, such as `scattering` or `scattering,mirror=true`. It is computed once for each record, and the
+    /// model is trained on its outputs, which stay in memory.
+    pub fn features(mut self, features: &str) -> Self {
+        self.settings.features = Some(features.to_owned());
+        self
+    }
+
     /// How the outputs of a pre-trained model or encoder are pooled into one vector for each record.
     pub fn pooling(mut self, pooling: PoolingName) -> Self {
         self.settings.pooling = Some(pooling);

@@ -179,7 +179,7 @@ impl DataDescription {
             "schema",
             "target",
             "classes",
-            "features",
+            "feature_count",
             "image_size",
             "channels",
             "mean",
@@ -322,7 +322,7 @@ impl RunData {
             values.schema = given(settings.schema.clone());
             values.target = given(settings.target.clone());
             values.classes = given(settings.classes);
-            values.features = given(settings.features);
+            values.feature_count = given(settings.feature_count);
         }
         let tokenizer = schema.as_ref().and_then(Schema::tokenizer_file).map(|file| tokenizer_text(&file));
         let tokenizer = tokenizer.transpose()?;
@@ -414,7 +414,7 @@ pub fn data_source(settings: &Settings) -> Source {
         // With the clients of a split or of files, the unit is not a column.
         unit: settings.unit.clone().filter(|_| settings.clients.is_none()),
         classes: settings.classes,
-        features: settings.features,
+        features: settings.feature_count,
         images: ImageOptions {
             size: settings.image_size,
             channels: settings.channels,

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, sync::Arc};
 
-use sordino_data::Dataset;
+use sordino_data::{Dataset, Features};
 use sordino_nn::{
     Description, Loss, Network, NetworkError, Params, Shape,
     models::{Mlp, ModelConfig, Reads, Widths},
@@ -10,7 +10,8 @@ use sordino_nn::{
 };
 
 use crate::{
-    DataFacts, LossName, PublicModel, Settings, TrainError, loss::outputs_and_loss, settings::named,
+    DataFacts, LossName, PublicModel, Settings, TrainError, features::parse_features, loss::outputs_and_loss,
+    settings::named,
 };
 
 /// A network for the data of a run, and its loss. The network can be built several times.
@@ -23,6 +24,8 @@ pub struct ResolvedModel {
     pub loss: Loss,
     /// The public model that it builds on.
     public: Option<PublicModel>,
+    /// The fixed transform whose outputs it reads.
+    features: Option<Arc<Features>>,
     /// The public weights from which training starts, if they are given.
     initial: Option<Arc<Params>>,
 }
@@ -128,9 +131,9 @@ impl ResolvedModel {
             check_not_pretrained(settings)?;
         }
         if let Some(folder) = pretrained {
-            if settings.encoder.is_some() || hidden.is_some() {
+            if settings.encoder.is_some() || settings.features.is_some() || hidden.is_some() {
                 return Err(TrainError::refused(
-                    "encoder and hidden are not for a pre-trained model",
+                    "encoder, features and hidden are not for a pre-trained model",
                     "leave them out; {train} selects the part that is trained",
                 ));
             }
@@ -144,18 +147,25 @@ impl ResolvedModel {
             let pooling = settings.pooling.map(Pooling::from);
             return Ok((folder.display().to_string(), Self::pretrained(folder, part, pooling, facts)?));
         }
-        let (public, facts) = encoded(settings, facts)?;
-        let name = name.unwrap_or_else(|| match (Self::default_name(&facts), settings.loss) {
-            // With another loss it is not logistic regression.
-            ("logistic", Some(LossName::Hinge)) => "linear",
-            (name, _) => name,
+        let (public, features, facts) = encoded(settings, facts)?;
+        let name = name.unwrap_or_else(|| {
+            let default = match &features {
+                Some(_) if facts.classes.is_empty() => "linear",
+                Some(_) => "logistic",
+                None => Self::default_name(&facts),
+            };
+            match (default, settings.loss) {
+                // With another loss it is not logistic regression.
+                ("logistic", Some(LossName::Hinge)) => "linear",
+                (name, _) => name,
+            }
         });
         let model = Self::fitting(Architecture::named(name, hidden)?, name, &facts, settings.loss)?;
-        Ok((name.to_owned(), Self { public, ..model }))
+        Ok((name.to_owned(), Self { public, features, ..model }))
     }
 
-    /// A network that is described layer by layer, in place of the setting `model`. It reads the outputs of the encoder that the settings
-    /// name, if they do.
+    /// A network that is described layer by layer, in place of the setting `model`. It reads the outputs of the encoder or of the fixed
+    /// transform that the settings name, if they do.
     ///
     /// # Errors
     /// A network that does not fit the data; an encoder that cannot be read; settings for a pre-trained model.
@@ -165,9 +175,9 @@ impl ResolvedModel {
         facts: &DataFacts,
     ) -> Result<Self, TrainError> {
         check_not_pretrained(settings)?;
-        let (public, facts) = encoded(settings, facts)?;
+        let (public, features, facts) = encoded(settings, facts)?;
         let architecture = Architecture::Described(description);
-        Ok(Self { public, ..Self::fitting(architecture, "the network", &facts, settings.loss)? })
+        Ok(Self { public, features, ..Self::fitting(architecture, "the network", &facts, settings.loss)? })
     }
 
     /// A pre-trained model that is trained in part.
@@ -189,9 +199,14 @@ impl ResolvedModel {
         self.public.as_ref()
     }
 
-    /// Whether frozen layers of a public model are applied to these records before the network reads them.
+    /// The fixed public transform whose outputs it reads.
+    pub fn features(&self) -> Option<&Features> {
+        self.features.as_deref()
+    }
+
+    /// Whether frozen layers of a public model or a fixed transform are applied to these records before the network reads them.
     pub fn encodes(&self, data: &Dataset) -> bool {
-        self.public.is_some() && data.shape() != self.input
+        (self.public.is_some() || self.features.is_some()) && data.shape() != self.input
     }
 
     /// The data that the network reads instead of the records; none if it reads the records themselves.
@@ -199,8 +214,9 @@ impl ResolvedModel {
     /// # Errors
     /// Records of another shape.
     pub fn encode(&self, data: &Dataset) -> Result<Option<Dataset>, TrainError> {
-        match &self.public {
-            Some(public) if self.encodes(data) => public.encode(data),
+        match (&self.public, &self.features) {
+            (_, Some(features)) if self.encodes(data) => Ok(Some(features.apply(data)?)),
+            (Some(public), None) if self.encodes(data) => public.encode(data),
             _ => Ok(None),
         }
     }
@@ -264,7 +280,15 @@ impl ResolvedModel {
         chosen: Option<LossName>,
     ) -> Result<Self, TrainError> {
         let (outputs, loss) = outputs_and_loss(facts, architecture.is_linear(), chosen)?;
-        let model = Self { architecture, input: facts.input, outputs, loss, public: None, initial: None };
+        let model = Self {
+            architecture,
+            input: facts.input,
+            outputs,
+            loss,
+            public: None,
+            features: None,
+            initial: None,
+        };
         let network = model.network().map_err(|error| model.unfit(name, error))?;
         if network.input() != facts.input {
             let problem =
@@ -353,13 +377,27 @@ fn check_not_pretrained(settings: &Settings) -> Result<(), TrainError> {
     Ok(())
 }
 
-/// The public encoder that settings name, and the facts about what the model then reads.
-fn encoded(settings: &Settings, facts: &DataFacts) -> Result<(Option<PublicModel>, DataFacts), TrainError> {
+/// What is applied to all records before training: a public encoder or a fixed transform, and the facts about what the model then reads.
+type Encoded = (Option<PublicModel>, Option<Arc<Features>>, DataFacts);
+
+/// What the settings apply to all records.
+fn encoded(settings: &Settings, facts: &DataFacts) -> Result<Encoded, TrainError> {
+    if let Some(text) = &settings.features {
+        if settings.encoder.is_some() {
+            return Err(TrainError::refused(
+                "features and encoder exclude each other: both are applied to the records before training",
+                "leave out one of them",
+            ));
+        }
+        let features = Features::shared(&parse_features(text)?, facts.input)?;
+        let facts = DataFacts { input: features.output(), ..facts.clone() };
+        return Ok((None, Some(features), facts));
+    }
     let pooling = settings.pooling.map(Pooling::from);
     let public = settings.encoder.as_deref();
     let public = public.map(|folder| PublicModel::encoder(folder, pooling, facts.input)).transpose()?;
     let input = public.as_ref().map_or(facts.input, |public| public.output(facts.input));
-    Ok((public, DataFacts { input, ..facts.clone() }))
+    Ok((public, None, DataFacts { input, ..facts.clone() }))
 }
 
 /// Reads the description of a network.

@@ -45,6 +45,8 @@ pub(crate) type SealedRecords<'a> = Vault<NetworkGradients<'a>>;
 pub trait Observer {
     /// The frozen layers of a public model are about to be applied to this many records, once, before training.
     fn encoding(&mut self, _records: usize) {}
+    /// A fixed public transform is about to be computed for this many records, once, before training.
+    fn transforming(&mut self, _records: usize) {}
     /// All records are encoded; training begins.
     fn encoded(&mut self) {}
     /// A run was resumed. Its checkpoint is from step `checkpoint`, and it continues after step `position`. The steps in between were
@@ -203,7 +205,9 @@ impl<'a> Run<'a> {
         f: impl FnOnce(&Run<'_>, &mut dyn Observer) -> Result<T, TrainError>,
     ) -> Result<T, TrainError> {
         let model = &self.priced.resolved.model;
-        if model.encodes(self.records) {
+        if model.encodes(self.records) && model.features().is_some() {
+            observer.transforming(self.records.slots() + self.test.map_or(0, Dataset::slots));
+        } else if model.encodes(self.records) {
             observer.encoding(self.records.slots() + self.test.map_or(0, Dataset::slots));
         }
         let records = model.encode(self.records)?;

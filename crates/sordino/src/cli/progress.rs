@@ -79,6 +79,10 @@ impl Observer for ProgressDisplay {
         let _ = writeln!(io::stderr(), "{note}");
     }
 
+    fn transforming(&mut self, records: usize) {
+        let _ = writeln!(io::stderr(), "computing the features of {} records", grouped(records as u64));
+    }
+
     fn encoded(&mut self) {
         self.bar.reset_elapsed();
         self.log = Log::new(Instant::now());

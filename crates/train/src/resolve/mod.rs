@@ -24,7 +24,8 @@ use sordino_privacy::ClipRule;
 use crate::{
     Clipping, DataDescription, DataFacts, Footprint, Learning, LocalTraining, NetworkAlgorithm, Origin,
     PublicModel, ResolvedModel, RunFiles, SamplingName, SettingValues, Settings, TestSetName, TrainError,
-    UnitGradient, Value, augmentation::views, clients, parse_algorithm, schedule_files, settings::given,
+    UnitGradient, Value, augmentation::views, clients, features::parse_features, parse_algorithm,
+    schedule_files, settings::given,
 };
 
 /// A run whose settings all have values. No record is needed for this.
@@ -128,6 +129,7 @@ fn custom_algorithm_text(algorithm: &dyn NetworkAlgorithm) -> Result<String, Tra
 
 fn checked(settings: &Settings, custom: &Custom) -> Result<Checked, TrainError> {
     settings.check_values()?;
+    settings.features.as_deref().map(parse_features).transpose()?;
     let (algorithm_name, schedules, algorithm) = match &custom.algorithm {
         Some(algorithm) => {
             algorithm.check()?;
@@ -189,6 +191,12 @@ pub fn resolve_with(
         Some(weights) => model.beginning_with(weights)?,
         None => model,
     };
+    if settings.augment.is_some() && model.features().is_some() {
+        return Err(TrainError::refused(
+            "augment changes pixels in every step, but features are computed once before training",
+            "leave out one of them; scattering,mirror=true treats an image and its mirror image alike",
+        ));
+    }
     let network = model.network()?;
     let batches = Batches::new(settings, data.records, &*algorithm)?;
     let sampling = Value::given_or(settings.sampling, SamplingName::Poisson, Origin::Default);
@@ -236,6 +244,7 @@ pub fn resolve_with(
             loss: given(settings.loss),
             train: given(settings.train.clone()),
             encoder: given(settings.encoder.as_deref().map(absolute)),
+            features: given(model.features().map(|features| features.config().to_string())),
             pooling: given(settings.pooling),
             initial_weights: given(initial_weights.as_ref().map(|_| RunFiles::INITIAL_WEIGHTS.into())),
             algorithm: Some(algorithm_name),

@@ -37,8 +37,8 @@ settings! {
         records_per_unit: usize = "N";
         /// Public number of classes
         classes: usize = "N";
-        /// Public number of features
-        features: usize = "N";
+        /// Public number of features of a table or an SVMLight file
+        feature_count: usize = "N";
         /// Public size to which PNG and JPEG images are resized: 64, or 64x48 for height 64 and width 48
         image_size: ImageSize = "SIZE";
         /// Public channels of PNG and JPEG images: 1 is grey, 3 is colour
@@ -78,6 +78,9 @@ settings! {
         train: String = "PART";
         /// Folder with a public pre-trained model that is not trained: the model is trained on its outputs
         encoder: PathBuf = "FOLDER";
+        /// Fixed public transform of records, computed once: `scattering` turns images into maps of 81 wavelet features for each channel. Options
+        /// such as scattering,mirror=true,whiten=0.25: colours, mirror, whiten, smooth, normalise [default: none]
+        features: String = "NAME[,K=V]";
         /// How the outputs of a pre-trained model are pooled into one vector for each record [default: that of the folder's
         /// 1_Pooling/config.json; without this file, mean for an encoder of texts, otherwise that of the model's own head]
         pooling: PoolingName = "NAME";
@@ -409,7 +412,7 @@ impl Settings {
         let numbers = [
             ("records_per_unit", count(self.records_per_unit)),
             ("classes", count(self.classes)),
-            ("features", count(self.features)),
+            ("feature_count", count(self.feature_count)),
             ("max_length", count(self.max_length)),
             ("split_seed", self.split_seed),
             ("hidden", count(widest)),

@@ -189,6 +189,9 @@ impl RunEvidence {
                 });
             }
         }
+        if let Some(features) = &self.settings.features {
+            public.push(format!("the fixed transform of the records ({features})"));
+        }
         let files = public_files(&self.account).len();
         if files > 0 {
             public.push(format!("the {files} files with weights that the run builds on"));
