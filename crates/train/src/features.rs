@@ -25,3 +25,25 @@ pub fn parse_features(text: &str) -> Result<FeatureConfig, TrainError> {
     features.check()?;
     Ok(features)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transform_is_a_name_with_options() {
+        let text = "scattering,mirror=true,whiten=0.25,normalise=rms";
+        assert_eq!(parse_features(text).unwrap().to_string(), text);
+        for (text, problem, hint) in [
+            ("117", "features must be one of scattering, got 117", "feature_count"),
+            ("scattering,angle=3", "angle", "has the options colours=opponent or plain, mirror"),
+            ("scattering,mirror=2", "mirror", "mirror=true or false"),
+            ("scattering,normalise=batch", "batch", "normalise=groups, rms or none"),
+            ("scattering,whiten=2", "whiten must be from 0 to 1, got 2", "0.25"),
+        ] {
+            let error = parse_features(text).unwrap_err();
+            assert!(error.to_string().contains(problem), "{text}: {error}");
+            assert!(error.hint().to_string().contains(hint), "{text}: {}", error.hint());
+        }
+    }
+}
