@@ -147,7 +147,11 @@ impl ResolvedModel {
             let pooling = settings.pooling.map(Pooling::from);
             return Ok((folder.display().to_string(), Self::pretrained(folder, part, pooling, facts)?));
         }
-        let (public, features, facts) = encoded(settings, facts)?;
+        let chosen = match settings.features.as_deref() {
+            None if name.is_none() && hidden.is_none() => default_features(settings, facts.input),
+            features => features,
+        };
+        let (public, features, facts) = encoded(settings, chosen, facts)?;
         let name = name.unwrap_or_else(|| {
             let default = match &features {
                 Some(_) if facts.classes.is_empty() => "linear",
@@ -175,7 +179,7 @@ impl ResolvedModel {
         facts: &DataFacts,
     ) -> Result<Self, TrainError> {
         check_not_pretrained(settings)?;
-        let (public, features, facts) = encoded(settings, facts)?;
+        let (public, features, facts) = encoded(settings, settings.features.as_deref(), facts)?;
         let architecture = Architecture::Described(description);
         Ok(Self { public, features, ..Self::fitting(architecture, "the network", &facts, settings.loss)? })
     }
@@ -380,9 +384,24 @@ fn check_not_pretrained(settings: &Settings) -> Result<(), TrainError> {
 /// What is applied to all records before training: a public encoder or a fixed transform, and the facts about what the model then reads.
 type Encoded = (Option<PublicModel>, Option<Arc<Features>>, DataFacts);
 
-/// What the settings apply to all records.
-fn encoded(settings: &Settings, facts: &DataFacts) -> Result<Encoded, TrainError> {
-    if let Some(text) = &settings.features {
+/// The transform of images, if neither a model nor a transform is chosen. Larger images would become too many features for a linear model,
+/// and smaller ones have too few pixels for its wavelets.
+fn default_features(settings: &Settings, input: Shape) -> Option<&'static str> {
+    let sides = 16..=64;
+    let applies = settings.encoder.is_none() && settings.augment.is_none();
+    match input {
+        Shape::Image { channels: 1 | 3, height, width }
+            if applies && sides.contains(&height) && sides.contains(&width) =>
+        {
+            Some("scattering")
+        }
+        _ => None,
+    }
+}
+
+/// What is applied to all records: the encoder of the settings, or this transform.
+fn encoded(settings: &Settings, features: Option<&str>, facts: &DataFacts) -> Result<Encoded, TrainError> {
+    if let Some(text) = features {
         if settings.encoder.is_some() {
             return Err(TrainError::refused(
                 "features and encoder exclude each other: both are applied to the records before training",

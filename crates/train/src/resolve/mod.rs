@@ -201,28 +201,31 @@ pub fn resolve_with(
     let batches = Batches::new(settings, data.records, &*algorithm)?;
     let sampling = Value::given_or(settings.sampling, SamplingName::Poisson, Origin::Default);
     let clipping = Value::given_or(settings.clipping, Clipping::Flat, Origin::Default);
+    let (dimension, records) =
+        (network.layout().trainable().iter().map(ExactSizeIterator::len).sum(), data.records as u64);
+    let rate = batches.size.value as f64 / records as f64;
+    let LearningSettings { optimizer, schedule, learning_rate, average, learning } = LearningSettings::new(
+        settings,
+        &LearningFacts {
+            contribution: defaults.contribution,
+            mu: noise_of_run(budget.budget(), settings.noise_multiplier, rate, batches.steps),
+            steps: batches.steps.get(),
+            records,
+            dimension,
+            outputs: network.output().len() / network.output().steps(),
+        },
+    )?;
     let facts = RunFacts {
         sampling: batches.sampling(sampling.value, settings.max_batch_size)?,
         steps: batches.steps,
         expected_batch_size: batches.size.value as f64,
         max_grad_norm: defaults.max_grad_norm,
         layers: (clipping.value == Clipping::PerLayer).then_some(network.layers().len()),
-        dimension: network.layout().trainable().iter().map(ExactSizeIterator::len).sum(),
-        records: data.records as u64,
+        dimension,
+        records,
         momentum: learning.optimizer.momentum(),
         claim: budget.budget(),
     };
-    let LearningSettings { optimizer, schedule, learning_rate, average, learning } = LearningSettings::new(
-        settings,
-        &LearningFacts {
-            contribution: defaults.contribution,
-            mu: noise_of_run(&facts, budget.budget(), settings.noise_multiplier),
-            steps: facts.steps.get(),
-            records: facts.records,
-            dimension: facts.dimension,
-            outputs: network.output().len() / network.output().steps(),
-        },
-    )?;
     let footprint = Footprint::new(network.layout().len(), &learning, algorithm.kept_vectors());
     let footprint = if settings.protect.is_some() { footprint.with_clients() } else { footprint };
     footprint.check(1)?;
@@ -244,7 +247,10 @@ pub fn resolve_with(
             loss: given(settings.loss),
             train: given(settings.train.clone()),
             encoder: given(settings.encoder.as_deref().map(absolute)),
-            features: given(model.features().map(|features| features.config().to_string())),
+            features: model.features().map(|features| {
+                let origin = if settings.features.is_some() { Origin::User } else { Origin::PublicFact };
+                Value::new(features.config().to_string(), origin)
+            }),
             pooling: given(settings.pooling),
             initial_weights: given(initial_weights.as_ref().map(|_| RunFiles::INITIAL_WEIGHTS.into())),
             algorithm: Some(algorithm_name),
@@ -294,11 +300,15 @@ pub fn resolve_with(
 
 /// The parameter mu of Gaussian differential privacy that the noise of a run amounts to: that of the budget, or `q sqrt(T) / z` if the noise
 /// multiplier is given instead. It is used for the learning rate only, so the second form may be approximate.
-fn noise_of_run(facts: &RunFacts, budget: Option<Budget>, multiplier: Option<NoiseMultiplier>) -> Option<f64> {
-    let rate = facts.expected_batch_size / facts.records as f64;
+fn noise_of_run(
+    budget: Option<Budget>,
+    multiplier: Option<NoiseMultiplier>,
+    rate: f64,
+    steps: Steps,
+) -> Option<f64> {
     match (budget, multiplier) {
         (Some(budget), _) => Some(gaussian::mu(budget.epsilon, budget.delta).get()),
-        (None, Some(multiplier)) => Some(rate * (facts.steps.get() as f64).sqrt() / multiplier.get()),
+        (None, Some(multiplier)) => Some(rate * (steps.get() as f64).sqrt() / multiplier.get()),
         (None, None) => None,
     }
 }
