@@ -74,7 +74,6 @@ fn what_cannot_be_combined_with_features_is_refused() {
         ("--features scattering,colours=opponent", "need 3 channels", "leave out colours"),
         ("--features scattering --augment flip", "augment changes pixels", "mirror=true"),
         ("--features scattering --encoder bytes", "exclude each other", "leave out one"),
-        ("--features scattering --model resnet20", "", ""),
     ] {
         let message = place.refusal(&format!("train --data bytes --classes 2 {flags}"));
         assert!(message.contains(problem) && message.contains(hint), "{flags}: {message}");
