@@ -8,11 +8,14 @@ use serde::{Deserialize, Serialize};
 pub enum Normalisation {
     /// Mean 0 and variance 1 of each group of three consecutive channels, over all positions: GroupNorm (Wu and He 2018) without parameters.
     Groups,
-    /// Root mean square 1 over all features.
-    Rms,
+    /// Scaled to the norm 30, as `bag-of-words` does. The default learning rate suits records of about this norm.
+    Norm,
     /// Unchanged.
     None,
 }
+
+/// The norm to which a record is scaled.
+const NORM: f64 = 30.0;
 
 /// The channels of a group.
 const GROUP: usize = 3;
@@ -25,9 +28,9 @@ impl Normalisation {
     pub(super) fn apply(self, features: &mut [f32], positions: usize) {
         match self {
             Self::Groups => features.chunks_mut(GROUP * positions).for_each(standardise),
-            Self::Rms => {
-                let mean = sum(features, |x| x * x) / features.len() as f64;
-                let scale = if mean > 0.0 { 1.0 / mean.sqrt() } else { 1.0 };
+            Self::Norm => {
+                let norm = sum(features, |x| x * x).sqrt();
+                let scale = if norm > 0.0 { NORM / norm } else { 1.0 };
                 features.iter_mut().for_each(|x| *x = (f64::from(*x) * scale) as f32);
             }
             Self::None => {}

@@ -50,7 +50,7 @@ impl FeatureConfig {
 
     /// The options of the transform with this name.
     pub const OPTIONS: &'static str = "colours=opponent or plain, mirror=true or false, whiten=0 to 1, smooth=0 to 1, \
-                                       normalise=groups, rms or none";
+                                       normalise=groups, norm or none";
 
     /// Checks everything that does not depend on the data.
     ///
@@ -107,7 +107,7 @@ impl FeatureConfig {
         let whiten = given.whiten.unwrap_or(if is_colour { 0.25 } else { 0.0 });
         let smooth = given.smooth.unwrap_or(if whiten > 0.0 { 0.2 } else { 0.0 });
         let (colours, normalise) = match is_colour {
-            true => (Colours::Opponent, Normalisation::Rms),
+            true => (Colours::Opponent, Normalisation::Norm),
             false => (Colours::Plain, Normalisation::Groups),
         };
         Ok(Self::Scattering(ScatteringOptions {
@@ -143,7 +143,7 @@ impl fmt::Display for FeatureConfig {
         if let Some(normalise) = options.normalise {
             let name = match normalise {
                 Normalisation::Groups => "groups",
-                Normalisation::Rms => "rms",
+                Normalisation::Norm => "norm",
                 Normalisation::None => "none",
             };
             write!(f, ",normalise={name}")?;

@@ -238,7 +238,7 @@ fn what_a_record_becomes_does_not_depend_on_other_records_or_on_threads() {
 
 #[test]
 fn extreme_records_have_defined_features_and_do_not_touch_others() {
-    for normalise in ["groups", "rms", "none"] {
+    for normalise in ["groups", "norm", "none"] {
         let features = features(&format!(r#", "normalise": "{normalise}""#), COLOUR);
         let size = COLOUR.len();
         let mut values = [image(1, size), vec![0.0; size], vec![1e38; size], image(2, size)].concat();

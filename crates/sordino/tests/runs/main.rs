@@ -5,6 +5,7 @@ mod algorithms;
 mod audit;
 mod bad_files;
 mod data;
+mod features;
 mod federate;
 mod images;
 mod loss;
