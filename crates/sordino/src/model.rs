@@ -46,8 +46,9 @@ impl Model {
         Self::known(&folder.as_ref().display().to_string())
     }
 
-    /// The default model for the shape of the data: logistic or linear regression for features; for images, `resnet20` if they are 3x32x32,
-    /// `mnist_cnn` if they are at least 14x14, otherwise `mlp`; for tokens, `embedding-mlp`.
+    /// The default model for the shape of the data: logistic or linear regression for features, and for images of 16 to 64 pixels a side
+    /// through their scattering features; for other images, `mnist-cnn` with tanh if they are at least 14x14, otherwise `mlp`; for
+    /// tokens, `bag-of-words`, or `lstm` for characters.
     pub fn for_data() -> Self {
         Self { name: None, hidden: None, network: None }
     }

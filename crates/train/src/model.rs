@@ -106,7 +106,6 @@ impl ResolvedModel {
     pub fn default_name(facts: &DataFacts) -> &'static str {
         let fits = |model: ModelConfig| model.network(facts.input, 1).is_ok();
         match facts.input {
-            Shape::Image { channels: 3, height: 32, width: 32 } => "resnet20",
             // With tanh, activations and gradients stay bounded, which suits clipping and noise.
             Shape::Image { .. } if fits(sordino_nn::models::MnistCnn::default().into()) => "mnist-cnn,tanh=true",
             // An image that is too small for convolutions.
@@ -387,11 +386,11 @@ type Encoded = (Option<PublicModel>, Option<Arc<Features>>, DataFacts);
 /// The transform of images, if neither a model nor a transform is chosen. Larger images would become too many features for a linear model,
 /// and smaller ones have too few pixels for its wavelets.
 fn default_features(settings: &Settings, input: Shape) -> Option<&'static str> {
-    let sides = 16..=64;
+    let fits = |side: usize| (16..=64).contains(&side) && side.is_multiple_of(4);
     let applies = settings.encoder.is_none() && settings.augment.is_none();
     match input {
         Shape::Image { channels: 1 | 3, height, width }
-            if applies && sides.contains(&height) && sides.contains(&width) =>
+            if applies && fits(height) && fits(width) =>
         {
             Some("scattering")
         }
@@ -471,7 +470,7 @@ mod tests {
         }
         let name = |shape| ResolvedModel::default_name(&facts(shape, 10));
         assert_eq!(name(Shape::Image { channels: 1, height: 28, width: 28 }), "mnist-cnn,tanh=true");
-        assert_eq!(name(Shape::Image { channels: 3, height: 32, width: 32 }), "resnet20");
+        assert_eq!(name(Shape::Image { channels: 3, height: 32, width: 32 }), "mnist-cnn,tanh=true");
     }
 
     #[test]
@@ -524,7 +523,9 @@ mod tests {
     fn tokens_have_a_default_model_and_are_their_own_targets() {
         let tokens = Shape::Tokens { steps: 20, vocabulary: 300 };
         let text = facts(tokens, 3);
-        assert_eq!(ResolvedModel::default_name(&text), "embedding-mlp");
+        assert_eq!(ResolvedModel::default_name(&text), "lstm");
+        let words = facts(Shape::Tokens { steps: 20, vocabulary: 16_384 }, 2);
+        assert_eq!(ResolvedModel::default_name(&words), "bag-of-words");
         assert_eq!(ResolvedModel::choose("embedding-mlp", None, &text).unwrap().loss, Loss::cross_entropy());
         let alone = DataFacts { classes: Vec::new(), numbers: Vec::new(), ..text };
         assert_eq!(ResolvedModel::default_name(&alone), "gpt");
