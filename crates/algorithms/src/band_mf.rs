@@ -35,7 +35,7 @@ options! {
         /// b, the number of steps over which noise is correlated; 1 is dp-sgd.
         band: Option<u64> = None, as "the one with the least error", in 1..=1024;
         /// The momentum for which the correlation is optimised; 0 for sums of gradients without momentum.
-        momentum: Option<f64> = None, as "that of the optimizer", in 0.0..=0.9999;
+        momentum: Option<f64> = None, as "that of the optimizer", in 0.0..=0.999;
     }
 }
 

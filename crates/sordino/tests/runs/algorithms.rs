@@ -64,7 +64,7 @@ fn every_algorithm_of_the_registry_trains_within_its_budget() {
         ("--algorithm band-mf --noise-multiplier 5", "chosen for a budget"),
         ("--algorithm band-mf,band=90", "band must be at most 25, got 90"),
         ("--algorithm band-mf,band=0", "band must be between 1 and "),
-        ("--algorithm band-mf,momentum=1", "momentum must be between 0 and 0.9999, got 1"),
+        ("--algorithm band-mf,momentum=1", "momentum must be between 0 and 0.999, got 1"),
         ("--algorithm quantile,count_noise=0", "count_noise must be above 0"),
         (
             "--algorithm dp-c4-published --noise-multiplier 1",
