@@ -25,12 +25,16 @@ pub(crate) struct LearningFacts {
     pub(crate) dimension: usize,
     /// The number of outputs of the network.
     pub(crate) outputs: usize,
+    /// Whether numbers are predicted, rather than classes.
+    pub(crate) regression: bool,
 }
 
 /// The distance by which the noise of a whole run moves the weights of one output, with the default learning rate.
 const NOISE_DISTANCE: f64 = 10.0;
 /// The longest step that the default learning rate allows, if all gradients are clipped and point in the same direction.
 const LONGEST_STEP: f64 = 10.0;
+/// The length of the first step, in the same sense, if numbers are predicted.
+const REGRESSION_STEP: f64 = 4.0;
 /// The average of the parameters is taken over about this fraction of the run, at its end.
 const AVERAGED: f64 = 0.05;
 
@@ -50,7 +54,9 @@ impl LearningSettings {
     pub(crate) fn new(settings: &Settings, facts: &LearningFacts) -> Result<Self, TrainError> {
         check(settings)?;
         let optimizer = Value::given_or(settings.optimizer.clone(), "momentum".to_owned(), Origin::Default);
-        let schedule = Value::given_or(settings.schedule.clone(), "constant".to_owned(), Origin::Default);
+        // The classes that a linear model predicts do not depend on the scale of its weights, but numbers do. So the rate must decay to 0.
+        let default = if facts.regression { "linear" } else { "constant" };
+        let schedule = Value::given_or(settings.schedule.clone(), default.to_owned(), Origin::PublicFact);
         let (config, shape) = (parse_optimizer(&optimizer.value)?, parse_schedule(&schedule.value)?);
         let default = default_learning_rate(&config, &shape, facts);
         let learning_rate = Value::given_or(settings.learning_rate, default, Origin::PublicFact);
@@ -110,6 +116,7 @@ fn default_average(steps: u64) -> f64 {
 /// distance [`NOISE_DISTANCE`], for any number of records and steps, any model and any budget, unless a step would be longer than
 /// [`LONGEST_STEP`]. docs/training.md has the experiments.
 ///
+/// If numbers are predicted, the scale of the weights matters and the schedule decays to 0; the first step has the length [`REGRESSION_STEP`].
 /// Optimizers that divide by the size of gradients do not depend on the clipping norm.
 fn default_learning_rate(optimizer: &OptimizerConfig, schedule: &Schedule, facts: &LearningFacts) -> f64 {
     let momentum = match optimizer {
@@ -118,6 +125,9 @@ fn default_learning_rate(optimizer: &OptimizerConfig, schedule: &Schedule, facts
         _ => return 0.01,
     };
     let (Some(contribution), Some(mu)) = (facts.contribution, facts.mu) else { return 1.0 - momentum };
+    if facts.regression {
+        return rounded(REGRESSION_STEP * (1.0 - momentum) / contribution);
+    }
     let per_output = facts.dimension as f64 / facts.outputs.max(1) as f64;
     let length = NOISE_DISTANCE * mu * facts.records as f64 / per_output.max(1.0).sqrt();
     let step = (length / sum_of_factors(schedule, facts.steps)).min(LONGEST_STEP);
@@ -148,6 +158,7 @@ mod tests {
         records: 60_000,
         dimension: 40_000,
         outputs: 10,
+        regression: false,
     };
 
     fn rate(optimizer: &str, schedule: &str, facts: &LearningFacts) -> f64 {
@@ -174,6 +185,7 @@ mod tests {
         let facts = LearningFacts { mu: Some(100.0), ..FACTS };
         assert_eq!(rate("sgd", "constant", &facts), 100.0);
         assert_eq!(rate("momentum", "linear", &facts), 10.0);
+        assert_eq!(rate("sgd", "linear", &LearningFacts { regression: true, ..facts }), 40.0);
     }
 
     #[test]

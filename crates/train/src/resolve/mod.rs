@@ -213,6 +213,7 @@ pub fn resolve_with(
             records,
             dimension,
             outputs: network.output().len() / network.output().steps(),
+            regression: !data.facts.numbers.is_empty(),
         },
     )?;
     let facts = RunFacts {

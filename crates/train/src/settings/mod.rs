@@ -132,7 +132,7 @@ settings! {
         class_weights: Vec<f64> = "X,..";
         /// sgd, momentum, nesterov, adam, adamw, rmsprop or adagrad, with options such as adam,beta2=0.99 [default: momentum]
         optimizer: String = "NAME[,K=V]";
-        /// constant, step, cosine, linear or cyclic, with options such as step,at=0.5/0.75,factor=0.1 [default: constant]
+        /// constant, step, cosine, linear or cyclic, with options such as step,at=0.5/0.75,factor=0.1 [default: constant; linear, down to 0, if numbers are predicted]
         schedule: String = "NAME[,K=V]";
         /// Decay of an exponential moving average of the parameters, such as 0.99; the average is the model; 0 is no average [default: the
         /// last twentieth of the run]
