@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Compares the scattering transform with Kymatio's (PyTorch) on the same images and the same cores.
+"""Compares the speed of the scattering transform with that of Kymatio (PyTorch), on images of the same size and on the same cores.
 
     bench/features.py --mnist DIR [--cifar DIR] [--records 2000] [--rounds 3] [--threads 2] [--json FILE]
 
-Prints a Markdown table of images per second, the median over the rounds. The two alternate. Kymatio gets the images in batches of 128, in single
-precision, and keeps its results; the time for reading files is not counted. Our time includes the normalisation and half precision; the row with
-all options also includes folding and whitening, but not the statistics of synthetic images, which have their own column (seconds).
+Prints a Markdown table of images per second, as medians over the rounds. The programs alternate. Kymatio reads images of random numbers in batches of
+128, in single precision, and keeps its results. The time for reading files is not counted. The time of Sordino includes the normalisation and the
+rounding to half precision. The column with the default options also includes folding and whitening, for colour images. The statistics of synthetic images
+have a column of their own, in seconds.
 
-Kymatio runs in this interpreter, which needs kymatio 0.3.0, torch, numpy and scipy < 1.15. Set SORDINO_FEATURES to the path of the example program
-`features` of the data crate. Without it, it is built.
+Kymatio runs in this interpreter, which needs kymatio 0.3.0, torch, numpy and scipy < 1.15. SORDINO_FEATURES may be set to the path of the
+example program `features` of the data crate. If it is not set, the program is built.
 """
 
 import argparse

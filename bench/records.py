@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Trains on public data sets with the released command, mostly with its defaults, and compares accuracies with published ones.
+"""Trains on public data sets with the release build of the command, mostly with its defaults, and compares accuracies with published ones.
 
     bench/records.py DATA [--tasks mushroom,mnist,...] [--runs 5] [--json FILE]
 
-DATA has the folders mnist, fashion-mnist, cifar10, imdb, sst2, names and minilm, in the formats of their publishers. Every run is private and starts from fresh
-randomness; settings were fixed before these runs, on parts of the training sets. The seconds are those of the whole process.
+DATA has the folders mnist, fashion-mnist, cifar10, imdb, sst2, names and minilm, in the formats of their publishers. Every run is private and has fresh random
+numbers. All settings were chosen before these runs, on parts of the training sets. The seconds are medians of the time of the whole process.
 """
 
 import argparse
@@ -20,7 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent
 TENTH = 1 / 600_000
 CNN = "--model mnist-cnn,tanh=true"
 SENTENCES = "--encoder {data}/minilm --pooling all-layers --max-length 64"
-# Task: folder, settings, then for each budget (epsilon, delta): the best accuracy of the five papers at a claimed epsilon, the best published from-scratch accuracy, the goal.
+# For each task: the folder, the settings, and for each privacy budget (epsilon, delta) three accuracies in %: the best of the five papers at this claimed epsilon, the best published one
+# of training from scratch, and the goal.
 TASKS = {
     "mushroom": ("mushroom", "", {(0.1, 1e-5): (None, None, 96.5), (0.3, 1e-5): (None, None, 99.0), (1, 1e-5): (96.98, None, 99.8)}),
     "mnist": ("mnist", "", {(0.4, TENTH): (94.35, None, 97.2), (1.2, TENTH): (96.34, None, 98.3), (1, 1e-5): (None, 97.8, 98.3), (3, 1e-5): (97.16, 98.7, 98.9)}),

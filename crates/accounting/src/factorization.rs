@@ -1,10 +1,10 @@
-//! Banded Toeplitz factorizations: coefficients with which noise that is correlated from step to step disturbs a model least.
+//! Banded Toeplitz factorizations: the coefficients of correlated noise with the least error in the model.
 //!
 //! With coefficients `c_0, ..., c_(b-1)`, step `t` of `n` releases `u_t = sum_j c_j x_(t-j) + s N(0, 1)`. Dividing by the coefficients as a
 //! power series, `x~_t = (u_t - sum_(j>=1) c_j x~_(t-j)) / c_0`, gives back the sums `x_t` with noise `C^-1 z`, where `C` is the banded lower
 //! triangular Toeplitz matrix of the coefficients. A model that has taken `t` steps has used `sum_(s<=t) r_(t-s) x~_s`, where `r_k = 1`
-//! for plain SGD (prefix sums) and `r_k = 1 + m + ... + m^k` with momentum `m`. With `w = C^-1 r`, the noise in it has the variance
-//! `s^2 sum_(k<=t) w_k^2`. Noise in proportion to the sensitivity, `s = z |c|_2`, has the mean squared error over all steps `z^2 L(c)`,
+//! for plain SGD (prefix sums) and `r_k = 1 + m + ... + m^k` with momentum `m`. With `w = C^-1 r`, the noise in this sum has the variance
+//! `s^2 sum_(k<=t) w_k^2`. The noise is proportional to the sensitivity, `s = z |c|_2`, so the mean squared error over all steps is `z^2 L(c)`,
 //!
 //! ```text
 //! L(c) = |c|^2 (1/n) sum_(k=0..n-1) (n - k) w_k^2.
@@ -18,20 +18,20 @@ use std::collections::VecDeque;
 
 use crate::number::{real, real_length};
 
-/// The coefficients of a run are optimised for at most this many products of steps and coefficients.
+/// The coefficients of a run are optimised for at most this product of the number of steps and the number of coefficients.
 const MOST_PRODUCTS: u64 = 1 << 22;
-/// They are optimised for at most this many steps.
+/// The coefficients of a run are optimised for at most this many steps.
 const MOST_STEPS: u64 = 1 << 16;
-/// The number of pairs of steps and gradients from which the curvature is estimated.
+/// The number of pairs of differences (of points and of gradients) from which L-BFGS estimates the curvature.
 const PAIRS: usize = 24;
 /// The search ends after this many directions.
 const MOST_DIRECTIONS: usize = 300;
 /// The search ends when the slope along the next direction, relative to `L`, is smaller than this.
 const LEAST_SLOPE: f64 = 1e-12;
 
-/// Which sums of noisy gradients a model depends on, as far as its optimizer determines them.
+/// The weighted sums of noisy gradients that determine a model: its optimizer sets the weights.
 ///
-/// For Nesterov's momentum, the workload of heavy-ball momentum with the same number is a close approximation.
+/// For Nesterov's momentum, the workload of heavy-ball momentum with the same coefficient is a close approximation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Workload {
     momentum: f64,
@@ -55,9 +55,9 @@ impl Workload {
     }
 
     /// `L(c)`: the mean squared error of the model over this many steps, in units of the squared noise multiplier. It is infinite if
-    /// the noise grows beyond all bounds.
+    /// the noise grows without bound.
     ///
-    /// Once `w` has converged, the remaining terms are added by a formula, so that very long runs take no longer.
+    /// Once `w` has converged, a formula gives the sum of the remaining terms, so very long runs take no more time.
     ///
     /// ```
     /// use sordino_accounting::factorization::Workload;
@@ -69,7 +69,7 @@ impl Workload {
         let (mut sum, mut last, mut equal) = (0.0, f64::NAN, 0);
         for (number, w) in (0..steps).zip(self.response(coefficients)) {
             let left = real(steps - number);
-            // After as many equal terms as there are coefficients, all further terms are equal, if those of the workload are.
+            // If the terms of the workload are constant, then `w` is constant after as many equal terms as there are coefficients.
             equal = if (w - last).abs() <= 1e-15 * w.abs() { equal + 1 } else { 0 };
             if equal > coefficients.len() + 64 && self.has_converged(number) {
                 sum += 0.5 * left * (left + 1.0) * w * w;
@@ -103,7 +103,7 @@ impl Workload {
         let most = (MOST_PRODUCTS / band as u64).min(MOST_STEPS).max(4 * band as u64);
         let steps = steps.clamp(1, most);
         let mut found = square_root(band);
-        // Shorter runs first: they take less time, and the last search begins close to its end.
+        // Shorter runs first: their searches take less time, and their result is a good starting point for the last search.
         for shorter in [64, 8, 1] {
             let steps = usize::try_from(steps / shorter).unwrap_or(usize::MAX);
             if shorter == 1 || steps > 4 * band {
@@ -117,10 +117,10 @@ impl Workload {
 }
 
 /// The standard deviation of the noise in each `x~_t`, in units of the noise of a release: `sqrt(sum_(k<=t) v_k^2)`, where `v` is the first
-/// column of `C^-1`. The list ends with the number of steps, or where the values have converged.
+/// column of `C^-1`. The list has one value for each step, or ends earlier if the values have converged.
 pub fn noise_growth(coefficients: &[f64], steps: u64) -> Vec<f64> {
     let (mut squares, mut equal, mut growth) = (0.0_f64, 0, Vec::new());
-    // The first column of the inverse consists of the differences of the inverse applied to ones.
+    // The first column of `C^-1` consists of the differences of consecutive elements of `C^-1` applied to a vector of ones.
     let mut before = 0.0;
     for w in Workload::PREFIX_SUMS.response(coefficients).take(usize::try_from(steps).unwrap_or(usize::MAX)) {
         let v = w - before;
@@ -148,7 +148,7 @@ fn squared_norm(vector: &[f64]) -> f64 {
     vector.iter().map(|x| x * x).sum()
 }
 
-/// The inner product, in four parts at a time.
+/// The inner product, with four partial sums.
 fn product(a: &[f64], b: &[f64]) -> f64 {
     let (whole_a, rest_a) = a.as_chunks::<4>();
     let (whole_b, rest_b) = b.as_chunks::<4>();
@@ -264,7 +264,7 @@ fn minimised(objective: &Objective, start: Vec<f64>) -> Vec<f64> {
     at
 }
 
-/// The direction in which a quadratic function with these pairs of differences is least (the two-loop recursion).
+/// The step to the minimum of a quadratic function with these pairs of differences (the two-loop recursion).
 fn newton_direction(gradient: &[f64], pairs: &VecDeque<(Vec<f64>, Vec<f64>, f64)>) -> Vec<f64> {
     let mut direction: Vec<f64> = gradient.iter().map(|g| -g).collect();
     let mut shares = Vec::new();
@@ -288,7 +288,7 @@ fn newton_direction(gradient: &[f64], pairs: &VecDeque<(Vec<f64>, Vec<f64>, f64)
 mod tests {
     use super::*;
 
-    /// `L` from dense matrices: the mean over all steps of the squared rows of `A C^-1`, times the squared norm of a column of `C`.
+    /// `L` from dense matrices: the mean over all steps of the squared norms of the rows of `A C^-1`, times the squared norm of a column of `C`.
     fn dense(coefficients: &[f64], n: usize, momentum: f64) -> f64 {
         let entry = |t: usize, s: usize| {
             t.checked_sub(s).and_then(|age| coefficients.get(age)).copied().unwrap_or(0.0)
@@ -366,8 +366,8 @@ mod tests {
         }
     }
 
-    /// Computed independently with numpy and BFGS (`/work/shared/anchors.md`, 4.4): the least error, that of the truncated square root,
-    /// and the coefficients with norm 1.
+    /// Computed independently with numpy and BFGS: the least error, the error of the truncated square root, and the optimal coefficients
+    /// with norm 1.
     #[test]
     fn optimal_coefficients_are_the_golden_ones() {
         let eight = [0.500501, 0.386787, 0.356328, 0.338041, 0.3234, 0.309293, 0.293119, 0.269229];
@@ -417,7 +417,7 @@ mod tests {
         }
     }
 
-    /// Short optimisations of long runs lose little.
+    /// Optimising the coefficients of a long run for fewer steps increases the error only a little.
     #[test]
     fn coefficients_for_fewer_steps_are_good_for_more() {
         for (band, momentum) in [(4, 0.0), (16, 0.0), (4, 0.9)] {
@@ -439,7 +439,7 @@ mod tests {
             assert_eq!(workload.optimal_coefficients(1, 0), [1.0]);
         }
         assert!(Workload::momentum(5.0).mean_squared_error(&[1.0], 100).is_finite());
-        // A band beyond the run: the last coefficients are not used, and become 0.
+        // A band that exceeds the number of steps: the last coefficients are not used, and become 0.
         let long = Workload::PREFIX_SUMS.optimal_coefficients(6, 3);
         assert!(long[3..].iter().all(|c| c.abs() < 1e-4), "{long:?}");
         assert_eq!(noise_growth(&[0.5], 3), [2.0; 3]);

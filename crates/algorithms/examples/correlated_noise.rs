@@ -1,4 +1,4 @@
-//! How much noise `band-mf` leaves in a model, relative to `dp-sgd` at the same budget, batch size and number of steps.
+//! How much noise `band-mf` leaves in a model, relative to `dp-sgd` at the same privacy budget, batch size and number of steps.
 //!
 //! `cargo run --release -p sordino-algorithms --example correlated_noise` prints the table of `docs/algorithms.md`: the root mean squared error of the sum of
 //! all noisy gradients so far, over all steps, divided by that of `dp-sgd`, and the band in parentheses. An argument sets the momentum.

@@ -1,10 +1,10 @@
 //! Noise that is correlated from step to step (BandMF): banded matrix factorization with cyclic Poisson sampling.
 //!
 //! `u_t = c_0 x_t + sum_{j=1..b-1} c_j x_{t-j} + noise`, where `x_s` is the clipped sum of step `s`, which the vault keeps hidden. Undoing the
-//! coefficients, `x~_t = (u_t - sum_{j=1..b-1} c_j x~_{t-j}) / c_0`, is post-processing and gives `x_t` plus noise whose parts cancel over
+//! coefficients, `x~_t = (u_t - sum_{j=1..b-1} c_j x~_{t-j}) / c_0`, is post-processing and gives `x_t` plus noise that partly cancels over
 //! several steps: the noise of one step is larger than that of DP-SGD, and the noise of a sum over many steps is smaller. `b` groups of
 //! records take turns, so the `b` steps that a record influences are one release with sensitivity `|c|_2 C`. A larger band cancels more noise
-//! and has less amplification by sampling: a record is sampled at rate `b q` in every `b`-th step.
+//! and has less amplification by sampling: a record can be sampled in every `b`-th step, at rate `b q`.
 //!
 //! **References.** Choquette-Choo et al. 2023, "(Amplified) Banded Matrix Factorization: A unified approach to private training"
 //! (arXiv 2306.08153), Theorems 4 and 5; McKenna 2024, "Scaling up the Banded Matrix Factorization Mechanism for Differentially Private ML"
@@ -29,17 +29,17 @@ use crate::{
 };
 
 options! {
-    /// Correlated noise: the noise of a step is partly taken back in the next b - 1 steps, so that the sum of many steps has less noise. Groups
-    /// of records take turns, so that a record is sampled once in b steps.
+    /// Correlated noise: part of the noise of a step is cancelled in the next b - 1 steps, so that the sum of many steps has less noise. Groups
+    /// of records take turns, so that a record is sampled at most once in b steps.
     pub struct BandMf {
         /// b, the number of steps over which noise is correlated; 1 is dp-sgd.
         band: Option<u64> = None, as "the one with the least error", in 1..=1024;
-        /// The momentum for which the correlation is optimised; 0 for sums of gradients without momentum.
+        /// The momentum for which the coefficients are optimised; 0 is for prefix sums, without momentum.
         momentum: Option<f64> = None, as "that of the optimizer", in 0.0..=0.999;
     }
 }
 
-/// The largest band that is chosen automatically. A larger one takes long to optimise and would reduce the error by little.
+/// The largest band that is chosen automatically. A larger band takes long to optimise and would hardly reduce the error.
 const LARGEST_CHOSEN: u64 = 512;
 
 impl BandMf {
@@ -47,7 +47,7 @@ impl BandMf {
         Workload::momentum(self.momentum.unwrap_or(facts.momentum))
     }
 
-    /// The coefficients of a band, as they are used.
+    /// The coefficients of a band, rounded as they are used.
     fn coefficients(&self, facts: &RunFacts, band: u64) -> Result<Coefficients, PrivacyError> {
         let band = usize::try_from(band).unwrap_or(usize::MAX);
         Coefficients::new(&self.workload(facts).optimal_coefficients(band, facts.steps.get()))
@@ -66,8 +66,8 @@ impl BandMf {
             true => Ok(()),
             false => Err(AlgorithmError::Plan {
                 problem: format!(
-                    "band must be at most {largest}, got {band}: each group must have a whole batch and a turn, and sums are kept in \
-                     a gibibyte of memory"
+                    "band must be at most {largest}, got {band}: each group must have at least the records of a batch and one turn, and \
+                     the sums that are kept must fit in a gibibyte of memory"
                 ),
                 hint: "leave it out for the band with the least error, or lower {batch_size}",
             }),
@@ -110,7 +110,7 @@ impl Algorithm for BandMf {
             (NoiseSource::Multiplier(_), None) => {
                 return Err(AlgorithmError::Plan {
                     problem: "the band of band-mf is chosen for a budget".to_owned(),
-                    hint: "set {epsilon} in place of {noise_multiplier}, or a band, as in {algorithm=band-mf,band=8}",
+                    hint: "set {epsilon} in place of {noise_multiplier}, or set a band, as in {algorithm=band-mf,band=8}",
                 });
             }
             (NoiseSource::Budget(budget, accountant), Some(band)) => {
@@ -131,7 +131,7 @@ impl Algorithm for BandMf {
         match band_of(plan) {
             1 if self.band.is_none() => vec![
                 "correlated noise does not reduce the error at this budget, batch size and number of steps, so the band is 1 and this run is \
-                 dp-sgd; it can at a larger {epsilon}, a smaller {batch_size} or fewer {epochs}"
+                 dp-sgd; a larger {epsilon}, a smaller {batch_size} or fewer {epochs} can change this"
                     .to_owned(),
             ],
             _ => Vec::new(),
@@ -167,7 +167,7 @@ struct BandSteps {
     growth: Vec<f64>,
     /// The number of steps since the run began or was resumed.
     taken: usize,
-    /// The numbers of the last steps, and what was obtained from their releases, the newest first.
+    /// The numbers of the last steps and their sums `x~`, the newest first.
     recent: VecDeque<(u64, Vec<f32>)>,
 }
 
@@ -178,7 +178,7 @@ impl BandSteps {
         Self { rule, coefficients, c, growth, taken: 0, recent: VecDeque::new() }
     }
 
-    /// `x~_t = (u_t - sum_{j>=1} c_j x~_{t-j}) / c_0`. A step that is missing counts as 0, here and in the vault.
+    /// `x~_t = (u_t - sum_{j>=1} c_j x~_{t-j}) / c_0`. A missing step counts as 0, here and in the vault.
     fn undo(&mut self, release: Release<Vec<f32>>, number: u64) -> Release<Vec<f32>> {
         let mut earlier = vec![0.0_f64; release.len()];
         for (from, obtained) in &self.recent {
@@ -212,8 +212,8 @@ impl<G: Gradients> Steps<G> for BandSteps {
         Ok(Some(self.undo(release, number)))
     }
 
-    /// The hidden sums stay in the vault, and a resumed run begins without them. So it must also begin without what was obtained from
-    /// earlier releases.
+    /// The hidden sums stay in the vault, and a resumed run begins without them. So it must also begin without the sums `x~`
+    /// of earlier steps.
     fn state(&self) -> State {
         State::default()
     }
@@ -238,7 +238,7 @@ impl Band {
         Ok(Self { band, multiplier: NoiseMultiplier::new(1.0)?, rate })
     }
 
-    /// The least noise of a band: `ceil(T / b)` sampled releases at rate `q b`.
+    /// A band with the least noise that the privacy budget permits for `ceil(T / b)` sampled releases at rate `q b`.
     fn priced(
         rate: SamplingRate,
         band: u64,
@@ -254,10 +254,10 @@ impl Band {
 }
 
 impl BandMf {
-    /// The band that spends a budget with the least mean squared error of the model over all steps, `z_b^2 L(c_b)`.
+    /// The band with the least mean squared error of the model over all steps, `z_b^2 L(c_b)`, at a privacy budget.
     ///
-    /// All bands of a list are scanned with Renyi's bound and with coefficients that are not optimised. From the best of them, the search goes to
-    /// larger or smaller bands, priced by the accountant and with optimal coefficients, as long as the error decreases.
+    /// First, all bands of a list are compared by the Renyi bound and with coefficients that are not optimised. From the best of them, the search
+    /// goes to larger or smaller bands as long as the error decreases; these are priced by the accountant and have optimal coefficients.
     fn least_error(
         &self,
         facts: &RunFacts,

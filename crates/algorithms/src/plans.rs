@@ -14,7 +14,7 @@ const MOST_DIFFERENT_STEPS: u64 = 1_000_000;
 /// square root of 5, rounded up. Replacing a record has twice the sensitivity of removing it.
 const LEAST_TCDP_MULTIPLIER: f64 = 2.2361;
 
-/// The largest memory for sums that are kept for later steps: a gibibyte.
+/// The largest number of bytes for sums that are kept for later steps: a gibibyte.
 pub(crate) const MOST_KEPT_BYTES: u64 = 1 << 30;
 
 /// The tightest accountant that can price this sampling.

@@ -133,7 +133,7 @@ fn the_response_of_banded_feedback_has_the_length_of_its_sensitivity() {
     assert!((length - 1.0).abs() < 0.03, "{length}");
 }
 
-/// The response to correlated noise is its coefficients.
+/// The response of the releases to a record consists of the coefficients of the correlated noise.
 #[test]
 fn the_response_of_correlated_noise_is_its_coefficients() {
     let band_mf: AlgorithmConfig = BandMf { band: Some(6), ..BandMf::default() }.into();

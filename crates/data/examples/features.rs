@@ -1,5 +1,5 @@
-//! Times a fixed transform: `features FOLDER JSON [RECORDS]` prints the seconds for the training records of a data set, without reading
-//! them. `bench/features.py` compares it with Kymatio.
+//! Times a fixed transform: `features FOLDER JSON [RECORDS]` prints the time in seconds for the training records of a data set, without the time for
+//! reading them. `bench/features.py` compares it with Kymatio.
 
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let set = set.slots_from(0..count.min(set.len()));
     let begun = Instant::now();
     let features = Features::new(&config, set.shape())?;
-    // The first record waits for the statistics.
+    // The statistics are computed when the first record is transformed.
     features.apply(&set.slots_from(0..1))?;
     let prepared = begun.elapsed().as_secs_f64();
     let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! Products of patches of an array with a public matrix, for transforms of records that are not layers.
+//! Products of patches of an array with a public matrix, for transforms of records outside networks.
 
 use std::{fmt, ops::Range};
 
@@ -9,8 +9,8 @@ use crate::kernels::{Packed, Rows, Segment, Starts, Store, product};
 /// Patch `i` begins at `starts[i]` and consists of the same parts, relative to its start, in every patch. The result has a row for each
 /// patch and a column for each filter: `output[i][j] = sum_k patch_i[k] matrix[k][j]`.
 ///
-/// **Guarantees.** A row of the result depends only on its patch, bit for bit, on one processor. Processors with other vector instructions
-/// may round differently.
+/// **Guarantees.** On one processor, a row of the result depends only on its patch and on the matrix, bit for bit. Processors with other vector
+/// instructions may round differently.
 ///
 /// ```
 /// use sordino_nn::PatchProduct;

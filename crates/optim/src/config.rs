@@ -164,7 +164,7 @@ impl OptimizerConfig {
     }
 
     /// The momentum coefficient; 0 for an optimizer without one. Adaptive optimizers also average gradients, but the length of their
-    /// steps follows from single gradients, so they count as optimizers without momentum.
+    /// steps depends on the squares of single gradients, so they count as optimizers without momentum.
     pub const fn momentum(&self) -> f64 {
         match *self {
             Self::Momentum { momentum, .. } | Self::Nesterov { momentum, .. } => momentum,

@@ -15,12 +15,12 @@ const BLOCK: usize = 1 << 12;
 /// **References.** Banded Toeplitz strategies: Choquette-Choo et al. 2023 ("(Amplified) Banded Matrix Factorization"), McKenna 2024.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Coefficients {
-    /// In units of 2^-20.
+    /// The coefficients in units of 2^-20.
     units: Vec<i32>,
 }
 
 impl Coefficients {
-    /// The units of 1.
+    /// The number of units in the coefficient 1.
     const ONE: f64 = 1_048_576.0;
 
     /// Rounds coefficients to multiples of 2^-20.
@@ -77,9 +77,9 @@ pub(crate) enum Spread {
 }
 
 impl Spread {
-    /// How far one record can move the releases of a block together, if there are `groups` steps in a block and each release is
-    /// computed with an error of at most `error` in each of two neighbours together:
-    /// `sqrt(C_1^2 + C_r^2 / W) + error sqrt(W + 1)` for feedback, `|c|_2 C + error sqrt(b)` for coefficients.
+    /// How far one record can move the releases of a block together, for a block of `groups` steps. `error` bounds the rounding errors of
+    /// one release for two neighbouring data sets, added together. The result is `sqrt(C^2 + C_r^2 / W) + error sqrt(W + 1)` for feedback
+    /// and `|c|_2 C + error sqrt(b)` for coefficients.
     #[expect(clippy::cast_precision_loss, reason = "a count")]
     pub(crate) fn sensitivity(&self, groups: u64, error: f64) -> f64 {
         let exact = match self {
@@ -116,9 +116,9 @@ pub(crate) struct BandMemory {
     spread: Spread,
     /// The number of later steps to which a sum contributes.
     window: u64,
-    /// Sums, in steps of their lattice, with the turns they are from, the oldest first.
+    /// The turns of earlier steps with their sums, in steps of the lattice, the oldest first.
     held: VecDeque<(u64, Vec<i64>)>,
-    /// For feedback, the sum of what is held. It is exact, so that a residual that was subtracted leaves no trace.
+    /// For feedback, the total of the sums in `held`. It is exact, so a residual that was subtracted leaves no trace.
     total: Vec<i64>,
 }
 
@@ -137,7 +137,7 @@ impl BandMemory {
         self.entry == entry
     }
 
-    /// Whether it was begun with this way of spreading contributions.
+    /// Whether the memory was created for this way of spreading contributions.
     pub(crate) fn agrees(&self, spread: &Spread) -> bool {
         self.spread == *spread
     }
@@ -172,10 +172,10 @@ impl BandMemory {
         self.held.push_back((turn, own));
     }
 
-    /// Stores this step's clipped sum, and adds up all stored sums by their coefficients: `c_0 x_t + sum_(j=1..b-1) c_j x_(t-j)`.
+    /// Stores this step's clipped sum, and adds up all stored sums, multiplied by their coefficients: `c_0 x_t + sum_(j=1..b-1) c_j x_(t-j)`.
     ///
-    /// The sum is exact, as a whole number of 2^-20 steps, and is rounded once.
-    #[expect(clippy::cast_precision_loss, reason = "rounded once, which is paid for")]
+    /// The result is computed exactly, as an integer in units of 2^-20 steps of the lattice, and then rounded once.
+    #[expect(clippy::cast_precision_loss, reason = "rounded once; the sensitivity includes it")]
     fn correlate(&mut self, turn: u64, sum: &mut Sum) {
         self.held.push_back((turn, in_steps(sum)));
         let Spread::Correlated { coefficients, .. } = &self.spread else { return };
@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(fed(&mut empty(u64::MAX - 1), u64::MAX, 0.0), 0.0);
     }
 
-    /// The response to one sum is the coefficients, then exactly nothing. A turn without a sum counts as a sum of zero.
+    /// One sum contributes to the next releases by its coefficients, and then exactly nothing. A turn without a sum counts as a sum of zero.
     #[test]
     fn sums_come_back_by_their_coefficients_and_are_then_forgotten() {
         let (given, more) = ([0.75, 0.5, -0.25], 1 << 13);
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(found, [0.75, 0.5, 6.0 - 0.25, 4.0, -2.0, 0.0]);
         release(6, 1.0);
         assert_eq!(release(8, 4.0), 3.0 - 0.25);
-        // What no honest engine computes saturates and is forgotten as well.
+        // Sums that no honest engine computes saturate, and are also removed.
         release(9, 1e300);
         release(10, -1e300);
         assert_eq!(release(20, 1.0), 0.75);

@@ -99,8 +99,8 @@ impl<'a, 'r, G: Gradients> PerRecord<'a, 'r, G> {
     /// `x_s` is the clipped sum of step `s`, which the vault keeps hidden.
     ///
     /// Dividing the releases by the coefficients as a power series, which is post-processing, gives back the clipped sums with
-    /// correlated noise. It needs a plan that [samples at least `b` groups in turn](sordino_accounting::Sampling::Rotating). It is the only
-    /// release of its step. The rule and the coefficients are the same from the first step to the last. A step that stored no sum,
+    /// correlated noise. This sum needs a plan that [samples at least `b` groups in turn](sordino_accounting::Sampling::Rotating). It is the only
+    /// release of its step. The rule and the coefficients must be the same from the first step to the last. A step that stored no sum,
     /// and every step before the run was resumed, counts as a sum of zero.
     ///
     /// **Guarantees.** Adding or removing one record moves the `b` releases that begin with the step that samples it, together, by

@@ -287,7 +287,7 @@ impl<'r, G: Gradients> Round<'r, G> {
     /// the plan has for this release: the first, the second, and so on, of this step.
     ///
     /// # Errors
-    /// More releases than the plan has for this step; another sum than the one that was combined with stored sums.
+    /// More releases than the plan has for this step; a sum other than the one that was combined with stored sums.
     pub fn release(&mut self, sum: Bounded<'r>) -> Result<Release<Vec<f32>>, PrivacyError> {
         let planned = self.step.releases.len();
         let Some(multiplier) = self.step.releases.get(self.released) else {
@@ -442,7 +442,7 @@ impl<'r, G: Gradients> Round<'r, G> {
         };
         memory.combine(self.step.turn, sums);
         self.stored = true;
-        // Each release of a block is computed in double precision, from sums below 2^51 of their steps.
+        // Each release of a block is computed in double precision, from sums below 2^51 steps of their lattice.
         #[expect(clippy::cast_precision_loss, reason = "a count")]
         let error = sums.iter().map(|sum| sum.step * (sum.values.len() as f64).sqrt()).sum();
         Ok((SumKind::Banded { releases: groups }, spread.sensitivity(groups, error)))

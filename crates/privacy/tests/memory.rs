@@ -1,4 +1,4 @@
-//! Sums over several steps: what is kept in memory moves releases by no more than the declared sensitivity.
+//! Sums over several steps: a record moves releases, also through stored sums, by at most the declared sensitivity.
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use sordino_accounting::{

@@ -1,6 +1,6 @@
 //! Tests of the tests of sums over several steps: the vault passes every check, and a mechanism with one planted bug does not.
 //!
-//! Seeds are fixed. Statistics must be within 5 standard deviations, which a sound mechanism exceeds once in 1.7 million.
+//! Seeds are fixed. Statistics must be within 5 standard deviations, which a sound mechanism exceeds by chance once in 1.7 million.
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use sordino_accounting::{ClipNorm, Entry, NoiseMultiplier, Plan, Sampling, Sampl
 use sordino_privacy::{ClipRule, Coefficients, Randomness, Terms, Vault};
 use sordino_testing::{Folder, Rows, rows};
 
-/// Correlated releases of unit clipping norm.
+/// Correlated releases with clipping norm 1.
 struct Task {
     rows: Vec<Vec<f32>>,
     coefficients: Vec<f64>,
@@ -77,11 +77,11 @@ enum Bug {
     ScalesNoiseToTheLargest,
     /// A sum is kept for one step too many.
     KeepsASumTooLong,
-    /// There is a group less than there are coefficients.
+    /// There is one group fewer than there are coefficients.
     HasTooFewGroups,
     /// Batches are drawn from all records.
     SamplesFromAll,
-    /// A group depends on the place among the records that are present.
+    /// The group of a record depends on its place among the records that are present.
     CountsPresentRecords,
     /// The hidden sums are restored when a run is resumed, and the steps since the checkpoint are taken again, beyond the plan.
     RepeatsStepsWithMemory,
@@ -118,7 +118,7 @@ impl Mechanism for Naive {
             if step == task.killed_after && !killed {
                 killed = true;
                 if has(Bug::RepeatsStepsWithMemory) {
-                    // The last two steps are taken again. What they release comes in addition.
+                    // The last two steps are taken again, and their releases are added to the earlier ones.
                     step -= 2;
                     sums.truncate(step);
                 } else {
@@ -161,7 +161,7 @@ fn require(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
 
 const COEFFICIENTS: [f64; 4] = [0.6, 0.5, 0.45, 0.4];
 
-/// Next to no noise, so that releases show sums. Every record of a group is drawn.
+/// Almost no noise, so that releases show the sums. Every record of a group is drawn.
 fn bare(killed_after: usize) -> Task {
     let row = |i: usize| vec![3.0 + i as f32, 2.0 - i as f32];
     Task {

@@ -46,9 +46,9 @@ impl Model {
         Self::known(&folder.as_ref().display().to_string())
     }
 
-    /// The default model for the shape of the data: logistic or linear regression for features, and for images of 16 to 64 pixels a side
-    /// through their scattering features; for other images, `mnist-cnn` with tanh if they are at least 14x14, otherwise `mlp`; for
-    /// tokens, `bag-of-words`, or `lstm` for characters.
+    /// The default model for the shape of the data. For features it is logistic or linear regression. For images whose sides are multiples
+    /// of 4 from 16 to 64 pixels it is the same on their scattering features; for other images it is `mnist-cnn` with tanh if they are at
+    /// least 14x14, otherwise `mlp`. For tokens it is `bag-of-words`, or `lstm` for characters and bytes.
     pub fn for_data() -> Self {
         Self { name: None, hidden: None, network: None }
     }

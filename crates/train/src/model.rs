@@ -24,7 +24,7 @@ pub struct ResolvedModel {
     pub loss: Loss,
     /// The public model that it builds on.
     public: Option<PublicModel>,
-    /// The fixed transform whose outputs it reads.
+    /// The fixed transform whose outputs the network reads.
     features: Option<Arc<Features>>,
     /// The public weights from which training starts, if they are given.
     initial: Option<Arc<Params>>,
@@ -107,7 +107,9 @@ impl ResolvedModel {
         let fits = |model: ModelConfig| model.network(facts.input, 1).is_ok();
         match facts.input {
             // With tanh, activations and gradients stay bounded, which suits clipping and noise.
-            Shape::Image { .. } if fits(sordino_nn::models::MnistCnn::default().into()) => "mnist-cnn,tanh=true",
+            Shape::Image { .. } if fits(sordino_nn::models::MnistCnn::default().into()) => {
+                "mnist-cnn,tanh=true"
+            }
             // An image that is too small for convolutions.
             Shape::Image { .. } => "mlp",
             Shape::Tokens { .. } if facts.classes.is_empty() && facts.numbers.is_empty() => "gpt",
@@ -167,8 +169,8 @@ impl ResolvedModel {
         Ok((name.to_owned(), Self { public, features, ..model }))
     }
 
-    /// A network that is described layer by layer, in place of the setting `model`. It reads the outputs of the encoder or of the fixed
-    /// transform that the settings name, if they do.
+    /// A network that is described layer by layer, in place of the setting `model`. If the settings name an encoder or a fixed transform,
+    /// the network reads its outputs.
     ///
     /// # Errors
     /// A network that does not fit the data; an encoder that cannot be read; settings for a pre-trained model.
@@ -202,7 +204,7 @@ impl ResolvedModel {
         self.public.as_ref()
     }
 
-    /// The fixed public transform whose outputs it reads.
+    /// The fixed public transform whose outputs the network reads.
     pub fn features(&self) -> Option<&Features> {
         self.features.as_deref()
     }
@@ -380,25 +382,23 @@ fn check_not_pretrained(settings: &Settings) -> Result<(), TrainError> {
     Ok(())
 }
 
-/// What is applied to all records before training: a public encoder or a fixed transform, and the facts about what the model then reads.
+/// The public encoder or the fixed transform that is applied to all records before training, and the facts about its outputs.
 type Encoded = (Option<PublicModel>, Option<Arc<Features>>, DataFacts);
 
-/// The transform of images, if neither a model nor a transform is chosen. Larger images would become too many features for a linear model,
-/// and smaller ones have too few pixels for its wavelets.
+/// The default transform of images, if neither a model nor a transform is chosen. Larger images would become too many features for a linear model,
+/// and smaller ones have too few pixels for the wavelets.
 fn default_features(settings: &Settings, input: Shape) -> Option<&'static str> {
     let fits = |side: usize| (16..=64).contains(&side) && side.is_multiple_of(4);
     let applies = settings.encoder.is_none() && settings.augment.is_none();
     match input {
-        Shape::Image { channels: 1 | 3, height, width }
-            if applies && fits(height) && fits(width) =>
-        {
+        Shape::Image { channels: 1 | 3, height, width } if applies && fits(height) && fits(width) => {
             Some("scattering")
         }
         _ => None,
     }
 }
 
-/// What is applied to all records: the encoder of the settings, or this transform.
+/// The encoder of the settings or this transform, and the facts about its outputs.
 fn encoded(settings: &Settings, features: Option<&str>, facts: &DataFacts) -> Result<Encoded, TrainError> {
     if let Some(text) = features {
         if settings.encoder.is_some() {

@@ -30,7 +30,7 @@ fn coefficients(band: usize, facts: &RunFacts) -> Vec<f64> {
     Workload::PREFIX_SUMS.optimal_coefficients(band, facts.steps.get())
 }
 
-/// With almost no noise, every step is that of DP-SGD on the batch that its group gave.
+/// With almost no noise, every step is that of DP-SGD on the batch that was sampled from its group.
 #[test]
 fn without_noise_it_is_dp_sgd_on_the_batches_of_the_groups() {
     for band in [1, 2, 3, 5] {
@@ -114,8 +114,8 @@ fn the_price_is_that_of_sampled_gaussian_releases() {
     }
 }
 
-/// The noise of `x~_t`, and of its prefix sums, over all steps of a run in which no record adds anything. The seed is fixed, and each of 62
-/// statistics would leave 5 standard deviations by chance once in 1.7 million.
+/// The noise of `x~_t`, and of its prefix sums, over all steps of a run in which no record adds anything. The seed is fixed. Each of 62
+/// statistics would exceed 5 standard deviations by chance once in 1.7 million.
 #[test]
 fn prefix_sums_have_the_noise_that_is_predicted() {
     const COORDINATES: usize = 4000;
@@ -160,7 +160,7 @@ fn prefix_sums_have_the_noise_that_is_predicted() {
     }
 }
 
-/// A run that is resumed has lost the hidden sums and begins without the releases before. With almost no noise its steps are still those
+/// A resumed run begins without the hidden sums and without earlier releases. With almost no noise its steps are still those
 /// of DP-SGD.
 #[test]
 fn a_resumed_run_continues_without_a_trace_of_lost_sums() {
@@ -177,7 +177,8 @@ fn a_resumed_run_continues_without_a_trace_of_lost_sums() {
     let mut algorithm = config.start(&facts, &quiet.plan).unwrap();
     algorithm.restore(&state);
     let mut resumed = Training { vault, algorithm, point, rate: 0.0 };
-    // All gradients are longer than C = 1 and nearly parallel here, so a sum has about the length of its batch: never a fraction.
+    // All gradients are longer than C = 1 and nearly parallel here, so the norm of a sum is about
+    // the number of records in its batch, never a fraction of it.
     while let Some(release) = resumed.release() {
         let release = release.unwrap();
         let length = f64::from(release[0]).hypot(f64::from(release[1]));
@@ -203,7 +204,7 @@ fn ratio(facts: &RunFacts, epsilon: f64) -> (u64, f64) {
 }
 
 /// The root mean squared error of prefix sums relative to DP-SGD, computed independently in Python with bands that are powers of two
-/// (0.95, 0.75, 0.65, 0.76, 0.47). Bands between powers of two are a little better.
+/// (0.95, 0.75, 0.65, 0.76, 0.47). Bands between powers of two have a slightly lower error.
 #[test]
 fn the_chosen_band_has_the_least_error() {
     for (records, batch, steps, epsilon, expected) in [
@@ -226,7 +227,7 @@ fn the_chosen_band_has_the_least_error() {
     }
 }
 
-/// Large batches at a small budget: the best band is 1, which is DP-SGD, and a note says so.
+/// Large batches at a small privacy budget: the best band is 1, which is DP-SGD, and a note says so.
 #[test]
 fn a_band_of_one_is_dp_sgd() {
     let facts = facts_for(50_000, 4096.0 / 50_000.0, 880);

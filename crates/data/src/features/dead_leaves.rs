@@ -6,7 +6,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 /// Opaque shapes of random sizes, colours and directions that cover each other, with a weak texture: a dead-leaves image (Lee, Mumford and
 /// Huang 2001). Radii follow a power law, so the statistics hardly depend on scale, as in photographs.
 ///
-/// The image has this number and depends on nothing else. Only integers, basic arithmetic, square roots and `libm` are used, so it is the same
+/// The image depends only on its number and its shape. Only integers, basic arithmetic, square roots and `libm` are used, so it is the same
 /// on every platform. Values are multiples of 1/255 in `[0, 1]`, channel by channel.
 pub(super) fn dead_leaves(number: u64, channels: usize, height: usize, width: usize) -> Vec<f32> {
     let mut random = Random::new(number);
@@ -48,7 +48,7 @@ impl Leaf {
         let (tall, wide) = (height as f32, width as f32);
         let size = tall.min(wide);
         let radius = (2.0 / libm::powf(random.uniform().max(0.005), 0.7)).min(0.75 * size);
-        // The first leaves are larger: they are the background.
+        // The first leaves are larger and form the background.
         let radius = if leaf <= LEAVES / 3 { 2.0 * radius } else { radius };
         let column = random.uniform() * (wide + size / 4.0) - size / 8.0;
         let row = random.uniform() * (tall + size / 4.0) - size / 8.0;

@@ -6,13 +6,13 @@ use half::f16;
 use half::slice::HalfFloatSliceExt;
 use sordino_nn::{RecordStore, Shape};
 
-/// Records of one shape in half precision (IEEE 754 binary16), which are decoded when a chunk reads them. They need half the memory.
+/// Records of one shape in half precision (IEEE 754 binary16), which are decoded when a chunk is read. They take half the memory of single precision.
 pub(super) struct HalfRecords {
     pub(super) values: Vec<f16>,
     pub(super) shape: Shape,
 }
 
-/// Rounds to half precision. Larger numbers become the largest finite one; a record with a number that is not finite becomes zeros.
+/// Rounds to half precision. Numbers that are too large become the largest finite one. A record with a number that is not finite becomes zeros.
 pub(super) fn to_halves(values: &mut [f32], halves: &mut [f16]) {
     let largest = f16::MAX.to_f32();
     match values.iter().all(|value| value.is_finite()) {

@@ -7,7 +7,7 @@
 pub(super) fn power(matrix: &[f64], size: usize, power: f64, ridge: f64) -> Vec<f64> {
     let (values, vectors) = eigen(matrix.to_vec(), size);
     let mean = values.iter().sum::<f64>() / size as f64;
-    // A matrix of zeros has no scale.
+    // The mean eigenvalue of a matrix of zeros is 0, so it cannot be a scale.
     let mean = if mean > 0.0 { mean } else { 1.0 };
     let scaled: Vec<f64> =
         values.iter().map(|value| libm::pow(value.max(0.0) / mean + ridge, power)).collect();
@@ -20,7 +20,7 @@ pub(super) fn power(matrix: &[f64], size: usize, power: f64, ridge: f64) -> Vec<
     result
 }
 
-/// The eigenvalues of a symmetric matrix and its eigenvectors, one after another.
+/// The eigenvalues of a symmetric matrix, and its eigenvectors one after another.
 fn eigen(mut a: Vec<f64>, n: usize) -> (Vec<f64>, Vec<f64>) {
     let mut v = vec![0.0; n * n];
     (0..n).for_each(|i| v[i * n + i] = 1.0);

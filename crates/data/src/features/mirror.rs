@@ -1,4 +1,4 @@
-//! Folding: an image and its mirror image get the same features.
+//! Folding: an image and its mirror image have the same features.
 
 use super::morlet::{ORIENTATIONS, mirrored};
 use super::scattering::PATHS;
@@ -24,7 +24,7 @@ pub(super) fn mirrored_channel(channel: usize) -> usize {
     channel / PATHS * PATHS + mirrored_path(channel % PATHS)
 }
 
-/// The columns that are left of `width` columns. A column in the middle is kept.
+/// The number of columns that remain of `width` columns. A column in the middle is kept.
 pub(super) fn folded_width(width: usize) -> usize {
     width.div_ceil(2)
 }

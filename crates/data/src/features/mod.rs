@@ -90,7 +90,8 @@ impl Features {
         })
     }
 
-    /// The same transform for everybody in this process who needs it: its statistics take a few seconds to compute.
+    /// The same as [`new`](Self::new), but the transform is shared within the process, because its statistics take a few seconds to compute.
+    /// Only the most recently created transforms are kept.
     ///
     /// # Errors
     /// As for [`new`](Self::new).
@@ -124,7 +125,7 @@ impl Features {
         made.as_ref()
     }
 
-    /// The transform with all options.
+    /// The transform with values for all options.
     pub fn config(&self) -> &FeatureConfig {
         &self.config
     }
@@ -147,7 +148,7 @@ impl Features {
     /// Transforms all records. Labels and units do not change.
     ///
     /// # Errors
-    /// Records of another shape, or that cannot be read; more values than fit into memory.
+    /// Records of another shape or that cannot be read; too many values.
     pub fn apply(&self, data: &Dataset) -> Result<Dataset, DataError> {
         if data.shape() != self.input {
             return Err(DataError::file(
@@ -161,7 +162,7 @@ impl Features {
         check_size(|| "features".to_owned(), data.len().saturating_mul(width) / 2)?;
         debug_assert!(width <= MAX_VALUES);
         let mut values = vec![f16::ZERO; data.len() * width];
-        // Before the records are distributed: a thread that waits for it must not hold up those that compute it.
+        // Computed before the records are distributed, so that no thread waits for the statistics while it holds a task that they need.
         self.whitening();
         let inputs = data.inputs();
         let pixels = self.input.len();

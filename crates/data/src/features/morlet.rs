@@ -31,7 +31,7 @@ impl Support {
     }
 }
 
-/// The angle of orientation `t`, from the vertical axis: `(3 - t) pi / 8`, the order of Kymatio.
+/// The angle of orientation `t`, from the vertical axis: `(3 - t) pi / 8`, in Kymatio's order.
 fn angle(orientation: usize) -> f64 {
     (ORIENTATIONS as f64 / 2.0 - 1.0 - orientation as f64) * PI / ORIENTATIONS as f64
 }
@@ -43,10 +43,10 @@ pub(super) fn mirrored(orientation: usize) -> usize {
 
 /// The wavelets of scale `2^j` in all orientations, real and imaginary part: `bank[tap][part * 8 + orientation]`, taps row by row.
 ///
-/// With `u` along the wave and `v` across, a wavelet is `g(x) (e^(i xi u) - K) / (2 pi s^2 / slant)` with
+/// With `u` along the wave and `v` across it, a wavelet is `g(x) (e^(i xi u) - K) / (2 pi s^2 / slant)` with
 /// `g(x) = exp(-(u^2 + slant^2 v^2) / (2 s^2))`, `s = 0.8 2^j`, `xi = 3 pi / (4 2^j)`, `slant = 1/2`. K makes the sum of the kernel zero.
-/// A convolution turns the kernel around: the tap at `x` has the value of the wavelet at `-x`, its complex conjugate. The modulus is the
-/// same.
+/// A convolution reverses the kernel, so the tap at `x` has the value of the wavelet at `-x`, which is the complex conjugate. The modulus is
+/// the same.
 pub(super) fn morlet_bank(j: i32, support: Support) -> Vec<f64> {
     let scale = libm::exp2(f64::from(j));
     let (width, frequency, slant) = (0.8 * scale, 0.75 * PI / scale, 4.0 / ORIENTATIONS as f64);

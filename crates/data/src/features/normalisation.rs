@@ -1,14 +1,14 @@
-//! Normalisation of the features of one record, by that record alone.
+//! Normalisation of the features of a record, which uses only this record.
 
 use serde::{Deserialize, Serialize};
 
-/// How the features of a record are normalised. Nothing but the record itself is used, so this costs no privacy.
+/// How the features of a record are normalised. Only the record itself is used, so this has no privacy cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Normalisation {
     /// Mean 0 and variance 1 of each group of three consecutive channels, over all positions: GroupNorm (Wu and He 2018) without parameters.
     Groups,
-    /// Scaled to the norm 30, as `bag-of-words` does. The default learning rate suits records of about this norm.
+    /// Scaled to the norm 30, as in `bag-of-words`. The default learning rate suits records of about this norm.
     Norm,
     /// Unchanged.
     None,
@@ -17,14 +17,14 @@ pub enum Normalisation {
 /// The norm to which a record is scaled.
 const NORM: f64 = 30.0;
 
-/// The channels of a group.
+/// The number of channels in a group.
 const GROUP: usize = 3;
 
 /// Added to a variance before its square root, as in GroupNorm.
 const SMALLEST_VARIANCE: f64 = 1e-5;
 
 impl Normalisation {
-    /// Normalises features that lie channel by channel, with this many positions each.
+    /// Normalises features that are stored channel by channel, with this many positions in each channel.
     pub(super) fn apply(self, features: &mut [f32], positions: usize) {
         match self {
             Self::Groups => features.chunks_mut(GROUP * positions).for_each(standardise),

@@ -24,11 +24,12 @@ pub enum FeatureConfig {
 pub struct ScatteringOptions {
     /// The colours that are transformed.
     pub colours: Option<Colours>,
-    /// Whether an image and its mirror image get the same features; the width of the map is halved.
+    /// Whether an image and its mirror image have the same features. If so, the width of the map is halved.
     pub mirror: Option<bool>,
-    /// The power, from 0 to 1, by whose inverse channels are multiplied with their covariance; 0 is none, 0.5 is full whitening.
+    /// Partial whitening: channels are multiplied by their correlation matrix to the power `-whiten`, from 0 to 1. 0 is no whitening, 0.5 is full
+    /// whitening.
     pub whiten: Option<f64>,
-    /// The power, from 0 to 1, by which positions are multiplied with their covariance; 0 is none.
+    /// Partial smoothing: positions are multiplied by their covariance to this power, from 0 to 1. 0 is no smoothing.
     pub smooth: Option<f64>,
     /// How the features of a record are normalised.
     pub normalise: Option<Normalisation>,
@@ -48,7 +49,7 @@ impl FeatureConfig {
     /// The names of all transforms.
     pub const NAMES: &'static [&'static str] = &["scattering"];
 
-    /// The options of the transform with this name.
+    /// The options of `scattering` and their ranges.
     pub const OPTIONS: &'static str = "colours=opponent or plain, mirror=true or false, whiten=0 to 1, smooth=0 to 1, \
                                        normalise=groups, norm or none";
 
@@ -73,8 +74,8 @@ impl FeatureConfig {
     }
 
     /// The same transform with a value for every option. Defaults follow from the number of channels, which is public: for three channels,
-    /// opponent colours, folding, whitening 0.25 with smoothing 0.2, and unit root mean square; otherwise plain scattering, normalised in
-    /// groups.
+    /// opponent colours, folding, whitening 0.25, and records of norm 30; otherwise plain colours without folding or whitening, normalised in
+    /// groups. Smoothing is 0.2 with whitening, and 0 without.
     ///
     /// # Errors
     /// Records that are not images of a size that can be transformed; options that do not fit them.
@@ -91,7 +92,7 @@ impl FeatureConfig {
         if !permitted(height) || !permitted(width) {
             return refuse(
                 format!(
-                    "height and width of images must be multiples of 4 from 12 to 1024 for scattering, got {height} x {width}"
+                    "scattering needs images whose height and width are multiples of 4 from 12 to 1024 pixels, got {height} x {width}"
                 ),
                 "resize PNG and JPEG images with {image_size}, or pad arrays before saving",
             );

@@ -4,19 +4,19 @@ use sordino_nn::PatchProduct;
 
 use super::morlet::{ORIENTATIONS, Support, gaussian, morlet_bank};
 
-/// The paths of a scattering with J = 2 and L = 8: the mean, 8 orientations at each of two scales, and 64 pairs.
+/// The number of paths of a scattering transform with J = 2 and L = 8: the mean, 8 orientations at each of two scales, and 64 pairs of orientations.
 pub(super) const PATHS: usize = 1 + 2 * ORIENTATIONS + ORIENTATIONS * ORIENTATIONS;
 
 /// The factor by which height and width shrink, `2^J`.
 pub(super) const SHRINK: usize = 4;
 
-/// Pixels by which planes are continued on each side.
+/// The number of pixels by which planes are continued on each side.
 const PAD: usize = 8;
 
 /// Where the outputs of a transform lie on the image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Grid {
-    /// Output `i` lies at pixel `4 i`, as those of Kymatio do.
+    /// Output `i` lies at pixel `4 i`, as in Kymatio.
     Corner,
     /// Output `i` lies in the middle of pixels `4 i` to `4 i + 3`. Mirroring an image mirrors the grid.
     Mirror,
@@ -39,7 +39,8 @@ pub(super) const RADII: [Radii; 2] = [
 
 /// The scattering transform of planes of one size.
 ///
-/// With the wavelets `w_j,t` of scale `2^j` and orientation `t` and the Gaussian `g` of deviation 1.6, all convolutions (`*`) in space:
+/// With the wavelets `w_j,t` of scale `2^j` and orientation `t` and the Gaussian `g` with a standard deviation of 1.6 pixels (`*` is a convolution in
+/// space):
 ///
 /// ```text
 /// S0     = x * g                           sampled at every 4th pixel
@@ -47,8 +48,8 @@ pub(super) const RADII: [Radii; 2] = [
 /// S2_t,r = ||x * w_0,t| * w_1,r| * g
 /// ```
 ///
-/// `|x * w_1,t|` and `||x * w_0,t| * w_1,r|` are sampled at every second pixel, where a Gaussian of deviation 0.8 has the same width.
-/// Before each convolution a plane is continued by reflection without repeating its border.
+/// `|x * w_1,t|` and `||x * w_0,t| * w_1,r|` are sampled at every second pixel, where a Gaussian with a standard deviation of 0.8
+/// samples has the same width. Before each convolution a plane is continued by reflection without repeating its border.
 #[derive(Debug)]
 pub(super) struct Scattering {
     pad: Padding,
@@ -157,7 +158,7 @@ fn moduli(complex: &[f32], out: &mut [f32], stride: usize) {
     }
 }
 
-/// The index that reflection without repeated borders puts at `at`.
+/// The index that continuation by reflection, without repeating the border, puts at position `at`.
 fn reflected(at: isize, length: usize) -> usize {
     let period = 2 * (length as isize - 1);
     let at = at.rem_euclid(period);
@@ -170,7 +171,7 @@ struct Padding {
     height: usize,
     width: usize,
     reach: usize,
-    /// The pixel at each place of a continued plane.
+    /// For each position of a continued plane, the pixel that it repeats.
     sources: Vec<u32>,
 }
 
@@ -186,7 +187,7 @@ impl Padding {
         Padding { height, width, reach, sources }
     }
 
-    /// Numbers in a continued plane.
+    /// The number of values in a continued plane.
     fn size(&self) -> usize {
         self.sources.len()
     }

@@ -1,4 +1,4 @@
-//! Tests of the transform: against a naive twin, against Kymatio, and what the guarantee needs.
+//! Tests of the transform: against a naive implementation, against Kymatio, and of the properties that the guarantee needs.
 
 use std::collections::BTreeMap;
 
@@ -150,8 +150,9 @@ fn the_transform_is_that_of_kymatio() {
     let plane: Vec<f32> = (0..size * size).map(pixel).collect();
     let whole = Radii { fine: 10, coarse: 20, low: 10, low_of_half: 6 };
     let short = super::scattering::RADII[Grid::Corner as usize];
-    // Kymatio divides wavelets by 3.1415 instead of pi, which is 3e-5 in each order. Of paths at half resolution (from 9 on) it removes the high
-    // frequencies of the low-pass filter before it is sampled, which is up to 0.8 %. Our kernels end where 4 % of the envelope are left.
+    // Kymatio divides wavelets by 3.1415 instead of pi, a difference of 3e-5 in each order. For paths at half resolution (from 9 on) it removes high
+    // frequencies of the low-pass filter before the filter is sampled, a difference of up to 0.8 %. Our kernels end
+    // where the envelope has fallen to 4 %.
     for (radii, full, half) in
         [(whole, 7e-5), (short, 0.002)].map(|(radii, full)| (radii, full, 0.009 + 3.0 * full))
     {
@@ -252,7 +253,7 @@ fn extreme_records_have_defined_features_and_do_not_touch_others() {
             [&self::rows(&alone)[0][..], &self::rows(&alone)[1]]
         );
     }
-    // Values that no data set has.
+    // Values that do not occur in real data.
     let features = features("", GREY);
     for value in [f32::NAN, f32::INFINITY] {
         let mut buffers = Buffers { image: vec![value; GREY.len()], ..Buffers::default() };

@@ -7,23 +7,25 @@ use super::dead_leaves::dead_leaves;
 use super::jacobi::power;
 use super::mirror::mirrored_channel;
 
-/// The number of synthetic images of up to 32 x 32 pixels. There are fewer larger ones, so that the number of pixels is the same.
+/// The number of synthetic images of up to 32 x 32 pixels. Larger images are fewer, so that the total number of pixels is the same,
+/// but at least 100.
 const IMAGES: usize = 2500;
 
-/// The images whose sums are added in single precision.
+/// The number of images whose sums are added in single precision.
 const BLOCK: usize = 25;
 
 /// Added to the eigenvalues of a covariance, relative to their mean.
 const RIDGE: f64 = 0.01;
 
-/// Channels with less variance are not divided by their deviation.
+/// Channels with less variance than this are not divided by their standard deviation.
 const SMALLEST_VARIANCE: f64 = 1e-12;
 
 /// Whitens channels in part, and smooths positions in part, by the statistics of synthetic images.
 ///
-/// With the means `m`, the deviations `d` and the correlations `R` of channels, the channels `f` of a position become
+/// With the means `m`, the standard deviations `d` and the correlations `R` of channels, the channels `f` of a position become
 /// `(R + 0.01)^(-whiten) ((f - m) / d)`. Then rows and columns of positions are multiplied by the power `smooth` of their covariances, so that
-/// patterns that extend over several positions gain weight. Full whitening (`whiten` = 1/2) would give noise the same weight as everything else.
+/// patterns that extend over several positions gain weight. Full whitening (`whiten` = 1/2) would give
+/// directions that contain only noise the same weight as all others.
 #[derive(Debug)]
 pub(super) struct Whitening {
     /// The means of the channels, and the matrix by which they are multiplied; none without whitening.
@@ -49,7 +51,8 @@ struct Sums {
 }
 
 impl Whitening {
-    /// For maps that `transform` makes of images of this shape. If the map of a mirrored image is the mirrored map, whitening keeps it so.
+    /// The whitening of the maps that `transform` computes from images of this shape. If the map of a mirrored image is the mirrored map, this also
+    /// holds after whitening.
     pub(super) fn new(
         transform: impl Fn(&[f32]) -> Vec<f32> + Sync,
         image: (usize, usize, usize),

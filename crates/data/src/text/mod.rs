@@ -28,7 +28,7 @@ pub use truncation::Truncation;
 pub(crate) const DEFAULT_TOKENIZER: &str = "hashed,size=16384";
 /// The default of the largest number of tokens of a record.
 pub(crate) const DEFAULT_MAX_LENGTH: usize = 256;
-/// The same if each text is a file of its own, which is often longer than a column of a table.
+/// The same if each text is a file of its own. Such texts are often longer than those in a column of a table.
 pub(crate) const DOCUMENT_MAX_LENGTH: usize = 1024;
 
 /// How texts are read.

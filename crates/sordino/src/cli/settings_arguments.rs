@@ -40,7 +40,7 @@ const FEDERATED: [(&str, &str, &str, &str); 3] = [
         "batch_size",
         "clients-per-round",
         "B",
-        "Expected number of clients in a round; each joins with the same probability, independently [default: a sixtieth of the clients, at least 256, or all]",
+        "Expected number of clients in a round; each joins with the same probability, independently [default: a 32nd of the clients, rounded up to a power of two, at least 256, or all]",
     ),
     ("steps", "rounds", "T", "Number of rounds, instead of epochs"),
 ];

@@ -62,8 +62,8 @@ impl Experiment {
         self
     }
 
-    /// The settings, with values for those that papers leave out because they do not use them. The defaults of other runs may change; those
-    /// of an experiment may not.
+    /// The settings, with fixed values for those that papers do not use and therefore leave out. The defaults of other runs may change, but
+    /// those of an experiment must not.
     fn pinned(&self) -> Settings {
         let unused = Settings {
             optimizer: Some("sgd".to_owned()),

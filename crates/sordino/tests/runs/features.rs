@@ -48,7 +48,7 @@ fn a_model_is_trained_on_features_and_predicts_images() {
     assert_eq!(predicted.lines().count(), 401);
     // The same pixels in half precision.
     assert_eq!(predicted, place.text_with_notes("predict --run run --data halves/x.npy"));
-    // The default options of earlier versions may change: a run has all of them.
+    // Default options may change in later versions, so the settings of a run contain all of them.
     place.text("train --config run/config.toml --out again");
     place.text(&format!("{TRAIN} --data halves --model mlp --hidden 4 --out network"));
 }

@@ -15,9 +15,9 @@ pub(crate) struct LearningSettings {
 
 /// The public facts that the default learning rate depends on.
 pub(crate) struct LearningFacts {
-    /// The largest norm of what a record adds to a step; none without clipping.
+    /// The largest norm of a record's contribution to a step; none without clipping.
     pub(crate) contribution: Option<f64>,
-    /// The parameter mu of Gaussian differential privacy that the noise of the whole run amounts to; none without noise.
+    /// The parameter mu of Gaussian differential privacy that corresponds to the noise of the whole run; none without noise.
     pub(crate) mu: Option<f64>,
     pub(crate) steps: u64,
     pub(crate) records: u64,
@@ -107,17 +107,17 @@ fn default_average(steps: u64) -> f64 {
     ((1.0 - 1.0 / window) * 1e4).round() / 1e4
 }
 
-/// The learning rate at which the noise of the whole run has the right size, from public facts.
+/// The default learning rate, from public facts: the noise of the whole run moves the weights by a fixed distance.
 ///
 /// With `N` records, clipping norm `C`, learning rate `eta` and momentum `m`, a step moves the parameters by at most
-/// `eta C / (1 - m)`, so the run has the length `S = eta C / (1 - m) * sum_t f_t`, where `f_t` are the factors of the schedule. Noise
-/// that costs `mu` in all moves each parameter by `S / (mu N)` (one standard deviation), whatever the number of steps. So it moves the
-/// weights of one of `K` outputs, of `d` parameters in all, by the distance `S sqrt(d / K) / (mu N)`. The default learning rate makes this
-/// distance [`NOISE_DISTANCE`], for any number of records and steps, any model and any budget, unless a step would be longer than
-/// [`LONGEST_STEP`]. docs/training.md has the experiments.
+/// `eta C / (1 - m)`, so the whole run moves them by at most `S = eta C / (1 - m) * sum_t f_t`, where `f_t` are the factors of the schedule.
+/// If the noise of the run corresponds to `mu` in Gaussian differential privacy, it moves each parameter by `S / (mu N)` (one standard
+/// deviation), whatever the number of steps. With `d` parameters and `K` outputs, it moves the weights of one output by the distance
+/// `S sqrt(d / K) / (mu N)`. The default learning rate makes this distance [`NOISE_DISTANCE`], for any number of records and steps, any model
+/// and any privacy budget, unless a step could be longer than [`LONGEST_STEP`]. docs/training.md has the experiments.
 ///
 /// If numbers are predicted, the scale of the weights matters and the schedule decays to 0; the first step has the length [`REGRESSION_STEP`].
-/// Optimizers that divide by the size of gradients do not depend on the clipping norm.
+/// Optimizers that divide by the size of gradients have a constant default, because their steps do not depend on the clipping norm.
 fn default_learning_rate(optimizer: &OptimizerConfig, schedule: &Schedule, facts: &LearningFacts) -> f64 {
     let momentum = match optimizer {
         OptimizerConfig::Sgd { .. } => 0.0,
@@ -170,11 +170,15 @@ mod tests {
         for (optimizer, momentum) in [("sgd", 0.0), ("momentum", 0.9), ("nesterov,momentum=0.5", 0.5)] {
             for (schedule, factors) in [("constant", 1.0), ("linear", 0.5), ("cosine", 0.5)] {
                 for (steps, mu, contribution) in [(1000, 0.25, 0.1), (3000, 0.25, 1.0), (100_000, 1.0, 4.0)] {
-                    let facts = LearningFacts { contribution: Some(contribution), mu: Some(mu), steps, ..FACTS };
+                    let facts =
+                        LearningFacts { contribution: Some(contribution), mu: Some(mu), steps, ..FACTS };
                     let rate = rate(optimizer, schedule, &facts);
                     let length = rate * contribution / (1.0 - momentum) * factors * steps as f64;
                     let distance = length * (40_000_f64 / 10.0).sqrt() / (mu * 60_000.0);
-                    assert!((distance / NOISE_DISTANCE - 1.0).abs() < 0.01, "{optimizer} {schedule}: {distance}");
+                    assert!(
+                        (distance / NOISE_DISTANCE - 1.0).abs() < 0.01,
+                        "{optimizer} {schedule}: {distance}"
+                    );
                 }
             }
         }

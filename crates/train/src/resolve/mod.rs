@@ -12,8 +12,8 @@ use std::{
 };
 
 use batches::Batches;
-use learning::{LearningFacts, LearningSettings};
 pub use learning::parse_schedule;
+use learning::{LearningFacts, LearningSettings};
 pub use privacy::without_unused;
 use privacy::{BudgetSettings, algorithm_text, reject_unused};
 use sordino_accounting::{Accountant, NoiseMultiplier, Steps, calibrate::Budget, gaussian};
@@ -299,8 +299,8 @@ pub fn resolve_with(
     })
 }
 
-/// The parameter mu of Gaussian differential privacy that the noise of a run amounts to: that of the budget, or `q sqrt(T) / z` if the noise
-/// multiplier is given instead. It is used for the learning rate only, so the second form may be approximate.
+/// The parameter mu of Gaussian differential privacy that corresponds to the noise of a run: that of the privacy budget, or `q sqrt(T) / z` if
+/// the noise multiplier is given instead. It is used only for the default learning rate, so the second form may be approximate.
 fn noise_of_run(
     budget: Option<Budget>,
     multiplier: Option<NoiseMultiplier>,

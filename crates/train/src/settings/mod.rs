@@ -79,7 +79,8 @@ settings! {
         /// Folder with a public pre-trained model that is not trained: the model is trained on its outputs
         encoder: PathBuf = "FOLDER";
         /// Fixed public transform of records, computed once: `scattering` turns images into maps of 81 wavelet features for each channel. Options
-        /// such as scattering,mirror=true,whiten=0.25: colours, mirror, whiten, smooth, normalise [default: none]
+        /// such as scattering,mirror=true,whiten=0.25: colours, mirror, whiten, smooth, normalise [default: scattering for grey and colour images
+        /// of 16 to 64 pixels a side if no model is chosen, otherwise none]
         features: String = "NAME[,K=V]";
         /// How the outputs of a pre-trained model are pooled into one vector for each record [default: that of the folder's
         /// 1_Pooling/config.json; without this file, mean for an encoder of texts, otherwise that of the model's own head]
@@ -124,7 +125,7 @@ settings! {
         /// Random views of images, such as flip,crop=4,copies=4, whose gradients are averaged before the image is clipped: mirrored, shifted by
         /// up to 4 pixels, 4 views [default: none]
         augment: String = "VIEWS";
-        /// Learning rate, for gradients divided by the expected batch size [default: follows from the budget, the number of records, steps and
+        /// Learning rate, for gradients divided by the expected batch size [default: follows from the privacy budget, the number of records, steps and
         /// parameters, and the clipping norm; 0.01 for adam and similar optimizers]
         learning_rate: f64 = "R";
         /// Public weights of the classes, in their order, for rare classes: the loss of each record is multiplied by the weight of its class, relative
@@ -134,8 +135,8 @@ settings! {
         optimizer: String = "NAME[,K=V]";
         /// constant, step, cosine, linear or cyclic, with options such as step,at=0.5/0.75,factor=0.1 [default: constant; linear, down to 0, if numbers are predicted]
         schedule: String = "NAME[,K=V]";
-        /// Decay of an exponential moving average of the parameters, such as 0.99; the average is the model; 0 is no average [default: the
-        /// last twentieth of the run]
+        /// Decay of an exponential moving average of the parameters, such as 0.99; the average is the model; 0 is no average [default: averages
+        /// over about the last twentieth of the run]
         average: f64 = "DECAY";
     }
     "Federated" {
