@@ -32,13 +32,13 @@ mod tests {
 
     #[test]
     fn a_transform_is_a_name_with_options() {
-        let text = "scattering,mirror=true,whiten=0.25,normalise=rms";
+        let text = "scattering,mirror=true,whiten=0.25,normalise=norm";
         assert_eq!(parse_features(text).unwrap().to_string(), text);
         for (text, problem, hint) in [
             ("117", "features must be one of scattering, got 117", "feature_count"),
             ("scattering,angle=3", "angle", "has the options colours=opponent or plain, mirror"),
             ("scattering,mirror=2", "mirror", "mirror=true or false"),
-            ("scattering,normalise=batch", "batch", "normalise=groups, rms or none"),
+            ("scattering,normalise=batch", "batch", "normalise=groups, norm or none"),
             ("scattering,whiten=2", "whiten must be from 0 to 1, got 2", "0.25"),
         ] {
             let error = parse_features(text).unwrap_err();

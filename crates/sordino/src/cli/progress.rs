@@ -80,6 +80,10 @@ impl Observer for ProgressDisplay {
     }
 
     fn transforming(&mut self, records: usize) {
+        // Fewer records take less than a second.
+        if records < 5000 {
+            return;
+        }
         let _ = writeln!(io::stderr(), "computing the features of {} records", grouped(records as u64));
     }
 

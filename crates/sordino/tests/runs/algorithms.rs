@@ -111,7 +111,7 @@ fn algorithms_are_compared_at_equal_budgets() {
     }
     assert!(!place.has("runs"));
     // Settings are for those that have a use for them, and seeds differ from run to run.
-    let flags = "compare --algorithms dp-sgd,none --epsilon 2 --max-grad-norm 0.2 --seed 3 --steps 20 --repeats 2 --json";
+    let flags = "compare --algorithms dp-sgd,none --epsilon 2 --max-grad-norm 0.2 --seed 3 --steps 5 --repeats 2 --json";
     let found: Value = serde_json::from_str(&place.text(flags)).unwrap();
     assert_eq!(found["not_private"], Value::from(vec!["dp-sgd", "none"]));
     let rows = &found["rows"];

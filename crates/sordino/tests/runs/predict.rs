@@ -147,7 +147,7 @@ fn a_model_trained_on_a_table_refuses_other_formats() {
 fn the_default_model_takes_images_of_any_size_with_any_classes() {
     let place = Place::new("images");
     for (name, shape, classes, model) in [
-        ("a", &[60, 28, 28][..], 2, "mnist-cnn"),
+        ("a", &[60, 28, 28][..], 2, "logistic"),
         ("b", &[60, 20, 30, 1], 3, "mnist-cnn"),
         ("c", &[60, 8, 8], 10, "mlp"),
     ] {

@@ -98,7 +98,7 @@ fn a_folder_of_texts_is_learnt_by_the_default_model() {
     }
     let answer = place.json(&format!("train --data reviews {FLAGS}"));
     assert!(answer["test_accuracy"].as_f64().unwrap() > 0.9, "{answer}");
-    assert!(place.read("run/config.toml").contains("model = \"embedding-mlp\""));
+    assert!(place.read("run/config.toml").contains("model = \"bag-of-words\""));
     place.write("new.txt", "good film\nbad joke\n");
     let table = place.text_with_notes("predict --run run --data new.txt");
     assert_eq!(predicted(&table), ["pos", "neg"], "{table}");

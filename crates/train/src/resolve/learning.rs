@@ -32,9 +32,7 @@ pub(crate) struct LearningFacts {
 /// The distance by which the noise of a whole run moves the weights of one output, with the default learning rate.
 const NOISE_DISTANCE: f64 = 10.0;
 /// The longest step that the default learning rate allows, if all gradients are clipped and point in the same direction.
-const LONGEST_STEP: f64 = 10.0;
-/// The length of the first step, in the same sense, if numbers are predicted.
-const REGRESSION_STEP: f64 = 4.0;
+const LONGEST_STEP: f64 = 4.0;
 /// The average of the parameters is taken over about this fraction of the run, at its end.
 const AVERAGED: f64 = 0.05;
 
@@ -116,7 +114,7 @@ fn default_average(steps: u64) -> f64 {
 /// `S sqrt(d / K) / (mu N)`. The default learning rate makes this distance [`NOISE_DISTANCE`], for any number of records and steps, any model
 /// and any privacy budget, unless a step could be longer than [`LONGEST_STEP`]. docs/training.md has the experiments.
 ///
-/// If numbers are predicted, the scale of the weights matters and the schedule decays to 0; the first step has the length [`REGRESSION_STEP`].
+/// If numbers are predicted, the scale of the weights matters and the schedule decays to 0; the first step has the length [`LONGEST_STEP`].
 /// Optimizers that divide by the size of gradients have a constant default, because their steps do not depend on the clipping norm.
 fn default_learning_rate(optimizer: &OptimizerConfig, schedule: &Schedule, facts: &LearningFacts) -> f64 {
     let momentum = match optimizer {
@@ -126,7 +124,7 @@ fn default_learning_rate(optimizer: &OptimizerConfig, schedule: &Schedule, facts
     };
     let (Some(contribution), Some(mu)) = (facts.contribution, facts.mu) else { return 1.0 - momentum };
     if facts.regression {
-        return rounded(REGRESSION_STEP * (1.0 - momentum) / contribution);
+        return rounded(LONGEST_STEP * (1.0 - momentum) / contribution);
     }
     let per_output = facts.dimension as f64 / facts.outputs.max(1) as f64;
     let length = NOISE_DISTANCE * mu * facts.records as f64 / per_output.max(1.0).sqrt();
@@ -187,8 +185,8 @@ mod tests {
     #[test]
     fn a_step_has_a_longest_length() {
         let facts = LearningFacts { mu: Some(100.0), ..FACTS };
-        assert_eq!(rate("sgd", "constant", &facts), 100.0);
-        assert_eq!(rate("momentum", "linear", &facts), 10.0);
+        assert_eq!(rate("sgd", "constant", &facts), 40.0);
+        assert_eq!(rate("momentum", "linear", &facts), 4.0);
         assert_eq!(rate("sgd", "linear", &LearningFacts { regression: true, ..facts }), 40.0);
     }
 
