@@ -45,7 +45,7 @@ fn a_folder_for_each_class_is_read_in_the_order_of_names() {
     }
     // The default tokenizer.
     let shape = read(&source(reviews("").path())).unwrap().train.shape();
-    assert_eq!(shape, Shape::Tokens { steps: 256, vocabulary: 16384 });
+    assert_eq!(shape, Shape::Tokens { steps: 1024, vocabulary: 16384 });
 }
 
 #[test]
