@@ -214,7 +214,10 @@ fn what_a_record_becomes_does_not_depend_on_other_records_or_on_threads() {
         assert_eq!((together.len(), together.shape()), (30, features.output()));
         let Some(Targets::Classes(classes)) = together.targets() else { panic!("classes") };
         assert_eq!(classes[..3], [0, 1, 0]);
+        let flat = features.apply_flat(&data(&all, shape)).unwrap();
+        assert_eq!(flat.shape(), Shape::Features(features.output().len()));
         let together = rows(&together);
+        assert_eq!(rows(&flat), together);
         // Alone, without the record before it, and in the reverse order.
         for seeds in [vec![7], vec![0, 1, 2, 3, 4, 5, 7, 8], (0..30).rev().collect()] {
             let part = rows(&features.apply(&data(&seeds, shape)).unwrap());
