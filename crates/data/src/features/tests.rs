@@ -190,11 +190,11 @@ fn a_mirrored_image_has_the_mirrored_map_and_the_same_folded_features() {
     let channels = 3 * PATHS;
     for (whitened, tolerance) in [(false, 2e-7), (true, 2e-5)] {
         let (map, other) = (map(&original, whitened), map(&mirrored, whitened));
-        for at in 0..map.len() {
+        for (at, other) in other.iter().enumerate() {
             let (position, channel) = (at / channels, at % channels);
             let (row, column) = (position / (width / 4), position % (width / 4));
             let there = row * (width / 4) + width / 4 - 1 - column;
-            let error = (other[at] - map[there * channels + mirrored_channel(channel)]).abs();
+            let error = (other - map[there * channels + mirrored_channel(channel)]).abs();
             assert!(error < tolerance, "channel {channel}: {error}");
         }
         let (mut folded, mut other_folded) = (Vec::new(), Vec::new());
