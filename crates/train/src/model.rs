@@ -58,6 +58,16 @@ impl Architecture {
         }
     }
 
+    /// The facts with vectors in place of the map of a fixed transform, if it reads vectors.
+    fn flattened(&self, facts: DataFacts, is_transformed: bool) -> DataFacts {
+        let vector = Shape::Features(facts.input.len());
+        let reads_vectors = match self {
+            Self::Named(model) => matches!(model.reads(), Reads::Values),
+            Self::Described(description) => description.input == vector,
+        };
+        DataFacts { input: if is_transformed && reads_vectors { vector } else { facts.input }, ..facts }
+    }
+
     /// Whether it is a linear model, which has one output for two classes.
     fn is_linear(&self) -> bool {
         matches!(
@@ -165,7 +175,9 @@ impl ResolvedModel {
                 (name, _) => name,
             }
         });
-        let model = Self::fitting(Architecture::named(name, hidden)?, name, &facts, settings.loss)?;
+        let architecture = Architecture::named(name, hidden)?;
+        let facts = architecture.flattened(facts, features.is_some());
+        let model = Self::fitting(architecture, name, &facts, settings.loss)?;
         Ok((name.to_owned(), Self { public, features, ..model }))
     }
 
@@ -182,6 +194,7 @@ impl ResolvedModel {
         check_not_pretrained(settings)?;
         let (public, features, facts) = encoded(settings, settings.features.as_deref(), facts)?;
         let architecture = Architecture::Described(description);
+        let facts = architecture.flattened(facts, features.is_some());
         Ok(Self { public, features, ..Self::fitting(architecture, "the network", &facts, settings.loss)? })
     }
 
@@ -220,7 +233,10 @@ impl ResolvedModel {
     /// Records of another shape.
     pub fn encode(&self, data: &Dataset) -> Result<Option<Dataset>, TrainError> {
         match (&self.public, &self.features) {
-            (_, Some(features)) if self.encodes(data) => Ok(Some(features.apply(data)?)),
+            (_, Some(features)) if self.encodes(data) => Ok(Some(match self.input {
+                Shape::Features(_) => features.apply_flat(data)?,
+                _ => features.apply(data)?,
+            })),
             (Some(public), None) if self.encodes(data) => public.encode(data),
             _ => Ok(None),
         }

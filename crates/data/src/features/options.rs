@@ -88,7 +88,7 @@ impl FeatureConfig {
                 "leave out {features}; images are arrays of the shape [n, height, width] or [n, channels, height, width], or image files",
             );
         };
-        let permitted = |size: usize| size % SHRINK == 0 && (12..=1024).contains(&size);
+        let permitted = |size: usize| size.is_multiple_of(SHRINK) && (12..=1024).contains(&size);
         if !permitted(height) || !permitted(width) {
             return refuse(
                 format!(

@@ -191,11 +191,11 @@ fn a_mirrored_image_has_the_mirrored_map_and_the_same_folded_features() {
     let channels = 3 * PATHS;
     for (whitened, tolerance) in [(false, 2e-7), (true, 2e-5)] {
         let (map, other) = (map(&original, whitened), map(&mirrored, whitened));
-        for at in 0..map.len() {
+        for (at, other) in other.iter().enumerate() {
             let (position, channel) = (at / channels, at % channels);
             let (row, column) = (position / (width / 4), position % (width / 4));
             let there = row * (width / 4) + width / 4 - 1 - column;
-            let error = (other[at] - map[there * channels + mirrored_channel(channel)]).abs();
+            let error = (other - map[there * channels + mirrored_channel(channel)]).abs();
             assert!(error < tolerance, "channel {channel}: {error}");
         }
         let (mut folded, mut other_folded) = (Vec::new(), Vec::new());
@@ -215,7 +215,10 @@ fn what_a_record_becomes_does_not_depend_on_other_records_or_on_threads() {
         assert_eq!((together.len(), together.shape()), (30, features.output()));
         let Some(Targets::Classes(classes)) = together.targets() else { panic!("classes") };
         assert_eq!(classes[..3], [0, 1, 0]);
+        let flat = features.apply_flat(&data(&all, shape)).unwrap();
+        assert_eq!(flat.shape(), Shape::Features(features.output().len()));
         let together = rows(&together);
+        assert_eq!(rows(&flat), together);
         // Alone, without the record before it, and in the reverse order.
         for seeds in [vec![7], vec![0, 1, 2, 3, 4, 5, 7, 8], (0..30).rev().collect()] {
             let part = rows(&features.apply(&data(&seeds, shape)).unwrap());

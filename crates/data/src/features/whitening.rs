@@ -90,19 +90,19 @@ impl Whitening {
                 products(&map, height, line, &mut rows);
                 map.chunks_exact(line).for_each(|row| products(row, width, line / width, &mut columns));
             }
-            (rows, columns)
+            [rows, columns]
         });
-        let whitened: Vec<_> = whitened.collect();
-        let total = |of: fn(&(Vec<f64>, Vec<f64>)) -> &Vec<f64>, size: usize| {
+        let whitened: Vec<[Vec<f64>; 2]> = whitened.collect();
+        let total = |axis: usize, size: usize| {
             let mut total = vec![0.0; size * size];
-            whitened.iter().for_each(|sums| add(&mut total, of(sums)));
+            whitened.iter().for_each(|sums| add(&mut total, &sums[axis]));
             if is_mirrored {
                 let reversed: Vec<f64> = total.iter().rev().copied().collect();
                 total.iter_mut().zip(reversed).for_each(|(total, other)| *total = (*total + other) / 2.0);
             }
             single(&power(&total, size, smooth, RIDGE))
         };
-        [total(|sums| &sums.0, height), total(|sums| &sums.1, width)]
+        [total(0, height), total(1, width)]
     }
 
     /// Whitens a map, with `channels` numbers for each position.
