@@ -47,7 +47,7 @@ pub struct Provable {
 /// A plan that exceeds the budget or that the accountant cannot price.
 pub fn price(mut resolved: ResolvedSettings, resumed: Option<&Account>) -> Result<PricedRun, TrainError> {
     if let Some(account) = resumed {
-        keep_test_set(&mut resolved, account);
+        keep_older_settings(&mut resolved, account);
     }
     let plan = match resumed.and_then(Account::plan) {
         Some(plan) => plan.clone(),
@@ -82,10 +82,15 @@ fn with_measurements(resolved: &ResolvedSettings, terms: Terms) -> Result<Terms,
     Ok(terms.measuring(MeasurementBudget { slots, measurements: measurements.value, epsilon })?)
 }
 
-/// A run that an earlier version began has public test records: its ledger has no such setting.
-fn keep_test_set(resolved: &mut ResolvedSettings, account: &Account) {
-    if !account.about().lines().any(|line| line.starts_with("test_set = ")) {
+/// A run that an earlier version began may lack settings that now have defaults. Without them, its test records are public and it has no
+/// average.
+fn keep_older_settings(resolved: &mut ResolvedSettings, account: &Account) {
+    let has = |name: &str| account.about().lines().any(|line| line.starts_with(&format!("{name} = ")));
+    if !has("test_set") {
         (resolved.values.test_set, resolved.values.measurements) = (None, None);
+    }
+    if !has("average") {
+        (resolved.values.average, resolved.learning.average) = (None, None);
     }
 }
 

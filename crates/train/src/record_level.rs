@@ -15,7 +15,8 @@ use crate::{
     DataDescription, DataFacts, Evaluator, Measurement, Observer, PricedRun, Run, RunData, RunFolder, Score,
     Settings, TestSetName, TrainError,
     metrics::append,
-    price, resolve,
+    parse_algorithm, price, resolve,
+    resolve::{algorithm_text, of_every_client},
     run::{Clock, SealedRecords},
     state::{Position, TrainState},
 };
@@ -230,14 +231,16 @@ fn of_client(
 ) -> Result<Settings, TrainError> {
     let rounds = settings.steps.map_or(100, Steps::get);
     let batch_size = settings.local_batch_size.map_or(256, |size| size as u64);
-    Ok(Settings {
+    let defaults = parse_algorithm(&algorithm_text(settings).value)?.defaults(settings.max_grad_norm)?;
+    let settings = Settings {
         steps: Some(Steps::new(rounds.saturating_mul(local_steps))?),
         batch_size: Some(batch_size.min(records)),
         learning_rate: settings.local_learning_rate,
         client: Some(client as u64 + 1),
         unit: None,
         ..settings.clone()
-    })
+    };
+    Ok(of_every_client(settings, defaults.contribution))
 }
 
 /// Rejects settings that do not apply if records are protected within clients.

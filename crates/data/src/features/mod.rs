@@ -119,8 +119,16 @@ impl Features {
                 buffers.map
             };
             let image = (channels, height, width);
+            let make = || Whitening::new(map, image, self.map, whiten, smooth, mirror);
+            // In a pool of its own, started from a thread of its own: a worker of the caller's pool that waited here would take other
+            // work, which could need this whitening.
+            let make = || match rayon::ThreadPoolBuilder::new().build() {
+                Ok(pool) => pool.install(make),
+                Err(_) => make(),
+            };
             (whiten > 0.0 || smooth > 0.0)
-                .then(|| Whitening::new(map, image, self.map, whiten, smooth, mirror))
+                .then(|| std::thread::scope(|scope| scope.spawn(make).join()))
+                .map(|made| made.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         });
         made.as_ref()
     }

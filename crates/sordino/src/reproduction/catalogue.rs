@@ -319,10 +319,16 @@ mod tests {
                 );
                 for (kind, experiment) in &cell.experiments {
                     // The defaults of other runs may change.
-                    let Settings { learning_rate, batch_size, steps, epochs, .. } = &experiment.settings;
+                    let Settings { model, encoder, learning_rate, batch_size, steps, epochs, .. } =
+                        &experiment.settings;
+                    let has_model =
+                        model.is_some() || encoder.is_some() || experiment.data.name == "mushroom";
                     let full = experiment.settings.sampling == Some(SamplingName::FullBatch);
                     assert!(
-                        learning_rate.is_some() && (batch_size.is_some() || full) && (steps.is_some() || epochs.is_some()),
+                        has_model
+                            && learning_rate.is_some()
+                            && (batch_size.is_some() || full)
+                            && (steps.is_some() || epochs.is_some()),
                         "{}: {} {}, {kind:?} depends on defaults",
                         table.name,
                         cell.row,

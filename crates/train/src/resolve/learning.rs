@@ -101,8 +101,9 @@ pub fn parse_schedule(text: &str) -> Result<Schedule, TrainError> {
 /// The decay of an average over the last part of the run; 0, which is no average, if the run is short.
 fn default_average(steps: u64) -> f64 {
     let window = (AVERAGED * steps as f64).max(1.0);
-    // Rounded, so that settings stay readable.
-    ((1.0 - 1.0 / window) * 1e4).round() / 1e4
+    // Two digits of the new weight, so that settings stay readable.
+    let weight: f64 = format!("{:.1e}", 1.0 / window).parse().unwrap_or(1.0);
+    1.0 - weight
 }
 
 /// The default learning rate, from public facts: the noise of the whole run moves the weights by a fixed distance.
@@ -124,12 +125,32 @@ fn default_learning_rate(optimizer: &OptimizerConfig, schedule: &Schedule, facts
     };
     let (Some(contribution), Some(mu)) = (facts.contribution, facts.mu) else { return 1.0 - momentum };
     if facts.regression {
-        return rounded(LONGEST_STEP * (1.0 - momentum) / contribution);
+        return longest_step_rate(momentum, contribution);
     }
     let per_output = facts.dimension as f64 / facts.outputs.max(1) as f64;
     let length = NOISE_DISTANCE * mu * facts.records as f64 / per_output.max(1.0).sqrt();
     let step = (length / sum_of_factors(schedule, facts.steps)).min(LONGEST_STEP);
     rounded(step * (1.0 - momentum) / contribution)
+}
+
+/// The learning rate of the longest step that a default allows.
+fn longest_step_rate(momentum: f64, contribution: f64) -> f64 {
+    rounded(LONGEST_STEP * (1.0 - momentum) / contribution)
+}
+
+/// Settings of clients that take private steps, where they are not given. All clients must have the same, whatever the number of their
+/// records, because the server averages their parameters.
+pub(crate) fn of_every_client(settings: Settings, contribution: Option<f64>) -> Settings {
+    // A decaying rate takes the place of the average.
+    let is_sgd = settings.optimizer.is_none();
+    let rate = contribution.map(|contribution| longest_step_rate(0.0, contribution)).filter(|_| is_sgd);
+    Settings {
+        optimizer: settings.optimizer.or_else(|| Some("sgd".to_owned())),
+        schedule: settings.schedule.or_else(|| Some("linear".to_owned())),
+        learning_rate: settings.learning_rate.or(rate),
+        average: Some(0.0),
+        ..settings
+    }
 }
 
 /// The sum of a schedule's factors over a run.
@@ -204,5 +225,8 @@ mod tests {
         assert_eq!(default_average(200), 0.9);
         assert_eq!(default_average(20), 0.0);
         assert_eq!(default_average(1), 0.0);
+        for power in 0..=40 {
+            assert!(Average::new(default_average(1 << power)).is_ok(), "2^{power} steps");
+        }
     }
 }

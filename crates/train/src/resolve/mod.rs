@@ -12,10 +12,12 @@ use std::{
 };
 
 use batches::Batches;
+pub(crate) use learning::of_every_client;
 pub use learning::parse_schedule;
 use learning::{LearningFacts, LearningSettings};
+pub(crate) use privacy::algorithm_text;
 pub use privacy::without_unused;
-use privacy::{BudgetSettings, algorithm_text, reject_unused};
+use privacy::{BudgetSettings, reject_unused};
 use sordino_accounting::{Accountant, NoiseMultiplier, Steps, calibrate::Budget, gaussian};
 use sordino_algorithms::{Algorithm, AlgorithmConfig, Defaults, Options, RunFacts};
 use sordino_nn::{Description, Views};
