@@ -78,7 +78,8 @@ fn a_unit_adds_the_sum_or_the_mean_of_its_records_gradients() {
                 [(6, Combination::Sum), (30, Combination::Mean), (1000, Combination::Sum)]
             {
                 let mut engine = case.engine(2).for_slots_of(most).unwrap();
-                assert_eq!(most > engine.chunk_size(), most == 1000);
+                // Whether 30 records fit into a chunk depends on the processor's cache.
+                assert!(most == 30 || (most > engine.chunk_size()) == (most == 1000));
                 let records = case.records(&engine).in_units(&units, combination).unwrap();
                 let all: Vec<usize> = (0..records.slots()).collect();
                 let (outcome, sum) = run(&mut engine, &records, (&here, anchor), &all, Some(&clip));

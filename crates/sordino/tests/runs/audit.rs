@@ -55,7 +55,7 @@ fn false_claims_are_refuted() {
     let place = Place::new("audit-published");
     for algorithm in ["dice-published", "dp-c4-published", "dp-c4-plus-published"] {
         let output = place.run(&format!(
-            "audit --algorithm {algorithm} --epsilon 2 --steps 400 --canaries 20 --seed 1 --json"
+            "audit --algorithm {algorithm} --epsilon 2 --steps 400 --canaries 20 --seed 1 --optimizer sgd --learning-rate 20 --schedule linear --average 0 --json"
         ));
         assert_eq!(output.status.code(), Some(1), "{algorithm}");
         let audit: Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -151,7 +151,7 @@ settings! {
         local_steps: u64 = "N";
         /// Public maximum number of records in a local step [default: 32]; the expected number if records are protected [default: 256]
         local_batch_size: usize = "N";
-        /// Learning rate of local steps, for the mean gradient of a batch [default: 1]
+        /// Learning rate of local steps, for the mean gradient of a batch [default: 1; 4 / max_grad_norm if records are protected]
         local_learning_rate: f64 = "R";
     }
     "Run" {
