@@ -80,7 +80,7 @@ impl Observer for ProgressDisplay {
     }
 
     fn transforming(&mut self, records: usize) {
-        // Fewer records take less than a second.
+        // Fewer records take a few seconds at most.
         if records < 5000 {
             return;
         }
