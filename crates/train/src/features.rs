@@ -4,11 +4,14 @@ use sordino_data::FeatureConfig;
 
 use crate::{TrainError, settings::named};
 
-/// Parses a transform with its options, such as `scattering,whiten=0.25`, and checks them.
+/// Parses a transform with its options, such as `scattering,whiten=0.25`, and checks them. `none` is no transform.
 ///
 /// # Errors
 /// A name that does not exist, or options that the transform does not have or that are out of range.
-pub fn parse_features(text: &str) -> Result<FeatureConfig, TrainError> {
+pub fn parse_features(text: &str) -> Result<Option<FeatureConfig>, TrainError> {
+    if text == "none" {
+        return Ok(None);
+    }
     let features: FeatureConfig = named(text).map_err(|problem| {
         let name = text.split(',').next().unwrap_or_default().trim();
         match FeatureConfig::NAMES.contains(&name) {
@@ -17,13 +20,16 @@ pub fn parse_features(text: &str) -> Result<FeatureConfig, TrainError> {
                 format!("{name} has the options {}", FeatureConfig::OPTIONS),
             ),
             false => TrainError::refused(
-                format!("features must be one of {}, got {name}", FeatureConfig::NAMES.join(", ")),
+                format!(
+                    "features must be one of {}, {NO_FEATURES}, got {name}",
+                    FeatureConfig::NAMES.join(", ")
+                ),
                 "try {features=scattering}; the public number of features is {feature_count}",
             ),
         }
     })?;
     features.check()?;
-    Ok(features)
+    Ok(Some(features))
 }
 
 #[cfg(test)]
@@ -33,12 +39,14 @@ mod tests {
     #[test]
     fn a_transform_is_a_name_with_options() {
         let text = "scattering,mirror=true,whiten=0.25,normalise=norm";
-        assert_eq!(parse_features(text).unwrap().to_string(), text);
+        assert_eq!(parse_features(text).unwrap().unwrap().to_string(), text);
+        assert_eq!(parse_features("none").unwrap(), None);
         for (text, problem, hint) in [
-            ("117", "features must be one of scattering, got 117", "feature_count"),
+            ("117", "features must be one of scattering, none, got 117", "feature_count"),
             ("scattering,angle=3", "angle", "has the options colours=opponent or plain, mirror"),
             ("scattering,mirror=2", "mirror", "mirror=true or false"),
             ("scattering,normalise=batch", "batch", "normalise=groups, norm or none"),
+            ("scattering,version=7", "version of scattering must be 1, got 7", "train again"),
             ("scattering,whiten=2", "whiten must be from 0 to 1, got 2", "0.25"),
         ] {
             let error = parse_features(text).unwrap_err();

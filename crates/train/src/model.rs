@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, sync::Arc};
 
-use sordino_data::{Dataset, Features};
+use sordino_data::{Dataset, FeatureConfig, Features, ScatteringOptions};
 use sordino_nn::{
     Description, Loss, Network, NetworkError, Params, Shape,
     models::{Mlp, ModelConfig, Reads, Widths},
@@ -137,12 +137,13 @@ impl ResolvedModel {
     /// As for [`choose`](Self::choose); a public model that cannot be read or does not fit the data.
     pub fn from_settings(settings: &Settings, facts: &DataFacts) -> Result<(String, Self), TrainError> {
         let (name, hidden) = (settings.model.as_deref(), settings.hidden.as_deref());
+        let features = settings.features.as_deref().map(parse_features).transpose()?;
         let pretrained = name.map(Path::new).filter(|path| path.is_dir());
         if pretrained.is_none() {
             check_not_pretrained(settings)?;
         }
         if let Some(folder) = pretrained {
-            if settings.encoder.is_some() || settings.features.is_some() || hidden.is_some() {
+            if settings.encoder.is_some() || features.flatten().is_some() || hidden.is_some() {
                 return Err(TrainError::refused(
                     "encoder, features and hidden are not for a pre-trained model",
                     "leave them out; {train} selects the part that is trained",
@@ -158,11 +159,11 @@ impl ResolvedModel {
             let pooling = settings.pooling.map(Pooling::from);
             return Ok((folder.display().to_string(), Self::pretrained(folder, part, pooling, facts)?));
         }
-        let chosen = match settings.features.as_deref() {
+        let features = match features {
             None if name.is_none() && hidden.is_none() => default_features(settings, facts.input),
-            features => features,
+            features => features.flatten(),
         };
-        let (public, features, facts) = encoded(settings, chosen, facts)?;
+        let (public, features, facts) = encoded(settings, features, facts)?;
         let name = name.unwrap_or_else(|| {
             let default = match &features {
                 Some(_) if facts.classes.is_empty() => "linear",
@@ -192,7 +193,8 @@ impl ResolvedModel {
         facts: &DataFacts,
     ) -> Result<Self, TrainError> {
         check_not_pretrained(settings)?;
-        let (public, features, facts) = encoded(settings, settings.features.as_deref(), facts)?;
+        let features = settings.features.as_deref().map(parse_features).transpose()?.flatten();
+        let (public, features, facts) = encoded(settings, features, facts)?;
         let architecture = Architecture::Described(description);
         let facts = architecture.flattened(facts, features.is_some());
         Ok(Self { public, features, ..Self::fitting(architecture, "the network", &facts, settings.loss)? })
@@ -403,27 +405,31 @@ type Encoded = (Option<PublicModel>, Option<Arc<Features>>, DataFacts);
 
 /// The default transform of images, if neither a model nor a transform is chosen. Larger images would become too many features for a linear model,
 /// and smaller ones have too few pixels for the wavelets.
-fn default_features(settings: &Settings, input: Shape) -> Option<&'static str> {
+fn default_features(settings: &Settings, input: Shape) -> Option<FeatureConfig> {
     let fits = |side: usize| (16..=64).contains(&side) && side.is_multiple_of(4);
     let applies = settings.encoder.is_none() && settings.augment.is_none();
     match input {
         Shape::Image { channels: 1 | 3, height, width } if applies && fits(height) && fits(width) => {
-            Some("scattering")
+            Some(FeatureConfig::Scattering(ScatteringOptions::default()))
         }
         _ => None,
     }
 }
 
 /// The encoder of the settings or this transform, and the facts about its outputs.
-fn encoded(settings: &Settings, features: Option<&str>, facts: &DataFacts) -> Result<Encoded, TrainError> {
-    if let Some(text) = features {
+fn encoded(
+    settings: &Settings,
+    features: Option<FeatureConfig>,
+    facts: &DataFacts,
+) -> Result<Encoded, TrainError> {
+    if let Some(config) = features {
         if settings.encoder.is_some() {
             return Err(TrainError::refused(
                 "features and encoder exclude each other: both are applied to the records before training",
                 "leave out one of them",
             ));
         }
-        let features = Features::shared(&parse_features(text)?, facts.input)?;
+        let features = Features::shared(&config, facts.input)?;
         let facts = DataFacts { input: features.output(), ..facts.clone() };
         return Ok((None, Some(features), facts));
     }

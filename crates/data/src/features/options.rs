@@ -33,6 +33,14 @@ pub struct ScatteringOptions {
     pub smooth: Option<f64>,
     /// How the features of a record are normalised.
     pub normalise: Option<Normalisation>,
+    /// The version of the transform, [`VERSION`](Self::VERSION). Every run records it, so that a release with another transform refuses the
+    /// model instead of giving it other features.
+    pub version: Option<u64>,
+}
+
+impl ScatteringOptions {
+    /// The version of the filters, of the synthetic images and of the normalisation. It changes with any of them.
+    pub const VERSION: u64 = 1;
 }
 
 /// The colours that are transformed.
@@ -69,6 +77,15 @@ impl FeatureConfig {
                     hint,
                 });
             }
+        }
+        if let Some(version) = options.version.filter(|version| *version != ScatteringOptions::VERSION) {
+            return Err(DataError::Setting {
+                what: "version of scattering",
+                permitted: ScatteringOptions::VERSION.to_string(),
+                got: version.to_string(),
+                hint: "a model needs the features that it was trained on: use the release of Sordino that trained it, or train again"
+                    .to_owned(),
+            });
         }
         Ok(())
     }
@@ -117,6 +134,7 @@ impl FeatureConfig {
             whiten: Some(whiten),
             smooth: Some(smooth),
             normalise: given.normalise.or(Some(normalise)),
+            version: Some(ScatteringOptions::VERSION),
         }))
     }
 }
@@ -148,6 +166,9 @@ impl fmt::Display for FeatureConfig {
                 Normalisation::None => "none",
             };
             write!(f, ",normalise={name}")?;
+        }
+        if let Some(version) = options.version {
+            write!(f, ",version={version}")?;
         }
         Ok(())
     }

@@ -282,13 +282,38 @@ fn features_are_normalised_by_their_record_alone() {
     }
 }
 
+/// If this test fails because the transform was changed on purpose, `ScatteringOptions::VERSION` must change too: models of earlier releases
+/// would get other features.
+#[test]
+fn the_version_names_this_transform() {
+    assert_eq!(ScatteringOptions::VERSION, 1);
+    for (shape, options, expected) in [
+        (GREY, "", -42.643),
+        (COLOUR, "", 1.831),
+        (COLOUR, r#", "colours": "plain", "mirror": false, "whiten": 0, "normalise": "none""#, 0.632),
+    ] {
+        let row = rows(&features(options, shape).apply(&data(&[5], shape)).unwrap()).remove(0);
+        // Every feature has a weight of its own.
+        let sum: f64 =
+            row.iter().enumerate().map(|(index, value)| f64::from(*value) * (index as f64).sin()).sum();
+        let size = row.iter().map(|value| f64::from(value * value)).sum::<f64>().sqrt();
+        assert!((sum - expected).abs() < 1e-3 * size, "{shape}{options}: {sum}");
+    }
+}
+
 #[test]
 fn defaults_follow_the_number_of_channels_and_every_option_can_be_set() {
     let text = |options: &str, shape| features(options, shape).config().to_string();
-    assert_eq!(text("", GREY), "scattering,colours=plain,mirror=false,whiten=0,smooth=0,normalise=groups");
+    assert_eq!(
+        text("", GREY),
+        "scattering,colours=plain,mirror=false,whiten=0,smooth=0,normalise=groups,version=1"
+    );
     assert!(text("", COLOUR).starts_with("scattering,colours=opponent,mirror=true,whiten=0.25,"));
     let set = r#", "colours": "plain", "mirror": false, "whiten": 0.5, "smooth": 0.0, "normalise": "none""#;
-    assert_eq!(text(set, COLOUR), "scattering,colours=plain,mirror=false,whiten=0.5,smooth=0,normalise=none");
+    assert_eq!(
+        text(set, COLOUR),
+        "scattering,colours=plain,mirror=false,whiten=0.5,smooth=0,normalise=none,version=1"
+    );
     let image = |channels, height, width| Shape::Image { channels, height, width };
     assert_eq!(features("", image(1, 28, 28)).output(), image(81, 7, 7));
     assert_eq!(features("", image(3, 32, 32)).output(), image(243, 8, 4));

@@ -42,7 +42,8 @@ fn a_model_is_trained_on_features_and_predicts_images() {
     let text = place.text(&format!("{TRAIN} --data bytes --out run"));
     assert!(text.contains("This logistic model satisfies ("), "{text}");
     assert!(place.json("show run")["test_accuracy"].as_f64().unwrap() > 0.95);
-    let settings = "features = \"scattering,colours=plain,mirror=false,whiten=0,smooth=0,normalise=groups\"";
+    let settings =
+        "features = \"scattering,colours=plain,mirror=false,whiten=0,smooth=0,normalise=groups,version=1\"";
     assert!(place.read("run/config.toml").contains(settings), "{}", place.read("run/config.toml"));
     let predicted = place.text_with_notes("predict --run run --data bytes/x.npy");
     assert_eq!(predicted.lines().count(), 401);
@@ -54,6 +55,9 @@ fn a_model_is_trained_on_features_and_predicts_images() {
     // Default options may change in later versions, so the settings of a run contain all of them.
     place.text("train --config run/config.toml --out again");
     place.text(&format!("{TRAIN} --data halves --model mlp --hidden 4 --out network"));
+    place.text("train --data bytes --classes 2 --features none --steps 2 --out pixels");
+    let config = place.read("pixels/config.toml");
+    assert!(config.contains("model = \"mnist-cnn") && !config.contains("features ="), "{config}");
 }
 
 #[cfg(unix)]
@@ -71,8 +75,13 @@ fn what_cannot_be_combined_with_features_is_refused() {
     let place = Place::new("features-refused");
     stripes(&place, "bytes", false);
     for (flags, problem, hint) in [
-        ("--features wavelets", "features must be one of scattering, got wavelets", "--features scattering"),
+        (
+            "--features wavelets",
+            "features must be one of scattering, none, got wavelets",
+            "--features scattering",
+        ),
         ("--features 117", "got 117", "--feature-count"),
+        ("--features scattering,version=2", "version of scattering must be 1, got 2", "train again"),
         ("--features scattering,whiten=7", "whiten must be from 0 to 1, got 7", "0.25"),
         ("--features scattering,colours=opponent", "need 3 channels", "leave out colours"),
         ("--features scattering --augment flip", "augment changes pixels", "mirror=true"),
