@@ -20,10 +20,7 @@ pub fn parse_features(text: &str) -> Result<Option<FeatureConfig>, TrainError> {
                 format!("{name} has the options {}", FeatureConfig::OPTIONS),
             ),
             false => TrainError::refused(
-                format!(
-                    "features must be one of {}, {NO_FEATURES}, got {name}",
-                    FeatureConfig::NAMES.join(", ")
-                ),
+                format!("features must be one of {}, none, got {name}", FeatureConfig::NAMES.join(", ")),
                 "try {features=scattering}; the public number of features is {feature_count}",
             ),
         }
