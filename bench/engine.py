@@ -221,8 +221,16 @@ def peer(model, mode, batch):
     import torch
 
     torch.manual_seed(0)
-    module = build(model, mode != "plain")
+    module = build(model, mode.startswith("opacus"))
     x, y = data(model, batch)
+    if mode == "forward":
+        module.eval()
+
+        def step():
+            with torch.no_grad():
+                module(x)
+
+        return step, lambda: None, []
     loss = torch.nn.BCEWithLogitsLoss() if model == "logistic" else torch.nn.CrossEntropyLoss()
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
     optimizer = torch.optim.SGD(parameters, lr=0.1)
@@ -294,7 +302,7 @@ def worker(model, mode, seconds, batch):
     try:
         import torch
 
-        if mode != "plain":
+        if mode.startswith("opacus"):
             import opacus  # noqa: F401
         torch.set_num_threads(2)
         rest = mebibytes("VmRSS")
