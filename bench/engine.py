@@ -304,7 +304,7 @@ def worker(model, mode, seconds, batch):
 
         if mode.startswith("opacus"):
             import opacus  # noqa: F401
-        torch.set_num_threads(2)
+        torch.set_num_threads(int(os.environ.get("SORDINO_BENCH_THREADS", "2")))
         rest = mebibytes("VmRSS")
         limit_memory()
         step, drop, _ = peer(model, mode, batch)

@@ -4,7 +4,7 @@
     bench/predict.py [--models mnist,lstm] [--batches 256,1024] [--rounds N] [--seconds S] [--allow-noise] [--json FILE]
 
 Uses the virtual environment, the models and the example engine_steps of bench/engine.py, and prints one table in Markdown. A call is the
-forward pass of one batch, in f32 on two threads: `Engine::outputs`, which `sordino predict` and evaluation use, against the module in
+forward pass of one batch, in f32 on two threads by default: `Engine::outputs`, which `sordino predict` and evaluation use, against the module in
 evaluation mode under torch.no_grad. Reading of files, tokenization and scores are not included. The contenders take turns and never run at the
 same time; a time is the median over all calls of all rounds, a ratio is the median of the ratios within each round.
 
@@ -70,19 +70,21 @@ def options():
     parser.add_argument("--batches", default="256,1024", help="records in a call, separated by commas (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds in which every contender runs once (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=1.0, help="how long a contender runs in a round (default: %(default)s)")
+    parser.add_argument("--threads", type=int, default=2, help="threads of every contender (default: %(default)s)")
     parser.add_argument("--json", metavar="FILE", help="write all times and ratios to FILE")
     quiet.add_options(parser)
     chosen = parser.parse_args()
     chosen.models, chosen.batches = chosen.models.split(","), [int(batch) for batch in chosen.batches.split(",")]
     if unknown := [model for model in chosen.models if model not in engine.MODELS]:
         parser.error(f"no such model: {', '.join(unknown)}; there are {', '.join(engine.MODELS)}")
-    if chosen.rounds < 1 or chosen.seconds <= 0 or min(chosen.batches) < 1:
-        parser.error("there must be at least one round, of more than no seconds, and at least one record in a batch")
+    if chosen.rounds < 1 or chosen.seconds <= 0 or min(chosen.batches) < 1 or chosen.threads < 1:
+        parser.error("there must be at least one round, of more than no seconds, at least one record in a batch, and at least one thread")
     return chosen
 
 
 def main():
     chosen = options()
+    os.environ["SORDINO_BENCH_THREADS"] = os.environ["RAYON_NUM_THREADS"] = str(chosen.threads)
     python, program = engine.prepare()
     watch, results, failures = quiet.Watch(chosen), [], []
     for model, batch in [(model, batch) for model in chosen.models for batch in chosen.batches]:
@@ -100,7 +102,7 @@ def main():
     for text in [*failures, watch.report()]:
         print("\n" + text)
     if chosen.json:
-        setting = {"processors": os.cpu_count(), "rounds": chosen.rounds, "seconds": chosen.seconds, "packages": engine.PACKAGES, "quiet": watch.figures()}
+        setting = {"processors": os.cpu_count(), "threads": chosen.threads, "rounds": chosen.rounds, "seconds": chosen.seconds, "packages": engine.PACKAGES, "quiet": watch.figures()}
         Path(chosen.json).write_text(json.dumps({**setting, "results": results, "failures": failures}) + "\n")
     return watch.exit_code() or int(bool(failures))
 
