@@ -87,6 +87,8 @@ def main():
     os.environ["SORDINO_BENCH_THREADS"] = os.environ["RAYON_NUM_THREADS"] = str(chosen.threads)
     python, program = engine.prepare()
     watch, results, failures = quiet.Watch(chosen), [], []
+    heads = ["model / batch", "PyTorch ms", "tuned ms", "ours ms", "PyTorch records/s", "ours records/s", "ours / PyTorch", "ours / tuned PyTorch"]
+    engine.table(heads, [])
     for model, batch in [(model, batch) for model in chosen.models for batch in chosen.batches]:
         try:
             result = compare(program, python, model, batch, chosen.rounds, chosen.seconds, watch)
@@ -96,8 +98,7 @@ def main():
         if not result:
             break
         results.append(result)
-    heads = ["model / batch", "PyTorch ms", "tuned ms", "ours ms", "PyTorch records/s", "ours records/s", "ours / PyTorch", "ours / tuned PyTorch"]
-    engine.table(heads, [row(result) for result in results])
+        print("| " + " | ".join(row(result)) + " |", flush=True)
     print("\nA ratio above 1 ends in !")
     for text in [*failures, watch.report()]:
         print("\n" + text)

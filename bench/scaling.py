@@ -237,7 +237,7 @@ def show(name, lines):
             beyond = value is not None and expected is not None and value > expected + TOLERANCE
             cells.append("–" if value is None else f"{value:.2f}" + ("!" if beyond else ""))
             slopes[f"{line}: {key}"] = {"slope": value, "expected": expected}
-        print(f"| **{line}: slope** | | " + " | ".join(cells) + " |")
+        print(f"| **{line}: slope** | | " + " | ".join(cells) + " |", flush=True)
     return slopes
 
 
@@ -313,6 +313,7 @@ def options():
     parser.add_argument("--large", action="store_true", help="also 10^8 records and 10^8 parameters")
     parser.add_argument("--small", action="store_true", help="the first points only")
     parser.add_argument("--processor-time", action="store_true", help="measure the time of all processors instead of the clock: slopes are then also meaningful on a busy machine")
+    parser.add_argument("--no-build", action="store_true", help="use the programs in target/release as they are")
     parser.add_argument("--folder", type=Path, help="where data and runs are written for a while (default: the folder of temporary files)")
     parser.add_argument("--svg", type=Path, help="where the picture is written (default: docs/scaling.svg if all quantities are measured in full)")
     parser.add_argument("--from-json", type=Path, metavar="FILE", help="draw and print what an earlier run wrote with --json")
@@ -328,10 +329,10 @@ def options():
 
 
 def measure(chosen, watch):
-    """The points of every line of every quantity."""
-    subprocess.run(["cargo", "build", "--release", "--quiet", "-p", "sordino"], cwd=ROOT, check=True)
-    subprocess.run(["cargo", "build", "--release", "--quiet", "-p", "sordino-nn", "--example", "engine_steps"], cwd=ROOT, check=True)
-    results = {}
+    """The points of every line, quantity by quantity."""
+    if not chosen.no_build:
+        for target in (["-p", "sordino"], ["-p", "sordino-nn", "--example", "engine_steps"]):
+            subprocess.run(["cargo", "build", "--release", "--quiet", *target], cwd=ROOT, check=True)
     with tempfile.TemporaryDirectory(dir=chosen.folder) as folder:
         bench = Bench(watch, chosen.rounds, chosen.processor_time, Path(folder))
         for name in chosen.only:
@@ -340,18 +341,21 @@ def measure(chosen, watch):
             lines = {}
             for line, value, figures in function(bench, values):
                 if figures is None:
-                    return results  # The machine is busy.
+                    break  # The machine is busy.
                 lines.setdefault(line, []).append((value, figures))
-                results[name] = lines
-    return results
+            if lines:
+                yield name, lines
+            if watch.failed:
+                return
 
 
 def main():
     chosen = options()
     watch = quiet.Watch(chosen)
     earlier = json.loads(chosen.from_json.read_text()) if chosen.from_json else None
-    results = earlier["results"] if earlier else measure(chosen, watch)
-    slopes = {name: show(name, lines) for name, lines in results.items()}
+    results, slopes = {}, {}
+    for name, lines in earlier["results"].items() if earlier else measure(chosen, watch):
+        results[name], slopes[name] = lines, show(name, lines)
     print(f"\nA slope is that of the last {FITTED} points of each line, in logarithms. One beyond the expected slope by more than {TOLERANCE} ends in !")
     if not earlier:
         print("\n" + ("Times are those of all processors together. " if chosen.processor_time else "") + watch.report())
