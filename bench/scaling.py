@@ -23,6 +23,7 @@ import math
 import os
 import random
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -48,12 +49,17 @@ def run(command, processor=False):
         child = subprocess.Popen([str(part) for part in command], stdout=output, stderr=errors, text=True, cwd=ROOT)
         # The peak in the resource usage of a child includes its parent's memory before the exec; this one does not.
         peak, done = 0, 0
-        while not done:
-            for line in Path(f"/proc/{child.pid}/status").read_text().splitlines():
-                if line.startswith("VmHWM:"):
-                    peak = max(peak, int(line.split()[1]))
-            time.sleep(0.002)
-            done, status, usage = os.wait4(child.pid, os.WNOHANG)
+        try:
+            while not done:
+                for line in Path(f"/proc/{child.pid}/status").read_text().splitlines():
+                    if line.startswith("VmHWM:"):
+                        peak = max(peak, int(line.split()[1]))
+                time.sleep(0.002)
+                done, status, usage = os.wait4(child.pid, os.WNOHANG)
+        except BaseException:
+            child.kill()
+            child.wait()
+            raise
         seconds = usage.ru_utime + usage.ru_stime if processor else time.monotonic() - begun
         child.returncode = os.waitstatus_to_exitcode(status)
         if child.returncode:
@@ -351,6 +357,8 @@ def measure(chosen, watch):
 
 def main():
     chosen = options()
+    # A terminated script ends its child and removes its data.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     watch = quiet.Watch(chosen)
     earlier = json.loads(chosen.from_json.read_text()) if chosen.from_json else None
     results, slopes = {}, {}
