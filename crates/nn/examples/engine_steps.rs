@@ -1,6 +1,8 @@
-//! Times training steps for `bench/engine.py`: `engine_steps MODEL MODE SECONDS [BATCH]`, or `engine_steps gemm-ceiling`.
+//! Times training steps for `bench/engine.py`, `bench/predict.py` and `bench/scaling.py`:
+//! `engine_steps MODEL MODE SECONDS [BATCH] [LENGTH]`, or `engine_steps gemm-ceiling`.
 //!
-//! The mode is `plain`, `private`, or `units8` for a private step whose records form units of 8 (or of any other number).
+//! The mode is `plain`, `private`, `units8` for a private step whose records form units of 8 (or of any other number), or `forward` for
+//! outputs only. The length is that of the sequences of `lstm`, `gru` and `transformer`.
 #![expect(clippy::unwrap_used, reason = "a benchmark stops at the first error")]
 
 use std::time::{Duration, Instant};
@@ -12,13 +14,13 @@ use sordino_nn::{
     models::{self, ModelConfig, ResNet18, Transformer},
 };
 
-fn model(name: &str) -> (Network, Loss, usize) {
+fn model(name: &str, length: Option<usize>) -> (Network, Loss, usize) {
     let (network, batch) = match name {
         "mnist" => (models::mnist_cnn(), 256),
         "resnet20" => (models::resnet20(10), 128),
-        "lstm" => (models::lstm_classifier(1000, 32, 2), 128),
-        "gru" => (models::gru_classifier(1000, 32, 2), 128),
-        "transformer" => (models::transformer(1000, 64, 10), 32),
+        "lstm" => (models::lstm_classifier(1000, length.unwrap_or(32), 2), 128),
+        "gru" => (models::gru_classifier(1000, length.unwrap_or(32), 2), 128),
+        "transformer" => (models::transformer(1000, length.unwrap_or(64), 10), 32),
         "mlp" => (models::mlp(784, &[512, 256], 10), 512),
         "logistic" => (models::linear(117), 256),
         "lenet5" => (models::lenet5(10), 256),
@@ -125,16 +127,18 @@ fn ceiling() {
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [name, mode, seconds, rest @ ..] = &arguments[..] else {
+    let [name, mode, _, rest @ ..] = &arguments[..] else {
         return ceiling();
     };
-    let (network, loss, batch) = model(name);
+    let (network, loss, batch) = model(name, rest.get(1).map(|text| text.parse().unwrap()));
     let batch = rest.first().map_or(batch, |text| text.parse().unwrap());
     let gflop = network.operations() * batch as f64 / 1e9;
     let shape = network.input();
     let outputs = network.outputs();
     let size: usize = mode.strip_prefix("units").map_or(1, |size| size.parse().unwrap());
-    let mut engine = Engine::new(network, loss).unwrap().for_slots_of(size).unwrap();
+    let forward = mode == "forward";
+    let engine = if forward { Engine::without_loss(network) } else { Engine::new(network, loss) };
+    let mut engine = engine.unwrap().for_slots_of(size).unwrap();
     let params = engine.network().init(1);
     // A pool of records of its own size, so that memory does not grow because the data does.
     let pool = batch.min(256).next_multiple_of(size);
@@ -145,6 +149,12 @@ fn main() {
         Shape::Tokens { .. } => Inputs::Tokens { tokens: &tokens, starts: &starts },
         _ => Inputs::Dense(&values),
     };
+    let unlabelled = engine.unlabelled(inputs).unwrap();
+    if forward {
+        let chosen: Vec<usize> = (0..batch).map(|place| place * pool / batch).collect();
+        let step = || drop(std::hint::black_box(engine.outputs(&params, &unlabelled, &chosen).unwrap()));
+        return report(&arguments, batch, gflop, step);
+    }
     let classes: Vec<u32> = (0..pool as u32).map(|record| record * 7 % outputs.max(2) as u32).collect();
     let records = engine.records(inputs, Targets::Classes(&classes)).unwrap();
     let units = Units::new((0..pool).collect(), (0..=pool / size).map(|unit| unit * size).collect()).unwrap();
@@ -156,11 +166,17 @@ fn main() {
         weights.fill((1.0 / norm).min(1.0) as f32);
     };
     let mut sums = [vec![0.0; params.values().len()]];
-    let mut step = || {
+    let step = || {
         let pass = Pass::new(&params, &records, &chosen);
         let pass = if mode == "plain" { pass } else { pass.weighed_by(&clip) };
         std::hint::black_box(engine.pass(&pass, &mut sums).unwrap());
     };
+    report(&arguments, batch, gflop, step);
+}
+
+/// Times steps, after three of warm-up, and prints one JSON object.
+fn report(arguments: &[String], batch: usize, gflop: f64, mut step: impl FnMut()) {
+    let [name, mode, seconds, ..] = arguments else { panic!("engine_steps MODEL MODE SECONDS") };
     (0..3).for_each(|_| step());
     let (begun, time) = (Instant::now(), Duration::from_secs_f64(seconds.parse().unwrap()));
     let mut times = Vec::new();
