@@ -220,14 +220,29 @@ impl Dataset {
     ///
     /// See [`held_out`].
     pub fn split(self, test_fraction: f64, seed: u64) -> Result<(Dataset, Option<Dataset>), DataError> {
-        let slots = held_out(self.slots(), test_fraction, seed)?;
-        if slots.is_empty() {
+        let tests = test_slots(self.slots(), test_fraction)?;
+        if tests == 0 {
             return Ok((self, None));
         }
-        let mut held_out = vec![false; self.slots()];
-        slots.into_iter().for_each(|slot| held_out[slot] = true);
-        let side = self.units.as_ref().map_or(held_out.clone(), |units| units.for_records(&held_out));
-        Ok((self.part(&side, false), Some(self.part(&side, true))))
+        let held_out = first_of_permutation(self.slots(), tests, seed);
+        let side = match &self.units {
+            Some(units) => units.for_records(&held_out),
+            None => held_out,
+        };
+        let Dataset { shape, values, labels, units, normalisation, preparation, .. } = self;
+        let ((values, test_values), (labels, test_labels)) =
+            rayon::join(|| values.split(shape, &side), || labels.split(&side));
+        let part = |values, labels, wanted| Dataset {
+            shape,
+            encoding: self.encoding,
+            values,
+            labels,
+            normalisation: normalisation.clone(),
+            units: units.as_ref().map(|units| units.part(&side, wanted)),
+            observed_classes: self.observed_classes,
+            preparation: preparation.clone(),
+        };
+        Ok((part(values, labels, false), Some(part(test_values, test_labels, true))))
     }
 
     /// The records of these [slots](Self::slots), in the same order. Records in files stay there.
@@ -268,6 +283,16 @@ impl Dataset {
 ///
 /// `test_fraction` must be 0 (no records are held out), or below 1 and leave at least 1 record in each part.
 pub fn held_out(count: usize, test_fraction: f64, seed: u64) -> Result<Vec<usize>, DataError> {
+    let tests = test_slots(count, test_fraction)?;
+    if tests == 0 {
+        return Ok(Vec::new());
+    }
+    let sides = first_of_permutation(count, tests, seed);
+    Ok((0..).zip(sides).filter_map(|(slot, held_out)| held_out.then_some(slot)).collect())
+}
+
+/// The number of slots that a split holds out.
+fn test_slots(count: usize, test_fraction: f64) -> Result<usize, DataError> {
     let refuse = |permitted: String| {
         let hint = "{test_fraction=0.2} holds out a fifth of the records for testing, {test_fraction=0} none"
             .to_owned();
@@ -277,16 +302,13 @@ pub fn held_out(count: usize, test_fraction: f64, seed: u64) -> Result<Vec<usize
         return refuse("at least 0 and below 1".to_owned());
     }
     if test_fraction == 0.0 {
-        return Ok(Vec::new());
+        return Ok(0);
     }
     let tests = (count as f64 * test_fraction).round() as usize;
     if tests == 0 || tests >= count {
         return refuse(format!("0, or large enough for 1 of {count} records and small enough to leave 1"));
     }
-    let mut places = permutation(count, seed);
-    places.truncate(tests);
-    places.sort_unstable();
-    Ok(places)
+    Ok(tests)
 }
 
 /// The error for a data set without records.
@@ -304,26 +326,53 @@ impl fmt::Debug for Dataset {
     }
 }
 
-/// A uniformly random permutation of `0 .. count`, by the Fisher-Yates shuffle.
-fn permutation(count: usize, seed: u64) -> Vec<usize> {
-    // Runs are resumed by their seed. `seed_from_u64` and the shuffle of `rand` may change with the version of the crate, so
-    // neither is used.
+/// For each of `0 .. count`, whether it is among the first `chosen` of a uniformly random permutation by the Fisher-Yates shuffle.
+///
+/// The shuffle exchanges the element at each place, from the last one down, with one at or before it. Which elements are among the first
+/// `chosen` is decided before it reaches those places. The exchanges are drawn first and then undone in reverse order on one flag per
+/// place, which stays in the cache. An exchange is undone when all flags from its place on are still false.
+fn first_of_permutation(count: usize, chosen: usize, seed: u64) -> Vec<bool> {
+    let mut random = generator(seed);
+    // Half the memory, if the indices are small enough.
+    match u32::try_from(count) {
+        Ok(_) => {
+            undone(count, chosen, |last| below(last as u64 + 1, &mut random) as u32, |place| place as usize)
+        }
+        Err(_) => undone(count, chosen, |last| below(last as u64 + 1, &mut random), |place| place as usize),
+    }
+}
+
+/// Draws the exchanges of a shuffle and undoes them on the flags of the first `chosen` places.
+fn undone<T: Copy>(
+    count: usize,
+    chosen: usize,
+    draw: impl FnMut(usize) -> T,
+    place: impl Fn(T) -> usize,
+) -> Vec<bool> {
+    let draws: Vec<T> = (chosen..count).rev().map(draw).collect();
+    let mut flags = vec![false; count];
+    flags[..chosen].fill(true);
+    for (last, other) in (chosen..count).zip(draws.into_iter().rev().map(place)) {
+        let flag = flags[other];
+        flags[other] = false;
+        flags[last] = flag;
+    }
+    flags
+}
+
+/// Runs are resumed by their seed. `seed_from_u64` and the shuffle of `rand` may change with the version of the crate, so neither is used.
+fn generator(seed: u64) -> ChaCha20Rng {
     let mut key = [0; 32];
     key[..8].copy_from_slice(&seed.to_le_bytes());
-    let mut random = ChaCha20Rng::from_seed(key);
-    let mut places: Vec<usize> = (0..count).collect();
-    for last in (1..count).rev() {
-        places.swap(last, below(last as u64 + 1, &mut random) as usize);
-    }
-    places
+    ChaCha20Rng::from_seed(key)
 }
 
 /// Uniform in `0 .. bound`, by rejection: draws beyond the last whole multiple of `bound` are repeated.
 fn below(bound: u64, random: &mut ChaCha20Rng) -> u64 {
-    let end = u64::MAX - u64::MAX % bound;
     loop {
         let draw = random.next_u64();
-        if draw < end {
+        // The first comparison permits nearly all draws without a division: the multiple is above `u64::MAX - bound`.
+        if draw <= u64::MAX - bound || draw < u64::MAX - u64::MAX % bound {
             return draw % bound;
         }
     }
@@ -396,6 +445,23 @@ mod tests {
         // Runs are resumed by their seed, so these must never change.
         assert_eq!(held_out(20, 0.25, 0).unwrap(), [0, 5, 8, 14, 15]);
         assert_eq!(held_out(1_000_000, 5e-6, 7).unwrap(), [187_342, 189_117, 443_523, 709_016, 983_141]);
+    }
+
+    /// The whole shuffle, of which the first places are held out.
+    #[test]
+    fn held_out_slots_are_the_first_of_a_shuffle() {
+        for (count, tests) in [(2, 1), (3, 2), (10, 1), (10, 9), (57, 20), (1000, 333)] {
+            for seed in [0, 1, 99] {
+                let mut random = generator(seed);
+                let mut places: Vec<usize> = (0..count).collect();
+                for last in (1..count).rev() {
+                    places.swap(last, below(last as u64 + 1, &mut random) as usize);
+                }
+                let mut first = vec![false; count];
+                places[..tests].iter().for_each(|&place| first[place] = true);
+                assert_eq!(first_of_permutation(count, tests, seed), first, "{count} {tests} {seed}");
+            }
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{DataError, quoted};
 use crate::field::listed;
+use crate::values::separate;
 
 /// The largest number of classes.
 pub(crate) const MAX_CLASSES: usize = 1 << 16;
@@ -238,6 +239,27 @@ impl LabelValues {
             LabelValues::Classes { classes, .. } => Some(classes.len()),
             LabelValues::Numbers { values, scales } => Some(values.len() / scales.len()),
             LabelValues::NextTokens { from } => Some(from.len()),
+        }
+    }
+
+    /// The labels of the records whose entry in `side` is false, and of those whose entry is true.
+    pub(crate) fn split(self, side: &[bool]) -> (LabelValues, LabelValues) {
+        match self {
+            LabelValues::Absent => (LabelValues::Absent, LabelValues::Absent),
+            LabelValues::Classes { classes, names } => {
+                let (rest, taken) = separate(classes, 1, side);
+                let labels = |classes, names| LabelValues::Classes { classes, names };
+                (labels(rest, names.clone()), labels(taken, names))
+            }
+            LabelValues::Numbers { values, scales } => {
+                let (rest, taken) = separate(values, scales.len(), side);
+                let labels = |values, scales| LabelValues::Numbers { values, scales };
+                (labels(rest, scales.clone()), labels(taken, scales))
+            }
+            LabelValues::NextTokens { from } => {
+                let (rest, taken) = separate(from, 1, side);
+                (LabelValues::NextTokens { from: rest }, LabelValues::NextTokens { from: taken })
+            }
         }
     }
 

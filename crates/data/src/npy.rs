@@ -15,7 +15,7 @@ use crate::input::{open, read_exactly, unreadable};
 use crate::labels::{LabelValues, Scale, check_classes, numbered};
 use crate::npy_header::{self, Header, NumberKind};
 use crate::source::{Source, Splits};
-use crate::stored::{channels_first, not_permitted};
+use crate::stored::{Decoder, channels_first, not_permitted};
 use crate::unit::{RecordUnits, UnitId};
 use crate::unlabelled::UnlabelledRows;
 
@@ -308,16 +308,24 @@ fn records(
 ) -> Result<Records, DataError> {
     let header = header(file, source, size)?;
     let ArrayLayout { shape, conversion, channels_last } = ArrayLayout::new(file, &header, wanted)?;
+    let decoder = Decoder::new(header.dtype, conversion, None);
     let mut values: Vec<f32> = Vec::new();
     let mut refused: Vec<(usize, DataError)> = Vec::new();
-    numbers(file, source, &header, |at, number| {
-        values.push(conversion.apply(number).unwrap_or_else(|permitted| {
-            let record = at / shape.len();
+    pieces(file, source, &header, |first, bytes| {
+        let bad = decoder.refused(bytes);
+        values.resize(first + bytes.len() / header.dtype.size, 0.0);
+        if bad.is_empty() {
+            return decoder.decode(bytes, &mut values[first..]).map_err(|error| unreadable(file, &error));
+        }
+        header.dtype.decode_all(bytes, |place, number| {
+            values[first + place] = conversion.apply(number).unwrap_or(0.0);
+        });
+        for (place, permitted, number) in bad {
+            let (at, record) = (first + place, (first + place) / shape.len());
             if refused.last().is_none_or(|(last, _)| *last != record) {
                 refused.push((record, not_permitted(file, at, shape.len(), permitted, number)));
             }
-            0.0
-        }));
+        }
         Ok(())
     })?;
     if let Some(channels) = channels_last {
@@ -418,22 +426,38 @@ pub(crate) fn units(
     Ok(ids)
 }
 
-/// Decodes all numbers of an array, with their indices.
+/// Decodes all numbers of an array, with their indices, until `take` returns an error.
 fn numbers(
     file: &str,
     source: &mut dyn Read,
     header: &Header,
     mut take: impl FnMut(usize, f64) -> Result<(), DataError>,
 ) -> Result<(), DataError> {
+    pieces(file, source, header, |first, bytes| {
+        let mut taken = Ok(());
+        header.dtype.decode_all(bytes, |place, number| {
+            if taken.is_ok() {
+                taken = take(first + place, number);
+            }
+        });
+        taken
+    })
+}
+
+/// Reads all numbers of an array in pieces. `take` receives the index of the first number of a piece, and the bytes of the piece.
+fn pieces(
+    file: &str,
+    source: &mut dyn Read,
+    header: &Header,
+    mut take: impl FnMut(usize, &[u8]) -> Result<(), DataError>,
+) -> Result<(), DataError> {
     let total = header.shape.iter().try_fold(1_usize, |total, &size| total.checked_mul(size));
     let total = total.unwrap_or(usize::MAX);
     check_size(|| format!("{file}, shape {:?}", header.shape), total)?;
-    let mut place = 0;
+    let mut first = 0;
     read_exactly(file, source, header.start, total as u64 * header.dtype.size as u64, |bytes| {
-        for number in bytes.chunks_exact(header.dtype.size) {
-            take(place, header.dtype.decode(number))?;
-            place += 1;
-        }
+        take(first, bytes)?;
+        first += bytes.len() / header.dtype.size;
         Ok(())
     })
 }

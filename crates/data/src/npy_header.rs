@@ -43,7 +43,7 @@ impl Header {
 pub(crate) struct Dtype {
     pub(crate) kind: NumberKind,
     pub(crate) size: usize,
-    big: bool,
+    pub(crate) big: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,23 +85,32 @@ impl Dtype {
         Some(Dtype { kind, size, big })
     }
 
-    /// Decodes one number. Integers beyond 2^53 are rounded; single precision would round them anyway.
-    pub(crate) fn decode(self, bytes: &[u8]) -> f64 {
-        let mut word = [0; 8];
-        for (place, byte) in word.iter_mut().enumerate().take(self.size) {
-            *byte = bytes[if self.big { self.size - 1 - place } else { place }];
+    /// Decodes the numbers of a piece of an array, with their places in it. The type is looked up once for the whole piece. Integers
+    /// beyond 2^53 are rounded; single precision would round them anyway.
+    pub(crate) fn decode_all(self, bytes: &[u8], mut take: impl FnMut(usize, f64)) {
+        /// Calls `take` with each number of `$type`.
+        macro_rules! each {
+            ($type:ty, $number:expr) => {{
+                let numbers = bytes.as_chunks::<{ size_of::<$type>() }>().0.iter().enumerate();
+                if self.big {
+                    numbers.for_each(|(place, &bytes)| take(place, $number(<$type>::from_be_bytes(bytes))));
+                } else {
+                    numbers.for_each(|(place, &bytes)| take(place, $number(<$type>::from_le_bytes(bytes))));
+                }
+            }};
         }
-        let bits = u64::from_le_bytes(word);
         match (self.kind, self.size) {
-            (NumberKind::Float, 2) => half(bits as u16),
-            (NumberKind::Float, 4) => f64::from(f32::from_bits(bits as u32)),
-            (NumberKind::Float, _) => f64::from_bits(bits),
-            (NumberKind::Signed, size) => {
-                // Sign extension.
-                let unused = 64 - 8 * size as u32;
-                ((bits << unused) as i64 >> unused) as f64
-            }
-            (NumberKind::Unsigned | NumberKind::Bool, _) => bits as f64,
+            (NumberKind::Float, 2) => each!(u16, half),
+            (NumberKind::Float, 4) => each!(f32, f64::from),
+            (NumberKind::Float, _) => each!(f64, |number| number),
+            (NumberKind::Signed, 1) => each!(i8, f64::from),
+            (NumberKind::Signed, 2) => each!(i16, f64::from),
+            (NumberKind::Signed, 4) => each!(i32, f64::from),
+            (NumberKind::Signed, _) => each!(i64, |number| number as f64),
+            (NumberKind::Unsigned | NumberKind::Bool, 1) => each!(u8, f64::from),
+            (NumberKind::Unsigned | NumberKind::Bool, 2) => each!(u16, f64::from),
+            (NumberKind::Unsigned | NumberKind::Bool, 4) => each!(u32, f64::from),
+            (NumberKind::Unsigned | NumberKind::Bool, _) => each!(u64, |number| number as f64),
         }
     }
 }
@@ -236,7 +245,13 @@ mod tests {
 
     #[test]
     fn numbers_of_every_type_are_decoded() {
-        let decode = |descr, bytes: &[u8]| Dtype::parse(descr).unwrap().decode(bytes);
+        // The second of three equal numbers.
+        let decode = |descr, bytes: &[u8]| {
+            let (mut numbers, dtype) = (Vec::new(), Dtype::parse(descr).unwrap());
+            dtype.decode_all(&bytes.repeat(3), |place, number| numbers.push((place, number)));
+            assert_eq!(numbers.iter().map(|(place, _)| *place).collect::<Vec<_>>(), [0, 1, 2]);
+            numbers[1].1
+        };
         assert_eq!(decode("<f4", &(-1.5_f32).to_le_bytes()), -1.5);
         assert_eq!(decode(">f4", &(-1.5_f32).to_be_bytes()), -1.5);
         // The bit patterns of the standard: 1, -2, the largest, the smallest normal and the smallest number, infinity.

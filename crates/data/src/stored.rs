@@ -86,20 +86,23 @@ impl Decoder {
     }
 
     /// Decodes numbers; a number that is not permitted is an error.
-    fn decode(&self, bytes: &[u8], values: &mut [f32]) -> io::Result<()> {
+    pub(crate) fn decode(&self, bytes: &[u8], values: &mut [f32]) -> io::Result<()> {
         match &self.kind {
             DecoderKind::Bytes(table) => {
                 values.iter_mut().zip(bytes).for_each(|(value, &byte)| *value = table[usize::from(byte)]);
             }
             DecoderKind::Floats => {
-                for (value, bytes) in values.iter_mut().zip(bytes.chunks_exact(4)) {
-                    *value = f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-                }
+                let numbers = bytes.as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes));
+                values.iter_mut().zip(numbers).for_each(|(value, number)| *value = number);
             }
             DecoderKind::Any(conversion) => {
-                for (value, bytes) in values.iter_mut().zip(bytes.chunks_exact(self.dtype.size)) {
-                    let decoded = conversion.apply(self.dtype.decode(bytes));
-                    *value = decoded.map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+                let mut permitted = true;
+                self.dtype.decode_all(bytes, |place, number| match conversion.apply(number) {
+                    Ok(decoded) => values[place] = decoded,
+                    Err(_) => permitted = false,
+                });
+                if !permitted {
+                    return Err(io::ErrorKind::InvalidData.into());
                 }
             }
         }
@@ -107,25 +110,32 @@ impl Decoder {
     }
 
     /// The numbers that are not permitted: their place among `bytes`, what is permitted, and the number.
-    fn refused(&self, bytes: &[u8]) -> Vec<(usize, &'static str, f64)> {
-        let numbers = bytes.chunks_exact(self.dtype.size).map(|bytes| self.dtype.decode(bytes)).enumerate();
+    pub(crate) fn refused(&self, bytes: &[u8]) -> Vec<(usize, &'static str, f64)> {
+        /// The numbers that are checked at once. All of them are checked, so that the check needs no branch for each number.
+        const BLOCK: usize = 256;
+        const EXPONENT: u32 = 0x7f80_0000;
+        let mut refused = Vec::new();
         match &self.kind {
-            DecoderKind::Bytes(_) => Vec::new(),
+            DecoderKind::Bytes(_) => {}
             DecoderKind::Floats => {
-                let finite = |bytes: &[u8]| (u16::from_le_bytes([bytes[2], bytes[3]]) & 0x7f80) != 0x7f80;
-                if bytes.chunks_exact(4).all(finite) {
-                    return Vec::new();
+                let infinite = |bytes: &[u8; 4]| u32::from_le_bytes(*bytes) & EXPONENT == EXPONENT;
+                for (block, numbers) in bytes.as_chunks().0.chunks(BLOCK).enumerate() {
+                    if numbers.iter().fold(false, |any, number| any | infinite(number)) {
+                        let places = (block * BLOCK..).zip(numbers).filter(|(_, number)| infinite(number));
+                        refused.extend(places.map(|(place, &number)| {
+                            let number = f64::from(f32::from_le_bytes(number));
+                            (place, "a finite number in single precision", number)
+                        }));
+                    }
                 }
-                let refused = numbers.filter(|(_, number)| !number.is_finite());
-                refused
-                    .map(|(place, number)| (place, "a finite number in single precision", number))
-                    .collect()
             }
-            DecoderKind::Any(conversion) => {
-                let refused = |(place, number)| Some((place, conversion.apply(number).err()?, number));
-                numbers.filter_map(refused).collect()
-            }
+            DecoderKind::Any(conversion) => self.dtype.decode_all(bytes, |place, number| {
+                if let Err(permitted) = conversion.apply(number) {
+                    refused.push((place, permitted, number));
+                }
+            }),
         }
+        refused
     }
 }
 
@@ -359,5 +369,57 @@ impl fmt::Debug for StoredRecords {
             .field("records", &self.records())
             .field("shape", &self.shape())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::encoding::Encoding;
+
+    /// The reference converts one number after another in double precision.
+    #[test]
+    fn floats_are_decoded_and_refused_as_one_by_one() {
+        let conversion = Conversion::new("x", Encoding::Floats, None).unwrap();
+        let decoder = Decoder::new(Dtype::F32, conversion, None);
+        let mut numbers: Vec<f32> =
+            (0..1000_u32).map(|i| f32::from_bits(i.wrapping_mul(0x9e37_79b9) & 0xbf7f_ffff)).collect();
+        let bytes =
+            |numbers: &[f32]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
+        let mut decoded = vec![f32::NAN; numbers.len()];
+        assert_eq!(decoder.refused(&bytes(&numbers)), []);
+        decoder.decode(&bytes(&numbers), &mut decoded).unwrap();
+        let naive: Vec<f32> =
+            numbers.iter().map(|&number| conversion.apply(number.into()).unwrap()).collect();
+        assert_eq!(decoded, naive);
+        // The first and the last number of a block, and of all numbers.
+        let bad = [0, 255, 256, 300, 301, 999];
+        for (place, number) in
+            bad.into_iter().zip([f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -f32::NAN].into_iter().cycle())
+        {
+            numbers[place] = number;
+        }
+        numbers[500] = f32::MAX;
+        let refused = decoder.refused(&bytes(&numbers));
+        assert_eq!(refused.iter().map(|(place, ..)| *place).collect::<Vec<_>>(), bad);
+        for (place, permitted, number) in refused {
+            assert_eq!(Err(permitted), conversion.apply(number));
+            assert_eq!(number.to_string(), f64::from(numbers[place]).to_string());
+        }
+    }
+
+    #[test]
+    fn a_piece_with_a_number_that_is_not_permitted_is_not_decoded() {
+        let conversion = Conversion::new("x", Encoding::Integers, Some(Encoding::Bytes)).unwrap();
+        let dtype = Dtype { kind: NumberKind::Signed, size: 2, ..Dtype::F32 };
+        let decoder = Decoder::new(dtype, conversion, None);
+        let bytes: Vec<u8> =
+            [0_i16, 51, 256, -1, 255].iter().flat_map(|number| number.to_le_bytes()).collect();
+        let permitted = conversion.apply(256.0).unwrap_err();
+        assert_eq!(decoder.refused(&bytes), [(2, permitted, 256.0), (3, permitted, -1.0)]);
+        assert_eq!(decoder.decode(&bytes, &mut [0.0; 5]).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        let mut values = [0.0; 2];
+        decoder.decode(&bytes[..4], &mut values).unwrap();
+        assert_eq!(values, [0.0, 0.2]);
     }
 }

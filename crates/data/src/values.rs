@@ -1,5 +1,7 @@
 //! The values of records, in memory or in a file.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 use sordino_nn::{Inputs, RecordStore, Shape};
 
@@ -58,6 +60,17 @@ impl RecordValues {
         }
     }
 
+    /// The records whose entry in `side` is false, and those whose entry is true. The first ones stay where they are in memory.
+    pub(crate) fn split(self, shape: Shape, side: &[bool]) -> (RecordValues, RecordValues) {
+        match self {
+            Self::Floats(values) => {
+                let (rest, taken) = separate(values, shape.len(), side);
+                (Self::Floats(rest), Self::Floats(taken))
+            }
+            other => (other.part(shape, side, false), other.part(shape, side, true)),
+        }
+    }
+
     /// The records whose entry in `side` equals `wanted`.
     pub(crate) fn part(&self, shape: Shape, side: &[bool], wanted: bool) -> RecordValues {
         match self {
@@ -109,8 +122,43 @@ pub(crate) fn not_finite(file: &str, record: usize) -> DataError {
 
 /// Selects the records, of `width` values each, whose entry in `side` equals `wanted`.
 pub(crate) fn keep<T: Copy>(values: &[T], width: usize, side: &[bool], wanted: bool) -> Vec<T> {
-    let records = values.chunks_exact(width).zip(side).filter(|&(_, &s)| s == wanted);
-    records.flat_map(|(record, _)| record.iter().copied()).collect()
+    let count = side.iter().filter(|&&side| side == wanted).count();
+    let mut kept = Vec::with_capacity(count * width);
+    for (range, side) in runs(width, side) {
+        if side == wanted {
+            kept.extend_from_slice(&values[range]);
+        }
+    }
+    kept
+}
+
+/// The records, of `width` values each, whose entry in `side` is false, and those whose entry is true. The first ones are moved together
+/// in place, so that only the second ones need new memory.
+pub(crate) fn separate<T: Copy>(mut values: Vec<T>, width: usize, side: &[bool]) -> (Vec<T>, Vec<T>) {
+    let count = side.iter().filter(|&&side| side).count();
+    let (mut rest, mut taken) = (0, Vec::with_capacity(count * width));
+    for (range, side) in runs(width, side) {
+        if side {
+            taken.extend_from_slice(&values[range]);
+        } else {
+            let length = range.len();
+            values.copy_within(range, rest);
+            rest += length;
+        }
+    }
+    values.truncate(rest);
+    values.shrink_to_fit();
+    (values, taken)
+}
+
+/// The ranges of values of consecutive records, of `width` values each, that have the same entry in `side`.
+fn runs(width: usize, side: &[bool]) -> impl Iterator<Item = (Range<usize>, bool)> {
+    let mut start = 0;
+    side.chunk_by(|a, b| a == b).map(move |run| {
+        let range = start..start + run.len() * width;
+        start = range.end;
+        (range, run[0])
+    })
 }
 
 /// Selects the sequences, with `width` values in each step, whose entry in `side` equals `wanted`.
@@ -132,6 +180,24 @@ fn keep_sequences<T: Copy>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn records_are_separated_as_one_by_one() {
+        let sides: [&[bool]; 5] =
+            [&[], &[true], &[false, false], &[true, false, true, true, false], &[false, true, true, false]];
+        for side in sides {
+            for width in [1, 3] {
+                let values: Vec<usize> = (0..side.len() * width).collect();
+                let naive = |wanted: bool| -> Vec<usize> {
+                    values.iter().copied().filter(|place| side[place / width] == wanted).collect()
+                };
+                assert_eq!(separate(values.clone(), width, side), (naive(false), naive(true)));
+                for wanted in [false, true] {
+                    assert_eq!(keep(&values, width, side, wanted), naive(wanted));
+                }
+            }
+        }
+    }
 
     #[test]
     fn a_part_of_token_sequences_keeps_whole_records() {
