@@ -2,11 +2,15 @@
 """Records that stay in their file: peak memory at two sizes, and the time of a step against the same records in memory.
 
     bench/files.py [--gigabytes G] [--steps N] [--model NAME] [--rounds R] [--small-only] [--folder DIR] [--json FILE]
+    bench/files.py --reading [--records N] [--rounds R] [--folder DIR] [--json FILE] [--binary FILE ...]
 
 Builds the sordino binary. Generates float32 records of 3072 values with 10 classes, chunk by chunk, as x.npy and y.npy of G / 10 and
 of G gigabytes (10 by default), and trains on both. The smaller one is also trained on from an NPZ archive, which is read into
 memory, and as a .sordino file; the three take turns R times, and medians are printed. The larger one is also trained on after the page
 cache has dropped it. Needs 1.3 G of disk space.
+
+With --reading, it measures the reading of an NPZ archive of N records (10 million by default) of 8 float32 values with int64 labels:
+a run of one step of 256 records, minus the same run on the first 10,000 records. Several binaries take turns.
 """
 
 import argparse
@@ -64,10 +68,13 @@ def forget(path):
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def run(*flags):
+BINARY = ROOT / "target/release/sordino"
+
+
+def run(*flags, binary=BINARY):
     """Runs a command; returns its peak memory in MB, its seconds and the seconds of all processors."""
     begun = time.monotonic()
-    child = subprocess.Popen([ROOT / "target/release/sordino", *map(str, flags)], stdout=subprocess.PIPE, text=True)
+    child = subprocess.Popen([binary, *map(str, flags)], stdout=subprocess.PIPE, text=True)
     # The peak in the resource usage of a child includes its parent's memory before the exec; this one does not.
     peak, done = 0, 0
     while not done:
@@ -99,8 +106,48 @@ def train(data, steps, model, folder, before=lambda: None):
     return {"peak_mb": memory, "step_ms": step(seconds), "step_processor_ms": step(processors), "seconds": seconds[1]}
 
 
-def median(rounds):
-    return {key: round(statistics.median(one[key] for one in rounds), 1) for key in rounds[0]}
+def generate_narrow(path, records):
+    """Writes an NPZ archive of records of 8 values; memory does not grow with its size."""
+    block = 10_000
+    source = random.Random(1)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as file:
+        with file.open("x.npy", "w", force_zip64=True) as x:
+            x.write(header("<f4", (records, 8)))
+            for begin in range(0, records, block):
+                count = 8 * min(block, records - begin)
+                values = bytearray(source.randbytes(4 * count))
+                values[3::4] = b"\x3f" * count
+                values[2::4] = b"\x80" * count
+                x.write(values)
+        with file.open("y.npy", "w", force_zip64=True) as y:
+            y.write(header("<i8", (records,)))
+            for begin in range(0, records, block):
+                count = min(block, records - begin)
+                y.write(b"".join(source.randrange(2).to_bytes(8, "little") for _ in range(count)))
+
+
+def reading(arguments, folder):
+    """Seconds, seconds of all processors and peak memory of reading; the binaries take turns."""
+    many, few = folder / "many.npz", folder / "few.npz"
+    generate_narrow(many, arguments.records)
+    generate_narrow(few, 10_000)
+    flags = ["train", "--classes", 2, "--noise-multiplier", 1, "--batch-size", 256, "--steps", 1, "--json"]
+    taken = {binary: [] for binary in arguments.binary}
+    for _ in range(arguments.rounds):
+        for binary in arguments.binary:
+            times = []
+            for data in [few, many]:
+                out = folder / "run"
+                shutil.rmtree(out, ignore_errors=True)
+                times.append(run(*flags, "--data", data, "--out", out, binary=binary))
+            (_, few_seconds, few_used), (memory, seconds, used) = times
+            one = {"reading_seconds": seconds - few_seconds, "processor_seconds": used - few_used, "peak_mb": memory}
+            taken[binary].append(one)
+    return {str(binary): median(rounds, 3) for binary, rounds in taken.items()}
+
+
+def median(rounds, digits=1):
+    return {key: round(statistics.median(one[key] for one in rounds), digits) for key in rounds[0]}
 
 
 def main():
@@ -112,10 +159,20 @@ def main():
     parser.add_argument("--small-only", action="store_true", help="only the smaller size")
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--reading", action="store_true", help="only the reading of many narrow records")
+    parser.add_argument("--records", type=int, default=10_000_000)
+    parser.add_argument("--binary", type=Path, action="append", help="with --reading: a sordino binary; repeat it to compare")
     arguments = parser.parse_args()
     subprocess.run(["cargo", "build", "--release", "--quiet", "-p", "sordino"], cwd=ROOT, check=True)
+    arguments.binary = arguments.binary or [BINARY]
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
         folder = Path(folder)
+        if arguments.reading:
+            results = reading(arguments, folder)
+            print(json.dumps(results, indent=2))
+            if arguments.json:
+                arguments.json.write_text(json.dumps(results, indent=2) + "\n")
+            return
         free = shutil.disk_usage(folder).free / 1e9
         if free < 1.5 * arguments.gigabytes:
             raise SystemExit(f"{folder} has {free:.0f} GB free; {1.5 * arguments.gigabytes:.0f} are needed")
