@@ -50,7 +50,18 @@ pub(super) fn steps(
         let repeats = usize::try_from(entry.steps().get()).unwrap_or(usize::MAX);
         std::iter::repeat_n(entry.effective_noise_multiplier(), repeats)
     });
-    let (mu_spent, rdp) = (gdp::spent(plan)?, rdp::spent(plan, delta)?);
+    let exact = || -> Vec<(u64, f64)> {
+        let priced = priced_steps(count, points).into_par_iter();
+        // A prefix that cannot be priced has no value.
+        let price = |step| match step == count {
+            true => Some((step, whole.epsilon)),
+            false => Some((step, Accountant::Pld.price(&plan.first(step), delta).ok()?.epsilon.get())),
+        };
+        priced.filter_map(price).collect()
+    };
+    // The Renyi divergences are integrated on one thread, in the meantime.
+    let (rdp, exact) = rayon::join(|| rdp::spent(plan, delta), exact);
+    let (mu_spent, rdp) = (gdp::spent(plan)?, rdp?);
     let clt = |mu: Mu| gaussian::epsilon(mu, delta).get();
     let mut steps: Vec<Step> = (1..=count)
         .zip(parts(facts).zip(multipliers))
@@ -68,14 +79,6 @@ pub(super) fn steps(
                 epsilon_rdp: rdp.get(),
                 epsilon_clt: clt(mu),
             }
-        })
-        .collect();
-    let exact: Vec<(u64, f64)> = priced_steps(count, points)
-        .into_par_iter()
-        // A prefix that cannot be priced has no value.
-        .filter_map(|step| match step == count {
-            true => Some((step, whole.epsilon)),
-            false => Some((step, Accountant::Pld.price(&plan.first(step), delta).ok()?.epsilon.get())),
         })
         .collect();
     for (step, epsilon) in exact {
