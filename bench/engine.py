@@ -8,7 +8,7 @@ Markdown: the time of a step, and the peak memory of a private step. The contend
 time; a time is the median over all steps of all rounds, a ratio is the median of the ratios within each round.
 
 PyTorch's threads become up to ten times slower when another process takes a core. A round in which other processes used more
-than 3 % of the processors during any contender's turn is discarded and repeated (quiet.py). If a model has no quiet round, the
+than 3 % of the processors during the turn of a contender is discarded and repeated (quiet.py). If a model has no quiet round, the
 script prints what it has and ends with exit code 1, unless --allow-noise is given.
 
 A step is the gradients of one batch, in f32 on two threads: forward, mean loss and backward for the plain steps, the sum
@@ -548,7 +548,7 @@ def options():
     if unknown := [model for model in chosen.models if model not in MODELS]:
         parser.error(f"no such model: {', '.join(unknown)}; there are {', '.join(MODELS)}")
     if chosen.rounds < 1 or chosen.seconds <= 0:
-        parser.error("there must be at least one round, of more than no seconds")
+        parser.error("there must be at least one round, longer than 0 seconds")
     return chosen
 
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Trains models on texts that are not the defaults, with the release build of the command, and prints accuracy, epsilon and seconds.
+"""Trains models other than the defaults on texts, with the release build of the command, and prints accuracy, epsilon and seconds.
 
     bench/learning.py DATA [--tasks imdb-bag,sst2-lora,...] [--repeats R] [--json FILE]
 
-bench/records.py has the defaults. DATA has the folders imdb, sst2 and minilm, in the formats of their publishers. Every run is private and starts from fresh
+bench/records.py measures the defaults. DATA has the folders imdb, sst2 and minilm, in the formats of their publishers. Every run is private and starts from fresh
 randomness. The seconds are those of the whole process: reading, tokenising, encoding and training.
 """
 

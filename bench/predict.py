@@ -78,7 +78,7 @@ def options():
     if unknown := [model for model in chosen.models if model not in engine.MODELS]:
         parser.error(f"no such model: {', '.join(unknown)}; there are {', '.join(engine.MODELS)}")
     if chosen.rounds < 1 or chosen.seconds <= 0 or min(chosen.batches) < 1 or chosen.threads < 1:
-        parser.error("there must be at least one round, of more than no seconds, at least one record in a batch, and at least one thread")
+        parser.error("there must be at least one round, longer than 0 seconds, at least one record in a batch, and at least one thread")
     return chosen
 
 

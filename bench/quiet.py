@@ -69,7 +69,7 @@ class Watch:
         self.largest, self.failed, self.shares = 0.0, False, []
 
     def turn(self, measure, *arguments):
-        """What `measure` returns. Raises `Disturbed` if other processes used too much meanwhile."""
+        """What `measure` returns. Raises `Disturbed` if other processes used too much processor time during it."""
         meter = Meter()
         result = measure(*arguments)
         self.shares.append(meter.others())
@@ -78,7 +78,7 @@ class Watch:
         return result
 
     def rounds(self, number, play):
-        """What `play(0)`, `play(1)`, ... return for the rounds that are kept. Empty, or shorter than asked for, if the machine is too busy."""
+        """What `play(0)`, `play(1)`, ... return for the rounds that are kept. There are fewer rounds, or none, if the machine is too busy."""
         results, discarded = [], 0
         while len(results) < number:
             self.shares = []

@@ -139,7 +139,7 @@ def batch(bench, sizes):
         # As many records for every point, at least eight steps.
         steps = max(8, (1 << 19) // size)
         figures = bench.train(f"batch {size}", data, size, "256,256", (max(1, steps // 8), steps + steps // 8))
-        yield "mlp, 82,690 parameters", size, figures
+        yield "mlp, 82,946 parameters", size, figures
     shutil.rmtree(data)
 
 
@@ -321,7 +321,7 @@ def options():
     parser.add_argument("--small", action="store_true", help="the first points only")
     parser.add_argument("--processor-time", action="store_true", help="measure the time of all processors instead of the clock: slopes are then also meaningful on a busy machine")
     parser.add_argument("--no-build", action="store_true", help="use the programs in target/release as they are")
-    parser.add_argument("--folder", type=Path, help="where data and runs are written for a while (default: the folder of temporary files)")
+    parser.add_argument("--folder", type=Path, help="folder for temporary data and runs (default: the folder of temporary files)")
     parser.add_argument("--svg", type=Path, help="where the picture is written (default: docs/scaling.svg if all quantities are measured in full)")
     parser.add_argument("--from-json", type=Path, metavar="FILE", help="draw and print what an earlier run wrote with --json")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to FILE")

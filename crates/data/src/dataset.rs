@@ -328,9 +328,10 @@ impl fmt::Debug for Dataset {
 
 /// For each of `0 .. count`, whether it is among the first `chosen` of a uniformly random permutation by the Fisher-Yates shuffle.
 ///
-/// The shuffle exchanges the element at each place, from the last one down, with one at or before it. Which elements are among the first
-/// `chosen` is decided before it reaches those places. The exchanges are drawn first and then undone in reverse order on one flag per
-/// place, which stays in the cache. An exchange is undone when all flags from its place on are still false.
+/// The shuffle goes from the last place to the first and exchanges each element with one at or before its place. Exchanges within the
+/// first `chosen` places do not change which elements are there, so they are not drawn. The other exchanges are drawn first. They are then
+/// undone in reverse order on one flag per place, which needs little memory. When an exchange is undone, the flags from its place on are
+/// all false.
 fn first_of_permutation(count: usize, chosen: usize, seed: u64) -> Vec<bool> {
     let mut random = generator(seed);
     // Half the memory, if the indices are small enough.
@@ -371,7 +372,8 @@ fn generator(seed: u64) -> ChaCha20Rng {
 fn below(bound: u64, random: &mut ChaCha20Rng) -> u64 {
     loop {
         let draw = random.next_u64();
-        // The first comparison permits nearly all draws without a division: the multiple is above `u64::MAX - bound`.
+        // Nearly all draws pass the first comparison, which needs no division. It is correct because the last multiple is above
+        // `u64::MAX - bound`.
         if draw <= u64::MAX - bound || draw < u64::MAX - u64::MAX % bound {
             return draw % bound;
         }

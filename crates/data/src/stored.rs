@@ -111,17 +111,17 @@ impl Decoder {
 
     /// The numbers that are not permitted: their place among `bytes`, what is permitted, and the number.
     pub(crate) fn refused(&self, bytes: &[u8]) -> Vec<(usize, &'static str, f64)> {
-        /// The numbers that are checked at once. All of them are checked, so that the check needs no branch for each number.
+        /// How many numbers are checked together, without a branch for each number.
         const BLOCK: usize = 256;
         const EXPONENT: u32 = 0x7f80_0000;
         let mut refused = Vec::new();
         match &self.kind {
             DecoderKind::Bytes(_) => {}
             DecoderKind::Floats => {
-                let infinite = |bytes: &[u8; 4]| u32::from_le_bytes(*bytes) & EXPONENT == EXPONENT;
+                let is_refused = |bytes: &[u8; 4]| u32::from_le_bytes(*bytes) & EXPONENT == EXPONENT;
                 for (block, numbers) in bytes.as_chunks().0.chunks(BLOCK).enumerate() {
-                    if numbers.iter().fold(false, |any, number| any | infinite(number)) {
-                        let places = (block * BLOCK..).zip(numbers).filter(|(_, number)| infinite(number));
+                    if numbers.iter().fold(false, |any, number| any | is_refused(number)) {
+                        let places = (block * BLOCK..).zip(numbers).filter(|(_, number)| is_refused(number));
                         refused.extend(places.map(|(place, &number)| {
                             let number = f64::from(f32::from_le_bytes(number));
                             (place, "a finite number in single precision", number)

@@ -60,7 +60,7 @@ impl RecordValues {
         }
     }
 
-    /// The records whose entry in `side` is false, and those whose entry is true. The first ones stay where they are in memory.
+    /// The records whose entry in `side` is false, and those whose entry is true. The first ones are moved together within the same memory.
     pub(crate) fn split(self, shape: Shape, side: &[bool]) -> (RecordValues, RecordValues) {
         match self {
             Self::Floats(values) => {
@@ -133,7 +133,7 @@ pub(crate) fn keep<T: Copy>(values: &[T], width: usize, side: &[bool], wanted: b
 }
 
 /// The records, of `width` values each, whose entry in `side` is false, and those whose entry is true. The first ones are moved together
-/// in place, so that only the second ones need new memory.
+/// in place. New memory is needed for the second ones only, unless the allocator moves the first ones when their memory shrinks.
 pub(crate) fn separate<T: Copy>(mut values: Vec<T>, width: usize, side: &[bool]) -> (Vec<T>, Vec<T>) {
     let count = side.iter().filter(|&&side| side).count();
     let (mut rest, mut taken) = (0, Vec::with_capacity(count * width));

@@ -130,7 +130,7 @@ impl<'a> Trainer<'a> {
     }
 
     /// A fixed public transform of the records, such as `scattering` or `scattering,mirror=true`. It is computed once for each record, and the
-    /// model is trained on its outputs, which stay in memory.
+    /// model is trained on its outputs, which stay in memory. `none` is no transform, also for images that have one by default.
     pub fn features(mut self, features: &str) -> Self {
         self.settings.features = Some(features.to_owned());
         self

@@ -9,12 +9,19 @@ use crate::{TrainError, settings::named};
 /// # Errors
 /// A name that does not exist, or options that the transform does not have or that are out of range.
 pub fn parse_features(text: &str) -> Result<Option<FeatureConfig>, TrainError> {
-    if text == "none" {
-        return Ok(None);
+    let name = text.split(',').next().unwrap_or_default().trim();
+    match (name, text.trim()) {
+        ("none", "none") => return Ok(None),
+        ("none", _) => {
+            return Err(TrainError::refused(
+                format!("features=none has no options, got {text}"),
+                "give {features=none} alone",
+            ));
+        }
+        _ => {}
     }
-    let features: FeatureConfig = named(text).map_err(|problem| {
-        let name = text.split(',').next().unwrap_or_default().trim();
-        match FeatureConfig::NAMES.contains(&name) {
+    let features: FeatureConfig =
+        named(text).map_err(|problem| match FeatureConfig::NAMES.contains(&name) {
             true => TrainError::refused(
                 format!("features {text:?}: {problem}"),
                 format!("{name} has the options {}", FeatureConfig::OPTIONS),
@@ -23,8 +30,7 @@ pub fn parse_features(text: &str) -> Result<Option<FeatureConfig>, TrainError> {
                 format!("features must be one of {}, none, got {name}", FeatureConfig::NAMES.join(", ")),
                 "try {features=scattering}; the public number of features is {feature_count}",
             ),
-        }
-    })?;
+        })?;
     features.check()?;
     Ok(Some(features))
 }
@@ -40,10 +46,11 @@ mod tests {
         assert_eq!(parse_features("none").unwrap(), None);
         for (text, problem, hint) in [
             ("117", "features must be one of scattering, none, got 117", "feature_count"),
+            ("none,mirror=true", "features=none has no options, got none,mirror=true", "alone"),
             ("scattering,angle=3", "angle", "has the options colours=opponent or plain, mirror"),
             ("scattering,mirror=2", "mirror", "mirror=true or false"),
             ("scattering,normalise=batch", "batch", "normalise=groups, norm or none"),
-            ("scattering,version=7", "version of scattering must be 1, got 7", "train again"),
+            ("scattering,version=7", "version of scattering must be 1, got 7", "leave out version"),
             ("scattering,whiten=2", "whiten must be from 0 to 1, got 2", "0.25"),
         ] {
             let error = parse_features(text).unwrap_err();

@@ -82,8 +82,8 @@ fn with_measurements(resolved: &ResolvedSettings, terms: Terms) -> Result<Terms,
     Ok(terms.measuring(MeasurementBudget { slots, measurements: measurements.value, epsilon })?)
 }
 
-/// A run that an earlier version began may lack settings that now have defaults. Without them, its test records are public and it has no
-/// average.
+/// A run that an earlier version began may lack settings that now have defaults. Without them, its test records are public, it has no
+/// average, and its fixed transform has version 1.
 fn keep_older_settings(resolved: &mut ResolvedSettings, account: &Account) {
     let has = |name: &str| account.about().lines().any(|line| line.starts_with(&format!("{name} = ")));
     if !has("test_set") {
@@ -91,6 +91,13 @@ fn keep_older_settings(resolved: &mut ResolvedSettings, account: &Account) {
     }
     if !has("average") {
         (resolved.values.average, resolved.learning.average) = (None, None);
+    }
+    let records_version =
+        account.about().lines().any(|line| line.starts_with("features = ") && line.contains(",version="));
+    if let (Some(features), false) = (&mut resolved.values.features, records_version)
+        && let Some(text) = features.value.strip_suffix(",version=1")
+    {
+        features.value = text.to_owned();
     }
 }
 

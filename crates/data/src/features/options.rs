@@ -33,13 +33,14 @@ pub struct ScatteringOptions {
     pub smooth: Option<f64>,
     /// How the features of a record are normalised.
     pub normalise: Option<Normalisation>,
-    /// The version of the transform, [`VERSION`](Self::VERSION). Every run records it, so that a release with another transform refuses the
-    /// model instead of giving it other features.
+    /// The version of the transform, [`VERSION`](Self::VERSION). Every run records it. A release with another version refuses the model, because
+    /// its features would be different.
     pub version: Option<u64>,
 }
 
 impl ScatteringOptions {
-    /// The version of the filters, of the synthetic images and of the normalisation. It changes with any of them.
+    /// The version of the filters, of the synthetic images and of the normalisation. It changes with any of them. The first runs recorded no
+    /// version; theirs is 1, which must be set when they are read once this number is larger.
     pub const VERSION: u64 = 1;
 }
 
@@ -59,7 +60,7 @@ impl FeatureConfig {
 
     /// The options of `scattering` and their ranges.
     pub const OPTIONS: &'static str = "colours=opponent or plain, mirror=true or false, whiten=0 to 1, smooth=0 to 1, \
-                                       normalise=groups, norm or none";
+                                       normalise=groups, norm or none, version=1";
 
     /// Checks everything that does not depend on the data.
     ///
@@ -83,7 +84,7 @@ impl FeatureConfig {
                 what: "version of scattering",
                 permitted: ScatteringOptions::VERSION.to_string(),
                 got: version.to_string(),
-                hint: "a model needs the features that it was trained on: use the release of Sordino that trained it, or train again"
+                hint: "to train, leave out version; to predict, use the release of Sordino that trained the model"
                     .to_owned(),
             });
         }

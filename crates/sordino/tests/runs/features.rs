@@ -81,7 +81,7 @@ fn what_cannot_be_combined_with_features_is_refused() {
             "--features scattering",
         ),
         ("--features 117", "got 117", "--feature-count"),
-        ("--features scattering,version=2", "version of scattering must be 1, got 2", "train again"),
+        ("--features scattering,version=2", "version of scattering must be 1, got 2", "leave out version"),
         ("--features scattering,whiten=7", "whiten must be from 0 to 1, got 7", "0.25"),
         ("--features scattering,colours=opponent", "need 3 channels", "leave out colours"),
         ("--features scattering --augment flip", "augment changes pixels", "mirror=true"),

@@ -59,7 +59,7 @@ pub(super) fn steps(
         };
         priced.filter_map(price).collect()
     };
-    // The Renyi divergences are integrated on one thread, in the meantime.
+    // One thread integrates the Renyi divergences while the others price the prefixes.
     let (rdp, exact) = rayon::join(|| rdp::spent(plan, delta), exact);
     let (mu_spent, rdp) = (gdp::spent(plan)?, rdp?);
     let clt = |mu: Mu| gaussian::epsilon(mu, delta).get();
