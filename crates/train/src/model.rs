@@ -496,6 +496,24 @@ mod tests {
     }
 
     #[test]
+    fn images_are_read_through_features_unless_the_settings_say_otherwise() {
+        let facts = facts(Shape::Image { channels: 1, height: 28, width: 28 }, 10);
+        let chosen = |settings: Settings| {
+            let (name, model) = ResolvedModel::from_settings(&settings, &facts).unwrap();
+            (name, model.features().is_some())
+        };
+        let (default, none) = (Settings::default(), Some("none".to_owned()));
+        assert_eq!(chosen(default.clone()), ("logistic".to_owned(), true));
+        let without = Settings { features: none, ..default.clone() };
+        assert_eq!(chosen(without.clone()), ("mnist-cnn,tanh=true".to_owned(), false));
+        let named = Settings { model: Some("mlp".to_owned()), ..default };
+        assert_eq!(chosen(named), ("mlp".to_owned(), false));
+        let network = Description::new(facts.input).then(sordino_nn::layers::Flatten {});
+        let network = network.then(sordino_nn::layers::Linear::new(10));
+        assert!(ResolvedModel::described_with(network, &without, &facts).unwrap().features().is_none());
+    }
+
+    #[test]
     fn every_model_adapts_to_the_classes_or_names_one_that_does() {
         for (channels, height, width) in IMAGES {
             let facts = facts(Shape::Image { channels, height, width }, 2);

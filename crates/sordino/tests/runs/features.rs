@@ -55,9 +55,6 @@ fn a_model_is_trained_on_features_and_predicts_images() {
     // Default options may change in later versions, so the settings of a run contain all of them.
     place.text("train --config run/config.toml --out again");
     place.text(&format!("{TRAIN} --data halves --model mlp --hidden 4 --out network"));
-    place.text("train --data bytes --classes 2 --features none --steps 2 --out pixels");
-    let config = place.read("pixels/config.toml");
-    assert!(config.contains("model = \"mnist-cnn") && !config.contains("features ="), "{config}");
 }
 
 #[cfg(unix)]
