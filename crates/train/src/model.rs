@@ -508,7 +508,7 @@ mod tests {
         assert_eq!(chosen(without.clone()), ("mnist-cnn,tanh=true".to_owned(), false));
         let named = Settings { model: Some("mlp".to_owned()), ..default };
         assert_eq!(chosen(named), ("mlp".to_owned(), false));
-        let network = Description::new(facts.input).then(sordino_nn::layers::Flatten {});
+        let network = Description::new(facts.input).then(sordino_nn::layers::Flatten);
         let network = network.then(sordino_nn::layers::Linear::new(10));
         assert!(ResolvedModel::described_with(network, &without, &facts).unwrap().features().is_none());
     }
