@@ -79,9 +79,8 @@ settings! {
         /// Folder with a public pre-trained model that is not trained: the model is trained on its outputs
         encoder: PathBuf = "FOLDER";
         /// Fixed public transform of records, computed once: `scattering` turns images into maps of 81 wavelet features for each channel; `none` is no
-        /// transform. Options
-        /// such as scattering,mirror=true,whiten=0.25: colours, mirror, whiten, smooth, normalise [default: scattering for grey and colour images
-        /// of 16 to 64 pixels a side if no model is chosen, otherwise none]
+        /// transform. Options such as scattering,mirror=true,whiten=0.25: colours, mirror, whiten, smooth, normalise [default: scattering for grey
+        /// and colour images of 16 to 64 pixels a side if no model is chosen, otherwise none]
         features: String = "NAME[,K=V]";
         /// How the outputs of a pre-trained model are pooled into one vector for each record [default: that of the folder's
         /// 1_Pooling/config.json; without this file, mean for an encoder of texts, otherwise that of the model's own head]
