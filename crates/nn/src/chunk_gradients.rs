@@ -4,6 +4,7 @@ use crate::kernels::Aligned;
 use crate::layers::{Scratch, Term, Workspace};
 use crate::network::Network;
 use crate::pass::WeightRule;
+use crate::tape::Chunk;
 
 /// Norms, weights and written-out gradients of the bags of a chunk.
 #[derive(Default)]
@@ -47,10 +48,11 @@ impl ChunkGradients {
     }
 
     /// Sets a bag's written-out gradients to zero.
-    pub(crate) fn erase(&mut self, network: &Network, most: usize, bag: usize) {
+    pub(crate) fn erase(&mut self, network: &Network, chunk: &Chunk, bag: usize) {
         for (written, node) in self.written.iter_mut().zip(&network.nodes) {
             let Some((_, parameters)) = node.trained() else { continue };
-            for (written, size) in written.iter_mut().zip(parameters.written_sizes(most)) {
+            let steps = chunk.most_steps + network.input_of(node).extra;
+            for (written, size) in written.iter_mut().zip(parameters.written_sizes(chunk.most, steps)) {
                 let end = ((bag + 1) * size).min(written.len());
                 written[(bag * size).min(end)..end].fill(0.0);
             }

@@ -93,7 +93,8 @@ pub(crate) fn assign(pieces: Vec<Piece>, workers: usize, work: impl Fn(&Piece) -
 }
 
 /// The largest distance between the sums of two batches that differ in one record, beyond what that record adds. It is due to rounding to
-/// single precision and relative to the bound on what a record adds. Pieces have at most `most` records and are computed in chunks of at most `chunk`. All
+/// single precision and relative to the bound on what a record adds. Pieces have at most `most` records. For each class of lengths, `chunks` has the
+/// largest number of records in a chunk. All
 /// layers add up records in [groups](GROUP) within a chunk if `in_groups` is true; otherwise some layers add them up one after another, and
 /// chunks may have any borders. A record stands for a slot: what follows counts the vectors that are added up, each of them one slot's.
 ///
@@ -103,10 +104,20 @@ pub(crate) fn assign(pieces: Vec<Piece>, workers: usize, work: impl Fn(&Piece) -
 /// parameters of a network are added up in both ways, the greater number counts for each record. In groups, a record takes part in at most `g` additions
 /// within its group and one for each group from there on, so in at most `g` more than one after another. By the guarantee above, the two batches
 /// differ in at most two full pieces each and one record.
-pub(crate) fn rounding(most: usize, chunk: usize, in_groups: bool) -> f64 {
+///
+/// The number of groups: the `n_c` records of a class with chunks of at most `r_c` are in `ceil(n_c / r_c)` chunks, each of at most
+/// `ceil(r_c / g)` groups. With `K` classes, there are at most `n / r + K` chunks, where `r` is the least `r_c`; a chunk of `m` records has at most `1 + m / g` groups,
+/// so all of them have at most `n / r + K + n / g`.
+pub(crate) fn rounding(most: usize, chunks: &[usize], in_groups: bool) -> f64 {
     const UNIT: f64 = 1.0 / (1 << 24) as f64;
-    let (n, group) = ((most + 1) as f64, GROUP.min(chunk) as f64);
-    let groups = ((most + 1).div_ceil(chunk) * chunk.div_ceil(GROUP)) as f64;
+    let (least, greatest) = chunks
+        .iter()
+        .fold((usize::MAX, 1), |(least, greatest), chunk| (least.min(*chunk), greatest.max(*chunk)));
+    let (n, group) = ((most + 1) as f64, GROUP.min(greatest) as f64);
+    let groups = match chunks {
+        [chunk] => ((most + 1).div_ceil(*chunk) * chunk.div_ceil(GROUP)) as f64,
+        _ => n / least as f64 + chunks.len() as f64 + n / GROUP as f64,
+    };
     let one_by_one = n * (n + 1.0) / 2.0;
     let by_group = n * (group + 1.0) / 2.0 + n * groups;
     let both = one_by_one + n * group;
@@ -163,16 +174,33 @@ mod tests {
         }
     }
 
-    /// Counts the additions that each record takes part in, for two pieces as large as they can be.
+    /// Counts the additions that each record takes part in, for two pieces as large as they can be. Their records are in classes of lengths, in
+    /// several shares.
     #[test]
     fn the_bound_on_rounding_counts_every_addition() {
-        for (most, chunk) in [(256, 256), (98, 8), (9, 1), (71, 6), (200, 33), (40, 40)] {
-            let mut later = vec![0.0; most];
-            let chunks = most.div_ceil(chunk);
+        let cases: [(usize, &[(usize, f64)]); 10] = [
+            (256, &[(256, 1.0)]),
+            (98, &[(8, 1.0)]),
+            (9, &[(1, 1.0)]),
+            (71, &[(6, 1.0)]),
+            (200, &[(33, 1.0)]),
+            (40, &[(40, 1.0)]),
+            (64, &[(58, 0.4), (29, 0.3), (7, 0.2), (1, 0.1)]),
+            (64, &[(58, 0.1), (29, 0.0), (7, 0.0), (1, 0.9)]),
+            (256, &[(256, 0.5), (130, 0.5), (65, 0.0)]),
+            (100, &[(33, 0.25), (33, 0.25), (33, 0.25), (32, 0.25)]),
+        ];
+        for (most, classes) in cases {
+            let (mut later, mut border) = (vec![0.0; most], 0.0);
             let mut groups: Vec<Vec<usize>> = Vec::new();
-            for index in 0..chunks {
-                let records: Vec<usize> = (most * index / chunks..most * (index + 1) / chunks).collect();
-                groups.extend(records.chunks(GROUP).map(<[usize]>::to_vec));
+            for (chunk, share) in classes {
+                let first = (border * most as f64).round() as usize;
+                border += share;
+                let sizes = vec![1; (border * most as f64).round() as usize - first];
+                for range in chunks(&sizes, *chunk, *chunk) {
+                    let records: Vec<usize> = range.map(|record| first + record).collect();
+                    groups.extend(records.chunks(GROUP).map(<[usize]>::to_vec));
+                }
             }
             for (number, group) in groups.iter().enumerate() {
                 for (place, record) in group.iter().enumerate() {
@@ -181,11 +209,12 @@ mod tests {
             }
             let in_groups: f64 = later.iter().sum();
             let both: f64 = later.iter().enumerate().map(|(i, k)| k.max((most - i) as f64)).sum();
+            let largest: Vec<usize> = classes.iter().map(|(chunk, _)| *chunk).collect();
             for (flag, counted) in [(true, in_groups), (false, both)] {
-                let bound = rounding(most, chunk, flag) * f64::from(1 << 24);
+                let bound = rounding(most, &largest, flag) * f64::from(1 << 24);
                 assert!(
-                    4.0 * counted <= bound && bound <= 12.0 * counted,
-                    "{most} {chunk}: {counted} {bound}"
+                    4.0 * counted <= bound && bound <= 24.0 * counted,
+                    "{most} {largest:?}: {counted} {bound}"
                 );
             }
         }

@@ -8,14 +8,14 @@ use crate::batch::{Inputs, Records, Targets, Unlabelled};
 use crate::cut::{self, Piece};
 use crate::error::NetworkError;
 use crate::kernels::{Packed, vector};
-use crate::limits::Limits;
+use crate::limits::{LengthClass, Limits};
 use crate::loss::Loss;
 use crate::network::{Action, Network, Node};
 use crate::params::Params;
 use crate::pass::{Outcome, Pass};
 use crate::shape::Shape;
 use crate::tape::Point;
-use crate::worker::{PassJob, Worker};
+use crate::worker::{PassJob, RecordOutputs, Worker};
 
 /// Runs a network over batches: losses, per-record gradient norms, and weighted sums of per-record gradients.
 ///
@@ -119,7 +119,7 @@ impl Engine {
                 MOST_MEMORY / f64::from(1 << 30)
             )));
         }
-        self.workers = (0..workers).map(|_| Worker::new(network, self.limits.records)).collect();
+        self.workers = (0..workers).map(|_| Worker::new(network, &self.limits)).collect();
         self.piece = self.limits.piece(network);
         Ok(self)
     }
@@ -150,7 +150,7 @@ impl Engine {
 
     /// The largest number of records in a chunk.
     pub fn chunk_size(&self) -> usize {
-        self.limits.records
+        self.limits.most_records()
     }
 
     /// The largest distance between the sums of two batches that differ in one record, beyond what that record adds. It is due to
@@ -159,10 +159,17 @@ impl Engine {
     ///
     /// It is below a thousandth for most networks. `differences` is true for sums of [differences](Pass::minus).
     pub fn rounding(&self, differences: bool) -> f64 {
-        let in_groups =
-            |node: &Node| node.trained().is_none_or(|(_, parameters)| parameters.sums_in_groups());
-        let in_groups = !differences && self.limits.most == 1 && self.network.nodes.iter().all(in_groups);
-        cut::rounding(self.piece, self.limits.records, in_groups)
+        let network = &self.network;
+        let in_groups = |node: &Node| {
+            let in_class = |class: &LengthClass| {
+                let steps = class.steps + network.input_of(node).extra;
+                node.trained().is_none_or(|(_, parameters)| parameters.sums_in_groups(steps))
+            };
+            self.limits.classes.iter().all(in_class)
+        };
+        let in_groups = !differences && self.limits.most == 1 && network.nodes.iter().all(in_groups);
+        let chunks: Vec<usize> = self.limits.classes.iter().map(|class| class.records).collect();
+        cut::rounding(self.piece, &chunks, in_groups)
     }
 
     /// Checks inputs against the network.
@@ -206,7 +213,7 @@ impl Engine {
         }
         let here = Point { params: pass.at.values(), packs };
         let there = pass.anchor.map(|anchor| Point { params: anchor.values(), packs: anchor_packs });
-        let job = PassJob { network, loss, limits: self.limits, pass, here, there, sums: sums.len() };
+        let job = PassJob { network, loss, limits: &self.limits, pass, here, there, sums: sums.len() };
         let longest = |slot: usize| pass.records.longest(slot);
         let pieces = cut::pieces(pass.chosen, pass.records.slots(), self.piece, &longest);
         let size = |place: usize| pass.records.size_of(pass.chosen[place], pass.dropout);
@@ -269,22 +276,26 @@ impl Engine {
         }
         let mut outputs = vec![0.0; starts[chosen.len()] * width];
         let active = useful_workers(chosen.len(), self.workers.len(), network.operations());
-        let chunks = chosen.len().div_ceil(self.limits.records).next_multiple_of(active).max(1);
-        let size = chosen.len().div_ceil(chunks).max(1);
-        let mut shares: Vec<Vec<(usize, &mut [f32])>> = (0..active).map(|_| Vec::new()).collect();
         let mut rest = &mut outputs[..];
-        for (number, first) in (0..chosen.len()).step_by(size).enumerate() {
-            let end = (first + size).min(chosen.len());
-            let (part, others) = rest.split_at_mut((starts[end] - starts[first]) * width);
-            shares[number % active].push((first, part));
+        let mut parts = Vec::with_capacity(chosen.len());
+        for (&record, pair) in chosen.iter().zip(starts.windows(2)) {
+            let (outputs, others) = rest.split_at_mut((pair[1] - pair[0]) * width);
+            parts.push(RecordOutputs { record, outputs });
             rest = others;
         }
-        self.workers[..active].par_iter_mut().zip(shares).try_for_each(|(worker, share)| {
-            for (first, outputs) in share {
-                let end = (first + size).min(chosen.len());
-                worker.outputs(network, here, inputs, &chosen[first..end], &starts[first..=end], outputs)?;
+        // A chunk holds records of similar length.
+        parts.sort_by_key(|part| inputs.steps(part.record));
+        let mut shares: Vec<Vec<&mut [RecordOutputs<'_>]>> = (0..active).map(|_| Vec::new()).collect();
+        let class = |part: &RecordOutputs<'_>| self.limits.class_of(inputs.steps(part.record));
+        for parts in parts.chunk_by_mut(|part, next| class(part) == class(next)) {
+            let most = self.limits.classes[class(&parts[0])].records;
+            let chunks = parts.len().div_ceil(most).next_multiple_of(active);
+            for (number, chunk) in parts.chunks_mut(parts.len().div_ceil(chunks)).enumerate() {
+                shares[number % active].push(chunk);
             }
-            Ok::<(), NetworkError>(())
+        }
+        self.workers[..active].par_iter_mut().zip(shares).try_for_each(|(worker, share)| {
+            share.into_iter().try_for_each(|chunk| worker.outputs(network, here, inputs, chunk))
         })?;
         Ok((outputs, starts))
     }

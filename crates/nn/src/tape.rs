@@ -4,6 +4,7 @@ use crate::batch::Unlabelled;
 use crate::error::NetworkError;
 use crate::kernels::{Aligned, Packed, vector};
 use crate::layers::{BufferSizes, Context, Flow, LayerBuffers, Masks, Term};
+use crate::limits::LengthClass;
 use crate::network::{Action, Network, Node};
 use crate::shape::{Shape, Storage};
 use crate::units::{Bags, Member};
@@ -19,6 +20,8 @@ pub(crate) struct Chunk {
     pub(crate) most: usize,
     /// Steps of the longest record; 1 if the records are not sequences.
     pub(crate) steps: usize,
+    /// The most steps of a record in the class of the chunk.
+    pub(crate) most_steps: usize,
     /// For each number of [extra steps](Storage::extra) in the network, the lengths of all records.
     lengths: Vec<(usize, Vec<usize>)>,
     /// `steps` tokens for each record; 0 beyond a record's length.
@@ -52,6 +55,7 @@ impl Chunk {
             records: self.records,
             bags: self.bags(),
             steps: self.steps + input.extra,
+            most_steps: self.most_steps + input.extra,
             lengths: self.lengths(input),
             tokens: &self.tokens,
             dropout: self.dropout.map(|key| Masks { key, layer: index, members: &self.members }),
@@ -122,19 +126,23 @@ pub(crate) struct Tape {
 }
 
 impl Tape {
-    /// Buffers for `records` records of `steps` steps.
-    pub(crate) fn new(network: &Network, records: usize, steps: usize) -> Tape {
-        let values = |storage: &Storage| Aligned::zeroed(records * storage.in_chunk(steps));
+    /// Buffers for a chunk of any class.
+    pub(crate) fn new(network: &Network, classes: &[LengthClass]) -> Tape {
+        let buffer = |floats: &dyn Fn(usize) -> usize| {
+            let of_class = |class: &LengthClass| class.records * floats(class.steps);
+            Aligned::zeroed(classes.iter().map(of_class).max().unwrap_or(0))
+        };
+        let values = |storage: &Storage| buffer(&|steps| storage.in_chunk(steps));
         let gradients = |(storage, needed): (&Storage, &bool)| match needed {
             true => values(storage),
             false => Aligned::default(),
         };
         let buffers = |node: &Node| {
-            let BufferSizes { activations, gradients, scratch } = buffer_sizes(network, node, steps);
+            let sizes = |steps| buffer_sizes(network, node, steps);
             LayerBuffers {
-                activations: Aligned::zeroed(records * activations),
-                gradients: Aligned::zeroed(records * gradients),
-                scratch: Aligned::zeroed(records * scratch),
+                activations: buffer(&|steps| sizes(steps).activations),
+                gradients: buffer(&|steps| sizes(steps).gradients),
+                scratch: buffer(&|steps| sizes(steps).scratch),
                 packed: Packed::default(),
             }
         };
@@ -145,15 +153,16 @@ impl Tape {
         }
     }
 
-    /// Floats for each record.
-    pub(crate) fn size(network: &Network, steps: usize) -> usize {
+    /// Floats for each record of this many steps, in each buffer.
+    pub(crate) fn sizes(network: &Network, steps: usize) -> impl Iterator<Item = usize> {
         let values = network.storage.iter().zip(&network.needs_gradient);
-        let values = values.map(|(storage, needed)| storage.in_chunk(steps) * if *needed { 2 } else { 1 });
-        let buffers = network.nodes.iter().map(|node| {
+        let values =
+            values.map(move |(storage, needed)| storage.in_chunk(steps) * if *needed { 2 } else { 1 });
+        let buffers = network.nodes.iter().flat_map(move |node| {
             let BufferSizes { activations, gradients, scratch } = buffer_sizes(network, node, steps);
-            activations + gradients + scratch
+            [activations, gradients, scratch]
         });
-        values.chain(buffers).sum()
+        values.chain(buffers)
     }
 
     /// Copies the records of a chunk, or views of them, into the first value.

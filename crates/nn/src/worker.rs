@@ -31,6 +31,8 @@ struct Slot {
     place: usize,
     /// The number of its records, times their views.
     size: usize,
+    /// Its class of lengths.
+    class: usize,
 }
 
 impl Slot {
@@ -38,6 +40,12 @@ impl Slot {
     fn result(&self) -> SlotResult {
         SlotResult { place: self.place, loss: 0.0, norm: 0.0, finite: true, size: self.size }
     }
+}
+
+/// Where the outputs of a record go.
+pub(crate) struct RecordOutputs<'a> {
+    pub(crate) record: usize,
+    pub(crate) outputs: &'a mut [f32],
 }
 
 /// The buffers and results of one worker.
@@ -65,7 +73,7 @@ pub(crate) struct PassJob<'a> {
     pub(crate) network: &'a Network,
     pub(crate) loss: Loss,
     /// The size of chunks.
-    pub(crate) limits: Limits,
+    pub(crate) limits: &'a Limits,
     pub(crate) pass: &'a Pass<'a>,
     pub(crate) here: Point<'a>,
     pub(crate) there: Option<Point<'a>>,
@@ -75,16 +83,17 @@ pub(crate) struct PassJob<'a> {
 
 impl PassJob<'_> {
     fn slot(&self, place: usize) -> Slot {
-        let records = self.pass.records;
-        Slot { place, size: records.size_of(self.pass.chosen[place], self.pass.dropout) }
+        let (records, slot) = (self.pass.records, self.pass.chosen[place]);
+        let class = self.limits.class_of(records.longest(slot));
+        Slot { place, size: records.size_of(slot, self.pass.dropout), class }
     }
 }
 
 impl Worker {
-    /// Buffers for chunks of this many records.
-    pub(crate) fn new(network: &Network, chunk: usize) -> Worker {
+    /// Buffers for chunks of any class.
+    pub(crate) fn new(network: &Network, limits: &Limits) -> Worker {
         Worker {
-            tape: Tape::new(network, chunk, network.input().steps()),
+            tape: Tape::new(network, &limits.classes),
             anchor: None,
             chunk: Chunk::default(),
             gradients: ChunkGradients::new(network),
@@ -109,41 +118,42 @@ impl Worker {
             // An empty slot adds nothing.
             let slots: Vec<Slot> =
                 piece.iter().map(|&place| job.slot(place)).filter(|slot| slot.size > 0).collect();
-            if !job.limits.whole_slots() {
-                slots.iter().try_for_each(|slot| self.run_alone(job, slot))?;
-                continue;
-            }
-            let sizes: Vec<usize> = slots.iter().map(|slot| slot.size).collect();
-            for chunk in cut::chunks(&sizes, job.limits.records, job.limits.bags) {
-                let mut slots = slots[chunk].to_vec();
-                // Sums are formed for all bags of one size together.
-                slots.sort_by_key(|slot| slot.size);
-                self.run(job, &slots)?;
+            // The slots of a piece are sorted by length.
+            for slots in slots.chunk_by(|slot, next| slot.class == next.class) {
+                let class = job.limits.classes[slots[0].class];
+                self.chunk.most_steps = class.steps;
+                if !job.limits.whole_slots(slots[0].class) {
+                    slots.iter().try_for_each(|slot| self.run_alone(job, slot))?;
+                    continue;
+                }
+                let sizes: Vec<usize> = slots.iter().map(|slot| slot.size).collect();
+                for chunk in cut::chunks(&sizes, class.records, class.bags) {
+                    let mut slots = slots[chunk].to_vec();
+                    // Sums are formed for all bags of one size together.
+                    slots.sort_by_key(|slot| slot.size);
+                    self.run(job, &slots)?;
+                }
             }
         }
         Ok(())
     }
 
-    /// Computes the outputs of a chunk; record `i` fills the steps `starts[i] .. starts[i + 1]`, counted from the first one.
+    /// Computes the outputs of a chunk: for each record, as many steps as there is space for.
     pub(crate) fn outputs(
         &mut self,
         network: &Network,
         point: Point<'_>,
         inputs: &Unlabelled<'_>,
-        chosen: &[usize],
-        starts: &[usize],
-        mut outputs: &mut [f32],
+        chunk: &mut [RecordOutputs<'_>],
     ) -> Result<(), NetworkError> {
         (self.chunk.dropout, self.chunk.views, self.chunk.most) = (None, None, 1);
-        let members: Vec<Member> = chosen.iter().map(|&record| Member::whole(record)).collect();
-        let bags: Vec<usize> = (0..=chosen.len()).collect();
+        let members: Vec<Member> = chunk.iter().map(|part| Member::whole(part.record)).collect();
+        let bags: Vec<usize> = (0..=chunk.len()).collect();
         self.chunk.load(network, inputs, &members, &bags)?;
         self.tape.load(network, &mut self.chunk, inputs)?;
         self.tape.forward(network, point, &self.chunk);
-        for (record, pair) in starts.windows(2).enumerate() {
-            let (own, rest) = outputs.split_at_mut((pair[1] - pair[0]) * network.outputs());
-            self.tape.outputs(network, &self.chunk, record, own);
-            outputs = rest;
+        for (place, part) in chunk.iter_mut().enumerate() {
+            self.tape.outputs(network, &self.chunk, place, part.outputs);
         }
         Ok(())
     }
@@ -161,7 +171,7 @@ impl Worker {
             sum.fill(0.0);
         }
         if job.there.is_some() && self.anchor.is_none() {
-            self.anchor = Some(Tape::new(job.network, job.limits.records, job.network.input().steps()));
+            self.anchor = Some(Tape::new(job.network, &job.limits.classes));
         }
     }
 
@@ -192,7 +202,8 @@ impl Worker {
     fn run_alone(&mut self, job: &PassJob<'_>, slot: &Slot) -> Result<(), NetworkError> {
         let mut members = Vec::new();
         let share = job.pass.records.members(job.pass.chosen[slot.place], job.pass.dropout, &mut members);
-        let (parts, place) = (slot.size.div_ceil(job.limits.records), self.results.len());
+        let most = job.limits.classes[slot.class].records;
+        let (parts, place) = (slot.size.div_ceil(most), self.results.len());
         self.results.push(slot.result());
         let mut gradient = std::mem::take(&mut self.slot);
         gradient.reserve(job.network.layout().len());
@@ -352,7 +363,7 @@ impl Worker {
             result.norm = squared.sum::<f64>().sqrt();
             result.finite &= result.norm <= GREATEST_NORM;
             if !result.finite {
-                self.gradients.erase(job.network, job.limits.most, index);
+                self.gradients.erase(job.network, &self.chunk, index);
                 for record in self.chunk.bags().members(index) {
                     self.tape.erase(job.network, &self.chunk, record);
                     if let Some(anchor) = &mut self.anchor {

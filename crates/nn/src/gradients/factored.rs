@@ -18,8 +18,6 @@ use crate::units::Bags;
 #[derive(Debug, Clone)]
 pub(crate) struct Factored {
     pub(crate) outputs: usize,
-    /// The largest number of rows of a record.
-    pub(crate) most_rows: usize,
     /// Each stored matrix: its columns among the inputs, and its offset in the layer's slice.
     pub(crate) blocks: Vec<Block>,
     /// The offset of each bias in the layer's slice.
@@ -44,6 +42,8 @@ pub(crate) struct Factor<'a> {
     pub(crate) b: &'a [f32],
     pub(crate) b_stride: usize,
     pub(crate) rows: usize,
+    /// The most rows that a record in the chunk's [class of lengths](crate::limits::LengthClass) has.
+    pub(crate) most_rows: usize,
     /// The number of rows that each record uses; all by default.
     pub(crate) lengths: Option<&'a [usize]>,
 }
@@ -76,20 +76,21 @@ impl Factored {
         self.blocks.iter().map(|block| block.offset).chain(self.biases.iter().copied()).min().unwrap_or(0)
     }
 
-    /// Whether gradients of bags of at most `most` records are written out. The two ways round differently, so the choice must not depend on
-    /// the records in the chunk: otherwise the presence of one record would change the norms of the others.
-    fn written(&self, most: usize) -> bool {
-        !gram_is_cheaper(self.most_rows * most, self.inputs(), self.outputs)
+    /// Whether gradients of bags of at most this many rows are written out. The two ways round differently, so the choice must not depend on
+    /// other records in the chunk: otherwise the presence of one record would change the norms of the others.
+    fn written(&self, rows: usize) -> bool {
+        !gram_is_cheaper(rows, self.inputs(), self.outputs)
     }
 
-    /// Whether a weighted sum adds up records in [groups](GROUP). This holds for single rows and for gradients that are written out.
-    pub(crate) fn sums_in_groups(&self) -> bool {
-        self.most_rows == 1 || self.written(1)
+    /// Whether a weighted sum adds up records of at most this many rows in [groups](GROUP). This holds for single rows and for gradients that
+    /// are written out.
+    pub(crate) fn sums_in_groups(&self, rows: usize) -> bool {
+        rows == 1 || self.written(rows)
     }
 
-    /// Floats for each bag in [`Workspace::written`]: its gradient, if that is written out, or the gradient of a bias.
-    pub(crate) fn written_size(&self, most: usize) -> usize {
-        match (self.written(most), self.most_rows * most > 1 && !self.biases.is_empty()) {
+    /// Floats in [`Workspace::written`] for each bag of at most this many rows: its gradient, if that is written out, or the gradient of a bias.
+    pub(crate) fn written_size(&self, rows: usize) -> usize {
+        match (self.written(rows), rows > 1 && !self.biases.is_empty()) {
             (true, _) => self.len().next_multiple_of(16),
             (false, true) => self.outputs.next_multiple_of(16),
             (false, false) => 0,
@@ -104,10 +105,11 @@ impl Factored {
         workspace: &mut Workspace<'_>,
         out: &mut [f64],
     ) {
-        if let ([term], 1, 1) = (terms, self.most_rows, bags.most) {
+        let rows = terms[0].most_rows * bags.most;
+        if let ([term], 1) = (terms, rows) {
             return self.norms_of_single_rows(term, out);
         }
-        let (size, written) = (self.written_size(bags.most), self.written(bags.most));
+        let (size, written) = (self.written_size(rows), self.written(rows));
         workspace.written[self.buffer].reserve(size * out.len());
         for (index, (bag, out)) in bags.iter().zip(out).enumerate() {
             if written {
@@ -141,7 +143,7 @@ impl Factored {
     fn norm_by_gram(&self, terms: &[Factor<'_>], bag: Range<usize>, scratch: &mut Scratch) -> f64 {
         let (first, inputs) = (self.first_input(), self.inputs());
         let mut stacked = Vec::with_capacity(terms.len());
-        for &Factor { a, a_stride, b, b_stride, rows, lengths } in terms {
+        for &Factor { a, a_stride, b, b_stride, rows, lengths, .. } in terms {
             let a = RecordRows { data: &a[first..], width: inputs, stride: a_stride, rows, lengths };
             let b = RecordRows { data: b, width: self.outputs, stride: b_stride, rows, lengths };
             stacked.push((a.of_bag(bag.clone()), b.of_bag(bag.clone())));
@@ -211,7 +213,8 @@ impl Factored {
         sum: &mut [f32],
     ) {
         let (rows, records) = (terms[0].rows, bags.records());
-        let size = self.written_size(bags.most);
+        let most_rows = terms[0].most_rows * bags.most;
+        let size = self.written_size(most_rows);
         let Some(weights) = weights else {
             let count = records * rows;
             for &offset in &self.biases {
@@ -221,7 +224,7 @@ impl Factored {
             let runs = RowRuns { first: &[0], rows: count, unit: GROUP };
             return self.add_matrices(terms, runs, &mut sum[self.offset()..]);
         };
-        if self.written(bags.most) {
+        if self.written(most_rows) {
             let sum = &mut sum[self.offset()..][..self.len()];
             return direct::weighted_sum(
                 &workspace.written[self.buffer],

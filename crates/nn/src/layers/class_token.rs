@@ -114,7 +114,7 @@ impl ParameterGradients for ClassTokenOperation {
         }
     }
 
-    fn sums_in_groups(&self) -> bool {
+    fn sums_in_groups(&self, _: usize) -> bool {
         false
     }
 }

@@ -60,7 +60,7 @@ impl PlannedOperation for Embedding {
         let tied = site.shared_with.map(|output| Tied {
             vocabulary: output.width(),
             width: self.width,
-            most_steps: output.shape.steps(),
+            extra_steps: output.extra,
         });
         Box::new(EmbeddingOperation { width: self.width, tied })
     }
@@ -79,8 +79,8 @@ impl Operation for EmbeddingOperation {
         Some(self)
     }
 
-    fn work(&self, _: usize) -> [usize; 3] {
-        let gradient = self.tied.as_ref().map_or(0, |tied| tied.most_steps * tied.vocabulary * tied.width);
+    fn work(&self, steps: usize) -> [usize; 3] {
+        let gradient = self.tied.as_ref().map_or(0, |tied| steps * tied.vocabulary * tied.width);
         [0, 0, gradient]
     }
 
@@ -106,8 +106,8 @@ impl Operation for EmbeddingOperation {
 }
 
 impl ParameterGradients for EmbeddingOperation {
-    fn written_sizes(&self, most: usize) -> [usize; 2] {
-        [self.tied.as_ref().map_or(0, |tied| tied.written_size(most)), 0]
+    fn written_sizes(&self, most: usize, steps: usize) -> [usize; 2] {
+        [self.tied.as_ref().map_or(0, |tied| tied.written_size(most, steps)), 0]
     }
 
     fn squared_norms(&self, terms: &[Term<'_>], workspace: &mut Workspace<'_>, out: &mut [f64]) {
@@ -169,8 +169,8 @@ impl ParameterGradients for EmbeddingOperation {
         }
     }
 
-    fn sums_in_groups(&self) -> bool {
-        self.tied.as_ref().is_some_and(Tied::sums_in_groups)
+    fn sums_in_groups(&self, steps: usize) -> bool {
+        self.tied.as_ref().is_some_and(|tied| tied.sums_in_groups(steps))
     }
 }
 
@@ -275,6 +275,7 @@ mod tests {
             records: 1,
             bags: Bags { starts: &[0, 1], most: 1 },
             steps,
+            most_steps: steps,
             lengths: &[steps],
             tokens: &[1; 9],
             dropout: None,

@@ -261,7 +261,7 @@ impl ParameterGradients for GroupNormOperation {
         );
     }
 
-    fn sums_in_groups(&self) -> bool {
+    fn sums_in_groups(&self, _: usize) -> bool {
         true
     }
 }

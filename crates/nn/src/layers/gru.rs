@@ -55,7 +55,6 @@ impl PlannedOperation for Gru {
         let gates = 3 * hidden;
         let matrix = |width: usize, offset: usize, buffer: usize| Factored {
             outputs: gates,
-            most_rows: site.input.shape.steps(),
             blocks: vec![Block { first: 0, width, offset }],
             biases: vec![offset + gates * width],
             buffer,
@@ -91,8 +90,8 @@ impl GruOperation {
                 true => (&term.buffers.activations[..], Storage::stride(self.hidden), 3 * self.hidden),
             };
             let b = &term.buffers.gradients[first..];
-            let lengths = Some(term.context.lengths);
-            Factor { a, a_stride, b, b_stride: self.row(), rows: term.context.steps, lengths }
+            let Context { steps: rows, most_steps: most_rows, lengths, .. } = term.context;
+            Factor { a, a_stride, b, b_stride: self.row(), rows, most_rows, lengths: Some(lengths) }
         };
         terms.iter().map(factor).collect()
     }
@@ -216,8 +215,8 @@ impl Operation for GruOperation {
 }
 
 impl ParameterGradients for GruOperation {
-    fn written_sizes(&self, most: usize) -> [usize; 2] {
-        [self.from_input.written_size(most), self.from_state.written_size(most)]
+    fn written_sizes(&self, most: usize, steps: usize) -> [usize; 2] {
+        [self.from_input.written_size(most * steps), self.from_state.written_size(most * steps)]
     }
 
     fn squared_norms(&self, terms: &[Term<'_>], workspace: &mut Workspace<'_>, out: &mut [f64]) {
@@ -238,7 +237,7 @@ impl ParameterGradients for GruOperation {
         self.from_state.weighted_sum(&self.factors(terms, true), bags, weights, workspace, sum);
     }
 
-    fn sums_in_groups(&self) -> bool {
-        self.from_input.sums_in_groups() && self.from_state.sums_in_groups()
+    fn sums_in_groups(&self, steps: usize) -> bool {
+        self.from_input.sums_in_groups(steps) && self.from_state.sums_in_groups(steps)
     }
 }

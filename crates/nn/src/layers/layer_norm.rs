@@ -181,7 +181,7 @@ impl ParameterGradients for LayerNormOperation {
         );
     }
 
-    fn sums_in_groups(&self) -> bool {
+    fn sums_in_groups(&self, _: usize) -> bool {
         true
     }
 }

@@ -78,7 +78,6 @@ impl PlannedOperation for Linear {
         let inputs = input.width();
         let gradient = Factored {
             outputs,
-            most_rows: input.steps(),
             blocks: vec![Block { first: 0, width: inputs, offset: 0 }],
             biases: if self.bias { vec![inputs * outputs] } else { Vec::new() },
             buffer: 0,
@@ -109,6 +108,7 @@ impl LinearOperation {
             b: term.dy,
             b_stride,
             rows: self.rows(term.context.steps),
+            most_rows: self.rows(term.context.most_steps),
             lengths: self.sequence.then_some(term.context.lengths),
         };
         terms.iter().map(factor).collect()
@@ -169,8 +169,8 @@ impl Operation for LinearOperation {
 }
 
 impl ParameterGradients for LinearOperation {
-    fn written_sizes(&self, most: usize) -> [usize; 2] {
-        [self.gradient.written_size(most), 0]
+    fn written_sizes(&self, most: usize, steps: usize) -> [usize; 2] {
+        [self.gradient.written_size(most * self.rows(steps)), 0]
     }
 
     fn squared_norms(&self, terms: &[Term<'_>], workspace: &mut Workspace<'_>, out: &mut [f64]) {
@@ -187,7 +187,7 @@ impl ParameterGradients for LinearOperation {
         self.gradient.weighted_sum(&self.factors(terms), terms[0].context.bags, weights, workspace, sum);
     }
 
-    fn sums_in_groups(&self) -> bool {
-        self.gradient.sums_in_groups()
+    fn sums_in_groups(&self, steps: usize) -> bool {
+        self.gradient.sums_in_groups(self.rows(steps))
     }
 }

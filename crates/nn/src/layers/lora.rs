@@ -149,8 +149,7 @@ impl PlannedOperation for Up {
             let outputs = columns.len() * self.width;
             let block = Block { first: buffer * rank, width: rank, offset };
             offset += rank * outputs;
-            let most_rows = site.input.shape.steps();
-            let gradient = Factored { outputs, most_rows, blocks: vec![block], biases: Vec::new(), buffer };
+            let gradient = Factored { outputs, blocks: vec![block], biases: Vec::new(), buffer };
             UpPart { first_output: columns.start * self.width, gradient }
         };
         let parts = self.lora.adapters().into_iter().enumerate().map(part).collect();
@@ -192,6 +191,7 @@ impl UpOperation {
             b: &term.dy[part.first_output..],
             b_stride: Storage::stride(self.outputs),
             rows: term.context.steps,
+            most_rows: term.context.most_steps,
             lengths: Some(term.context.lengths),
         };
         terms.iter().map(factor).collect()
@@ -239,9 +239,9 @@ impl Operation for UpOperation {
 }
 
 impl ParameterGradients for UpOperation {
-    fn written_sizes(&self, most: usize) -> [usize; 2] {
-        let size = |index: usize| self.parts.get(index).map_or(0, |part| part.gradient.written_size(most));
-        [size(0), size(1)]
+    fn written_sizes(&self, most: usize, steps: usize) -> [usize; 2] {
+        let size = |part: Option<&UpPart>| part.map_or(0, |part| part.gradient.written_size(most * steps));
+        [size(self.parts.first()), size(self.parts.get(1))]
     }
 
     fn squared_norms(&self, terms: &[Term<'_>], workspace: &mut Workspace<'_>, out: &mut [f64]) {
@@ -263,7 +263,7 @@ impl ParameterGradients for UpOperation {
         }
     }
 
-    fn sums_in_groups(&self) -> bool {
-        self.parts.iter().all(|part| part.gradient.sums_in_groups())
+    fn sums_in_groups(&self, steps: usize) -> bool {
+        self.parts.iter().all(|part| part.gradient.sums_in_groups(steps))
     }
 }

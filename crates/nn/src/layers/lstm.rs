@@ -56,7 +56,6 @@ impl PlannedOperation for Lstm {
         let (ih, hh) = (gates * inputs, gates * hidden);
         let gradient = Factored {
             outputs: gates,
-            most_rows: site.input.shape.steps(),
             blocks: vec![
                 Block { first: 0, width: inputs, offset: 0 },
                 Block { first: inputs, width: hidden, offset: ih },
@@ -94,6 +93,7 @@ impl LstmOperation {
             b: &term.buffers.gradients,
             b_stride: self.gates(),
             rows: term.context.steps,
+            most_rows: term.context.most_steps,
             lengths: Some(term.context.lengths),
         };
         terms.iter().map(factor).collect()
@@ -236,8 +236,8 @@ impl Operation for LstmOperation {
 }
 
 impl ParameterGradients for LstmOperation {
-    fn written_sizes(&self, most: usize) -> [usize; 2] {
-        [self.gradient.written_size(most), 0]
+    fn written_sizes(&self, most: usize, steps: usize) -> [usize; 2] {
+        [self.gradient.written_size(most * steps), 0]
     }
 
     fn squared_norms(&self, terms: &[Term<'_>], workspace: &mut Workspace<'_>, out: &mut [f64]) {
@@ -254,7 +254,7 @@ impl ParameterGradients for LstmOperation {
         self.gradient.weighted_sum(&self.factors(terms), terms[0].context.bags, weights, workspace, sum);
     }
 
-    fn sums_in_groups(&self) -> bool {
-        self.gradient.sums_in_groups()
+    fn sums_in_groups(&self, steps: usize) -> bool {
+        self.gradient.sums_in_groups(steps)
     }
 }

@@ -84,9 +84,9 @@ pub(crate) trait Operation: Send + Sync {
 /// The gradient of a [bag](Bags) is the sum of the gradients of its records. It has one norm and one weight. Without units, each record is a
 /// bag of its own.
 pub(crate) trait ParameterGradients {
-    /// Floats for each bag in each buffer of [`Workspace::written`], if bags have at most `most` records.
-    fn written_sizes(&self, most: usize) -> [usize; 2] {
-        let _ = most;
+    /// Floats for each bag in each buffer of [`Workspace::written`], if bags have at most `most` records, of at most `steps` steps.
+    fn written_sizes(&self, most: usize, steps: usize) -> [usize; 2] {
+        let _ = (most, steps);
         [0; 2]
     }
 
@@ -104,10 +104,11 @@ pub(crate) trait ParameterGradients {
         sum: &mut [f32],
     );
 
-    /// Whether a weighted sum of gradients (not of differences) of bags of one record adds up all records in [groups](crate::cut::GROUP).
+    /// Whether a weighted sum of gradients (not of differences) of bags of one record, of at most `steps` steps, adds up all records in
+    /// [groups](crate::cut::GROUP).
     /// Otherwise it adds up some of them one after another. In both cases a bag adds one vector, which is computed separately and has at most
     /// the reported norm.
-    fn sums_in_groups(&self) -> bool;
+    fn sums_in_groups(&self, steps: usize) -> bool;
 
     /// Turns a sum in the layer's own order into the order of its parameters.
     fn reorder(&self, sum: &mut [f64]) {
@@ -149,6 +150,9 @@ pub(crate) struct Context<'a> {
     pub(crate) bags: Bags<'a>,
     /// Steps of the longest record in the chunk; 1 if the records are not sequences.
     pub(crate) steps: usize,
+    /// The most steps of a record in the chunk's [class of lengths](crate::limits::LengthClass). How norms are computed depends on it, and not on
+    /// `steps`, which depends on other records.
+    pub(crate) most_steps: usize,
     /// The length of each record.
     pub(crate) lengths: &'a [usize],
     /// The tokens of the records, `steps` each; tokens beyond a record's length are 0.

@@ -345,7 +345,7 @@ impl ParameterGradients for OwnOperation {
         );
     }
 
-    fn sums_in_groups(&self) -> bool {
+    fn sums_in_groups(&self, _: usize) -> bool {
         true
     }
 }

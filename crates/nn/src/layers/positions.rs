@@ -123,7 +123,7 @@ impl ParameterGradients for PositionsOperation {
         }
     }
 
-    fn sums_in_groups(&self) -> bool {
+    fn sums_in_groups(&self, _: usize) -> bool {
         false
     }
 }

@@ -155,7 +155,7 @@ impl ParameterGradients for SegmentsOperation {
         );
     }
 
-    fn sums_in_groups(&self) -> bool {
+    fn sums_in_groups(&self, _: usize) -> bool {
         true
     }
 }

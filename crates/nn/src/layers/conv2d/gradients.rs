@@ -256,7 +256,7 @@ impl Conv2dOperation {
 }
 
 impl ParameterGradients for Conv2dOperation {
-    fn written_sizes(&self, most: usize) -> [usize; 2] {
+    fn written_sizes(&self, most: usize, _: usize) -> [usize; 2] {
         [self.written_size(most), 0]
     }
 
@@ -293,7 +293,7 @@ impl ParameterGradients for Conv2dOperation {
         }
     }
 
-    fn sums_in_groups(&self) -> bool {
+    fn sums_in_groups(&self, _: usize) -> bool {
         !self.by_gram(1)
     }
 

@@ -18,8 +18,8 @@ use crate::shape::Storage;
 pub(super) struct Tied {
     pub(super) vocabulary: usize,
     pub(super) width: usize,
-    /// The largest number of steps of the output layer.
-    pub(super) most_steps: usize,
+    /// Steps that the output layer has beyond those of the embedding.
+    pub(super) extra_steps: usize,
 }
 
 /// The terms of both layers.
@@ -54,26 +54,26 @@ impl Tied {
         self.vocabulary * self.width
     }
 
-    /// Whether gradients of bags of at most `most` records are written out; this must not depend on the records in the chunk.
-    fn written(&self, most: usize) -> bool {
-        !gram_is_cheaper(self.most_steps * most, self.width, self.vocabulary)
+    /// Whether gradients of bags of at most `most` records, of at most `steps` steps, are written out. This must not depend on other records.
+    fn written(&self, most: usize, steps: usize) -> bool {
+        !gram_is_cheaper((steps + self.extra_steps) * most, self.width, self.vocabulary)
     }
 
-    pub(super) fn written_size(&self, most: usize) -> usize {
-        if self.written(most) { self.len().next_multiple_of(16) } else { 0 }
+    pub(super) fn written_size(&self, most: usize, steps: usize) -> usize {
+        if self.written(most, steps) { self.len().next_multiple_of(16) } else { 0 }
     }
 
-    pub(super) fn sums_in_groups(&self) -> bool {
-        self.written(1)
+    pub(super) fn sums_in_groups(&self, steps: usize) -> bool {
+        self.written(1, steps)
     }
 
     pub(super) fn squared_norms(&self, terms: &[Term<'_>], workspace: &mut Workspace<'_>, out: &mut [f64]) {
-        let (uses, bags) = (Uses::new(terms), terms[0].context.bags);
-        let size = self.written_size(bags.most);
+        let (uses, Context { bags, most_steps, .. }) = (Uses::new(terms), terms[0].context);
+        let size = self.written_size(bags.most, most_steps);
         workspace.written[0].reserve(size * out.len());
         let operands: Vec<_> = uses.output.iter().map(|term| (term.dy, term.x)).collect();
         for (index, (bag, out)) in bags.iter().zip(out).enumerate() {
-            if !self.written(bags.most) {
+            if !self.written(bags.most, most_steps) {
                 *out += self.norm_by_gram(&uses, bag, workspace.scratch);
                 continue;
             }
@@ -153,11 +153,11 @@ impl Tied {
         workspace: &mut Workspace<'_>,
         sum: &mut [f32],
     ) {
-        let (uses, bags) = (Uses::new(terms), terms[0].context.bags);
+        let (uses, Context { bags, most_steps, .. }) = (Uses::new(terms), terms[0].context);
         match weights {
             None => self.plain_sum(&uses, bags.records(), sum),
-            Some(_) if self.written(bags.most) => {
-                let (size, sum) = (self.written_size(bags.most), &mut sum[..self.len()]);
+            Some(_) if self.written(bags.most, most_steps) => {
+                let (size, sum) = (self.written_size(bags.most, most_steps), &mut sum[..self.len()]);
                 direct::weighted_sum(&workspace.written[0], size, bags.len(), weights, sum);
             }
             Some(weights) => self.factored_sum(&uses, weights, workspace.scratch, sum),
