@@ -26,6 +26,7 @@ mod memory;
 #[cfg(doctest)]
 mod misuse;
 mod noise;
+mod normal;
 mod per_record;
 mod randomness;
 mod ranks;

@@ -8,11 +8,9 @@
 
 use std::ops::Range;
 
-use rand_chacha::rand_core::Rng;
-use rand_distr::{Distribution, StandardNormal};
 use rayon::prelude::*;
 
-use crate::{randomness::Streams, sampling::uniform};
+use crate::{normal::for_each_with_normal, randomness::Streams};
 
 /// The step of the lattice is at most the smaller of the standard deviation and the sensitivity, divided by 2 to this power.
 const FINENESS: i32 = 22;
@@ -68,9 +66,9 @@ impl GaussianNoise {
         rest.fill(0.0);
         blocks.into_par_iter().enumerate().for_each(|(number, (sum, out))| {
             let mut rng = streams.number(number as u64);
-            for (sum, out) in sum.iter().zip(out) {
-                *out = self.noised(*sum, normal(&mut rng));
-            }
+            for_each_with_normal(sum.iter().zip(out), &mut rng, |(sum, out), normal| {
+                *out = self.noised(*sum, normal);
+            });
         });
     }
 
@@ -80,30 +78,6 @@ impl GaussianNoise {
         let sum = rounded((value * self.per_step).clamp(-MAX_STEPS, MAX_STEPS));
         let noise = rounded(normal * self.steps);
         ((sum + noise) as f64 * self.step) as f32
-    }
-}
-
-/// A standard normal number.
-///
-/// The ziggurat of `rand_distr` computes numbers beyond [`TAIL`] from logarithms of multiples of 2^-52. This leaves gaps between them
-/// that grow with the distance. So these numbers are drawn again here, from uniform numbers that have 53 significant bits however small they are.
-/// A number beyond `TAIL` stays beyond it and has the distribution of the tail.
-fn normal(rng: &mut impl Rng) -> f64 {
-    let drawn: f64 = StandardNormal.sample(rng);
-    if drawn.abs() <= TAIL { drawn } else { tail(|| uniform(rng)).copysign(drawn) }
-}
-
-/// Where the ziggurat's tail begins.
-const TAIL: f64 = 3.654_152_885_361_009;
-
-/// A standard normal number beyond [`TAIL`] (Marsaglia 1964): `TAIL + a` with `a` exponential of rate `TAIL`, kept with
-/// probability `exp(-a^2 / 2)`.
-fn tail(mut uniform: impl FnMut() -> f64) -> f64 {
-    loop {
-        let (beyond, exponential) = (-uniform().ln() / TAIL, -uniform().ln());
-        if 2.0 * exponential >= beyond * beyond {
-            return TAIL + beyond;
-        }
     }
 }
 
@@ -210,59 +184,5 @@ mod tests {
         noise.add(&[1.0; 6], &[1..2, 3..5], &Randomness::seeded(1).streams(), &mut released);
         assert_eq!([released[0], released[2], released[5]], [0.0; 3]);
         assert!(released.len() == 6 && [1, 3, 4].iter().all(|&i| released[i] != 1.0 && released[i] != 0.0));
-    }
-
-    /// Numbers beyond the ziggurat have the distribution of a normal tail. The seed is fixed; the probability of a false alarm is 1.3e-4.
-    #[test]
-    fn the_tail_is_normal() {
-        let mut rng = Randomness::seeded(8).streams().number(0);
-        let mut values: Vec<f64> = (0..200_000).map(|_| tail(|| uniform(&mut rng))).collect();
-        values.sort_unstable_by(f64::total_cmp);
-        let n = values.len() as f64;
-        let distance = values.iter().enumerate().fold(0.0_f64, |worst, (i, v)| {
-            let expected = 1.0 - cumulative(-v) / cumulative(-TAIL);
-            worst.max((expected - i as f64 / n).abs()).max(((i + 1) as f64 / n - expected).abs())
-        });
-        assert!(distance < 2.2 / n.sqrt(), "{distance}");
-    }
-
-    /// From logarithms of multiples of 2^-52, neighbouring numbers beyond 9.6 standard deviations would be further apart than 2^-22.
-    #[test]
-    fn the_tail_has_no_gaps() {
-        let far = |uniform: f64| {
-            let mut draws = [uniform, 1e-300].into_iter();
-            tail(|| draws.next().unwrap())
-        };
-        for distance in [4.0_f64, 6.0, 9.6, 12.0, 20.0] {
-            let uniform = (-TAIL * (distance - TAIL)).exp();
-            let (here, next) = (far(uniform), far(uniform.next_up()));
-            assert!((here - distance).abs() < 1e-9 && (here - next).abs() < 2.0_f64.powi(-45), "{distance}");
-        }
-        // The noise draws its tail in this way. The words select the ziggurat's base beyond its width, then its own tail (two numbers of about
-        // 1/2), then the tail drawn here: about 2^-44, with these digits, and about 2^-65.
-        let drawn = |digits: u64| {
-            normal(&mut Words(vec![!0xfff, 1 << 63, 1 << 63, 1 << 20, digits, 0, 1 << 63, 0].into_iter()))
-        };
-        assert!((drawn(0) - 12.0).abs() < 0.1 && drawn(0) != drawn(1 << 60));
-        assert!((drawn(0) - drawn(1 << 20)).abs() < 2.0_f64.powi(-40) && drawn(0) != drawn(1 << 20));
-    }
-
-    /// A generator that returns given words.
-    struct Words(std::vec::IntoIter<u64>);
-
-    impl rand_chacha::rand_core::TryRng for Words {
-        type Error = std::convert::Infallible;
-
-        fn try_next_u32(&mut self) -> Result<u32, Self::Error> {
-            unreachable!("words of 64 bits are drawn")
-        }
-
-        fn try_next_u64(&mut self) -> Result<u64, Self::Error> {
-            Ok(self.0.next().unwrap())
-        }
-
-        fn try_fill_bytes(&mut self, _: &mut [u8]) -> Result<(), Self::Error> {
-            unreachable!("words of 64 bits are drawn")
-        }
     }
 }

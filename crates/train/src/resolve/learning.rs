@@ -33,6 +33,8 @@ pub(crate) struct LearningFacts {
 const NOISE_DISTANCE: f64 = 10.0;
 /// The longest step that the default learning rate allows, if all gradients are clipped and point in the same direction.
 const LONGEST_STEP: f64 = 4.0;
+/// The longest step if the network has a single output, for two classes.
+const LONGEST_STEP_OF_ONE_OUTPUT: f64 = 10.0;
 /// The average of the parameters is taken over about this fraction of the run, at its end.
 const AVERAGED: f64 = 0.05;
 
@@ -113,7 +115,8 @@ fn default_average(steps: u64) -> f64 {
 /// If the noise of the run corresponds to `mu` in Gaussian differential privacy, it moves each parameter by `S / (mu N)` (one standard
 /// deviation), whatever the number of steps. With `d` parameters and `K` outputs, it moves the weights of one output by the distance
 /// `S sqrt(d / K) / (mu N)`. The default learning rate makes this distance [`NOISE_DISTANCE`], for any number of records and steps, any model
-/// and any privacy budget, unless a step could be longer than [`LONGEST_STEP`]. docs/training.md has the experiments.
+/// and any privacy budget, unless a step could be longer than [`LONGEST_STEP`], or than [`LONGEST_STEP_OF_ONE_OUTPUT`]. docs/training.md has the
+/// experiments.
 ///
 /// If numbers are predicted, the scale of the weights matters and the schedule decays to 0; the first step has the length [`LONGEST_STEP`].
 /// Optimizers that divide by the size of gradients have a constant default, because their steps do not depend on the clipping norm.
@@ -129,11 +132,12 @@ fn default_learning_rate(optimizer: &OptimizerConfig, schedule: &Schedule, facts
     }
     let per_output = facts.dimension as f64 / facts.outputs.max(1) as f64;
     let length = NOISE_DISTANCE * mu * facts.records as f64 / per_output.max(1.0).sqrt();
-    let step = (length / sum_of_factors(schedule, facts.steps)).min(LONGEST_STEP);
+    let longest = if facts.outputs == 1 { LONGEST_STEP_OF_ONE_OUTPUT } else { LONGEST_STEP };
+    let step = (length / sum_of_factors(schedule, facts.steps)).min(longest);
     rounded(step * (1.0 - momentum) / contribution)
 }
 
-/// The learning rate of the longest step that a default allows.
+/// The learning rate at which a step has at most the length [`LONGEST_STEP`].
 fn longest_step_rate(momentum: f64, contribution: f64) -> f64 {
     rounded(LONGEST_STEP * (1.0 - momentum) / contribution)
 }
@@ -208,6 +212,8 @@ mod tests {
         let facts = LearningFacts { mu: Some(100.0), ..FACTS };
         assert_eq!(rate("sgd", "constant", &facts), 40.0);
         assert_eq!(rate("momentum", "linear", &facts), 4.0);
+        let one_output = LearningFacts { outputs: 1, ..facts };
+        assert_eq!(rate("momentum", "constant", &one_output), 10.0);
         assert_eq!(rate("sgd", "linear", &LearningFacts { regression: true, ..facts }), 40.0);
     }
 
