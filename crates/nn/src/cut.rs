@@ -93,9 +93,8 @@ pub(crate) fn assign(pieces: Vec<Piece>, workers: usize, work: impl Fn(&Piece) -
 }
 
 /// The largest distance between the sums of two batches that differ in one record, beyond what that record adds. It is due to rounding to
-/// single precision and relative to the bound on what a record adds. Pieces have at most `most` records. For each class of lengths, `chunks` has the
-/// largest number of records in a chunk. All
-/// layers add up records in [groups](GROUP) within a chunk if `in_groups` is true; otherwise some layers add them up one after another, and
+/// single precision and relative to the bound on what a record adds. Pieces have at most `most` records. `chunks` lists, for each class of lengths,
+/// the largest number of records in a chunk. All layers add up records in [groups](GROUP) within a chunk if `in_groups` is true; otherwise some layers add them up one after another, and
 /// chunks may have any borders. A record stands for a slot: what follows counts the vectors that are added up, each of them one slot's.
 ///
 /// An addition is off by at most `u = 2^-24` of its result, and a sum over `n` records, each of norm at most 1, has at most norm `n`. So a sum is
@@ -105,9 +104,9 @@ pub(crate) fn assign(pieces: Vec<Piece>, workers: usize, work: impl Fn(&Piece) -
 /// within its group and one for each group from there on, so in at most `g` more than one after another. By the guarantee above, the two batches
 /// differ in at most two full pieces each and one record.
 ///
-/// The number of groups: the `n_c` records of a class with chunks of at most `r_c` are in `ceil(n_c / r_c)` chunks, each of at most
-/// `ceil(r_c / g)` groups. With `K` classes, there are at most `n / r + K` chunks, where `r` is the least `r_c`; a chunk of `m` records has at most `1 + m / g` groups,
-/// so all of them have at most `n / r + K + n / g`.
+/// The number of groups. With one class, `n` records are in `ceil(n / r)` chunks of at most `ceil(r / g)` groups each. With `K` classes, `n_c` records
+/// of class `c` are in at most `n_c / r_c + 1` chunks, so there are at most `n / r + K` chunks, where `r` is the smallest `r_c`. A chunk of `m`
+/// records has at most `1 + m / g` groups. So there are at most `n / r + K + n / g` groups.
 pub(crate) fn rounding(most: usize, chunks: &[usize], in_groups: bool) -> f64 {
     const UNIT: f64 = 1.0 / (1 << 24) as f64;
     let (least, greatest) = chunks

@@ -157,7 +157,7 @@ impl Engine {
     /// rounding and relative to the largest norm of a record after weighting. (With [`Pass::rounded_to`], up to six roundings to the
     /// lattice are added.)
     ///
-    /// It is below a thousandth for most networks. `differences` is true for sums of [differences](Pass::minus).
+    /// It is at most one hundredth; docs/engine.md has examples. `differences` is true for sums of [differences](Pass::minus).
     pub fn rounding(&self, differences: bool) -> f64 {
         let network = &self.network;
         let in_groups = |node: &Node| {
@@ -168,6 +168,7 @@ impl Engine {
             self.limits.classes.iter().all(in_class)
         };
         let in_groups = !differences && self.limits.most == 1 && network.nodes.iter().all(in_groups);
+        // Chunks are also limited to a number of bags. If slots have one gradient each, this is the same number; otherwise it is not used.
         let chunks: Vec<usize> = self.limits.classes.iter().map(|class| class.records).collect();
         cut::rounding(self.piece, &chunks, in_groups)
     }

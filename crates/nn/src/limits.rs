@@ -17,7 +17,7 @@ pub(crate) struct Limits {
 /// The class of a slot depends on its own records alone. So does the way in which norms are computed, which depends on the class.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LengthClass {
-    /// The most steps of a record.
+    /// The largest number of steps of a record.
     pub(crate) steps: usize,
     /// The largest number of records in a chunk.
     pub(crate) records: usize,
@@ -28,7 +28,8 @@ pub(crate) struct LengthClass {
 /// Records up to this length are in the first class. The bound of each class is twice that of the previous one.
 const SHORT: usize = 8;
 
-/// The least number of sequences that are added up in single precision. Sequences are often much shorter than the longest that a network permits.
+/// The limit on the number of sequences in a piece is at least this. The estimate in [`Limits::piece`] assumes the longest sequences; most are
+/// shorter and take less time.
 const SEQUENCES: usize = 64;
 
 impl Limits {

@@ -20,7 +20,7 @@ pub(crate) struct Chunk {
     pub(crate) most: usize,
     /// Steps of the longest record; 1 if the records are not sequences.
     pub(crate) steps: usize,
-    /// The most steps of a record in the class of the chunk.
+    /// The largest number of steps of a record in the class of the chunk.
     pub(crate) most_steps: usize,
     /// For each number of [extra steps](Storage::extra) in the network, the lengths of all records.
     lengths: Vec<(usize, Vec<usize>)>,

@@ -138,7 +138,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Computes the outputs of a chunk: for each record, as many steps as there is space for.
+    /// Computes the outputs of a chunk. Each record has as many steps as its slice of outputs can hold.
     pub(crate) fn outputs(
         &mut self,
         network: &Network,

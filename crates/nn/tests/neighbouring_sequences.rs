@@ -155,3 +155,32 @@ fn buffers_keep_no_traces_of_earlier_records() {
         }
     }
 }
+
+/// How records of one step are added up does not depend on a longer record in their chunk, which is not finite and adds nothing.
+#[test]
+fn a_longer_record_that_adds_nothing_does_not_change_how_others_are_rounded() {
+    let width = 24;
+    let description = Description::new(Shape::Sequence { steps: STEPS, width })
+        .then(Linear::new(64))
+        .then(MeanOverSteps)
+        .then(Linear::new(3));
+    let mut engine =
+        Engine::with_workers(Network::new(&description).unwrap(), Loss::cross_entropy(), 1).unwrap();
+    let at = engine.network().init(1);
+    let count = 20;
+    let mut values = numbers((count + 2) * width, 9);
+    values[count * width] = f32::NAN;
+    let starts: Vec<usize> = (0..=count).chain([count + 2]).collect();
+    let classes: Vec<u32> = (0..=count as u32).map(|record| record % 3).collect();
+    let inputs = Inputs::Sequences { values: &values, starts: &starts };
+    let records = engine.records(inputs, Targets::Classes(&classes)).unwrap();
+    let mut sum = |chosen: &[usize]| {
+        let mut sums = [vec![0.0; at.values().len()]];
+        engine.pass(&Pass::new(&at, &records, chosen).weighed_by(&normalise), &mut sums).unwrap();
+        let [sum] = sums;
+        sum
+    };
+    // Both are cut into the first ten records and the rest.
+    let all: Vec<usize> = (0..=count).collect();
+    assert_eq!(sum(&all[..count]), sum(&all));
+}

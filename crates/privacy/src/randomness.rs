@@ -73,6 +73,30 @@ impl Streams {
     }
 }
 
+/// A generator that returns given words.
+#[cfg(test)]
+pub(crate) struct GivenWords(pub(crate) std::vec::IntoIter<u64>);
+
+#[cfg(test)]
+impl rand_chacha::rand_core::TryRng for GivenWords {
+    type Error = std::convert::Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Self::Error> {
+        unreachable!("words of 64 bits are drawn")
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Self::Error> {
+        Ok(self.0.next().unwrap())
+    }
+
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Self::Error> {
+        for bytes in bytes.chunks_exact_mut(8) {
+            bytes.copy_from_slice(&self.0.next().unwrap().to_le_bytes());
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

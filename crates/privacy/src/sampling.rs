@@ -86,8 +86,9 @@ pub(crate) fn uniform(rng: &mut impl Rng) -> f64 {
     }
     #[expect(clippy::cast_possible_wrap, reason = "at most 64")]
     let exponent = exponent + bits.leading_zeros() as i32 + 1;
-    #[expect(clippy::cast_precision_loss, reason = "at most 2^53")]
-    let digits = 1.0 + ((rng.next_u64() >> 12) as f64 + 0.5) * 2.0_f64.powi(-52);
+    // An odd multiple of 2^-52, so the sum is exact and between 1 and 2.
+    #[expect(clippy::cast_precision_loss, reason = "at most 2^51")]
+    let digits = 1.0 + ((rng.next_u64() >> 13) as f64 + 0.5) * 2.0_f64.powi(-51);
     digits * 2.0_f64.powi(-exponent)
 }
 
@@ -97,6 +98,7 @@ mod tests {
     use sordino_accounting::{Cap, SamplingRate};
 
     use super::*;
+    use crate::randomness::GivenWords;
 
     fn at_rate(rate: f64) -> Sampling {
         Sampling::Poisson { rate: SamplingRate::new(rate).unwrap(), cap: None }
@@ -141,6 +143,14 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn uniform_numbers_have_53_different_digits_and_are_never_1() {
+        let with_digits = |digits: u64| uniform(&mut GivenWords(vec![1 << 63, digits << 13].into_iter()));
+        let (first, last) = (with_digits(0), with_digits((1 << 51) - 1));
+        assert!(first > 0.5 && last < 1.0 && first - 0.5 == 1.0 - last);
+        assert!((0..100).all(|digits| with_digits(digits) < with_digits(digits + 1)));
     }
 
     /// Fixed seed; the Kolmogorov-Smirnov statistic exceeds 2.2 / sqrt(n) with probability 1.3e-4.

@@ -42,7 +42,7 @@ pub(crate) struct Factor<'a> {
     pub(crate) b: &'a [f32],
     pub(crate) b_stride: usize,
     pub(crate) rows: usize,
-    /// The most rows that a record in the chunk's [class of lengths](crate::limits::LengthClass) has.
+    /// The largest number of rows of a record in the chunk's [class of lengths](crate::limits::LengthClass).
     pub(crate) most_rows: usize,
     /// The number of rows that each record uses; all by default.
     pub(crate) lengths: Option<&'a [usize]>,
@@ -76,7 +76,7 @@ impl Factored {
         self.blocks.iter().map(|block| block.offset).chain(self.biases.iter().copied()).min().unwrap_or(0)
     }
 
-    /// Whether gradients of bags of at most this many rows are written out. The two ways round differently, so the choice must not depend on
+    /// Whether gradients of bags of at most this many rows are written out. Writing a gradient out and Gram matrices round differently, so the choice must not depend on
     /// other records in the chunk: otherwise the presence of one record would change the norms of the others.
     fn written(&self, rows: usize) -> bool {
         !gram_is_cheaper(rows, self.inputs(), self.outputs)
@@ -269,7 +269,7 @@ impl Factored {
             });
         }
         let sum = &mut sum[self.offset()..];
-        if (rows, terms.len(), bags.most) == (1, 1, 1) {
+        if (most_rows, terms.len()) == (1, 1) {
             return self.add_matrices(&scaled, RowRuns { first: &[0], rows: records, unit: GROUP }, sum);
         }
         // Rows beyond the end of a record are zero.

@@ -150,7 +150,7 @@ pub(crate) struct Context<'a> {
     pub(crate) bags: Bags<'a>,
     /// Steps of the longest record in the chunk; 1 if the records are not sequences.
     pub(crate) steps: usize,
-    /// The most steps of a record in the chunk's [class of lengths](crate::limits::LengthClass). How norms are computed depends on it, and not on
+    /// The largest number of steps of a record in the chunk's [class of lengths](crate::limits::LengthClass). How norms are computed depends on it, and not on
     /// `steps`, which depends on other records.
     pub(crate) most_steps: usize,
     /// The length of each record.

@@ -115,8 +115,8 @@ fn default_average(steps: u64) -> f64 {
 /// If the noise of the run corresponds to `mu` in Gaussian differential privacy, it moves each parameter by `S / (mu N)` (one standard
 /// deviation), whatever the number of steps. With `d` parameters and `K` outputs, it moves the weights of one output by the distance
 /// `S sqrt(d / K) / (mu N)`. The default learning rate makes this distance [`NOISE_DISTANCE`], for any number of records and steps, any model
-/// and any privacy budget, unless a step could be longer than [`LONGEST_STEP`], or than [`LONGEST_STEP_OF_ONE_OUTPUT`]. docs/training.md has the
-/// experiments.
+/// and any privacy budget, unless a step could be longer than [`LONGEST_STEP`] (for networks with one output: [`LONGEST_STEP_OF_ONE_OUTPUT`]).
+/// docs/training.md has the experiments.
 ///
 /// If numbers are predicted, the scale of the weights matters and the schedule decays to 0; the first step has the length [`LONGEST_STEP`].
 /// Optimizers that divide by the size of gradients have a constant default, because their steps do not depend on the clipping norm.
