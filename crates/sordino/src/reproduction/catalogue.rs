@@ -122,6 +122,7 @@ struct Row {
 
 /// What an experiment of a cell shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 pub enum Kind {
     /// The algorithm, setting and noise of the paper.
     Published,

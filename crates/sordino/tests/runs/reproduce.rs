@@ -62,6 +62,12 @@ fn finished_runs_are_kept_and_not_trained_again() {
     assert_eq!(files, 10);
     assert_eq!(place.text(command).as_bytes(), first.stdout);
     assert!(place.text("reproduce dp-c4-1 --only mushroom --only DP-SGD --quick").contains("QUICK"));
+    // Only one column is trained.
+    let best = place.run("reproduce dp-c4-1 --only mushroom --quick --column best --results best --json");
+    let table: serde_json::Value = serde_json::from_slice(&best.stdout).unwrap();
+    assert_eq!(table["cells"][0]["best"]["mean"], cells[0]["best"]["mean"]);
+    assert!(table["cells"][0]["published"].is_null());
+    assert_eq!(fs::read_dir(place.0.join("best")).unwrap().count(), 1);
 }
 
 #[test]

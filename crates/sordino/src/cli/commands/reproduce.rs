@@ -13,7 +13,9 @@ use std::{
 
 use crate::{
     report::{Column, json, table},
-    reproduction::{Cell, Experiment, Finished, SideBySide, Store, Table, catalogue, find, run as train},
+    reproduction::{
+        Cell, Experiment, Finished, Kind, SideBySide, Store, Table, catalogue, find, run as train,
+    },
 };
 use clap::Args;
 use serde::Serialize;
@@ -43,6 +45,9 @@ pub(crate) struct Arguments {
     /// Only cells whose data set or algorithm contains this text; if repeated, all texts must match
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
+    /// Train only this column of the table; if repeated, these columns
+    #[arg(long, value_name = "COLUMN", value_enum)]
+    column: Vec<Kind>,
     /// Folder in which finished runs are stored
     #[arg(long, value_name = "DIR", default_value = "reproduction")]
     results: PathBuf,
@@ -81,7 +86,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     let runs = if arguments.quick { 1 } else { arguments.runs };
     let store = Store::open(&arguments.results);
     let mut experiments: Vec<Experiment> = Vec::new();
-    for (_, experiment) in cells.iter().flat_map(|cell| &cell.experiments) {
+    let is_trained = |kind: &Kind| arguments.column.is_empty() || arguments.column.contains(kind);
+    let trained = cells.iter().flat_map(|cell| &cell.experiments).filter(|(kind, _)| is_trained(kind));
+    for (_, experiment) in trained {
         let experiment = if arguments.quick { experiment.clone().shortened() } else { experiment.clone() };
         if !experiments.contains(&experiment) {
             experiments.push(experiment);
