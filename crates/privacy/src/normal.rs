@@ -204,12 +204,10 @@ mod tests {
         // about 2^-65.
         let drawn = |digits: u64| {
             let mut found = 0.0;
-            let words = [i64::MAX as u64 & !0xff, 1 << 20, digits, 0, 1 << 63, 0];
-            for_each_with_normal(
-                [()].into_iter(),
-                &mut GivenWords(words.to_vec().into_iter()),
-                |(), normal| found = normal,
-            );
+            let words = vec![i64::MAX as u64 & !0xff, 1 << 20, digits, 0, 1 << 63, 0];
+            for_each_with_normal([()].into_iter(), &mut GivenWords(words.into_iter()), |(), normal| {
+                found = normal
+            });
             found
         };
         assert!((drawn(0) - 12.0).abs() < 0.1 && drawn(0) != drawn(1 << 60));
