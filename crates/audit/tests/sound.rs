@@ -148,9 +148,9 @@ fn the_response_of_correlated_noise_is_its_coefficients() {
     assert!(bound >= 0.9 * case.epsilon && bound <= case.epsilon, "{bound} of {}", case.epsilon);
 }
 
-/// The whole run in one attack, at epsilon 4 with 1,000 canaries: the means over five runs are at least 0.9 of what ideal scores on a
-/// Gaussian mechanism give. The smaller the sampling rate, the further the trade-off curve is from a Gaussian one. At rate 0.04 the
-/// shares are 0.90, 0.92 and 0.88.
+/// The whole run in one attack, at epsilon 4 with 1,000 canaries: the means over 60 runs with fixed seeds are at least 0.9 of what ideal scores on a
+/// Gaussian mechanism give. They are 0.96, 1.00 and 0.97. (Five runs are too few: with one set of seeds the first mean was 0.79.) The smaller the sampling
+/// rate, the further the trade-off curve is from a Gaussian one. At rate 0.04 the shares are 0.90, 0.92 and 0.88.
 #[test]
 fn attacks_on_whole_runs_reach_nine_tenths_of_their_ceilings() {
     let case = case_at(0.2, AlgorithmConfig::all().remove(0), 300);
@@ -162,7 +162,7 @@ fn attacks_on_whole_runs_reach_nine_tenths_of_their_ceilings() {
     );
     let ideal = [guesses.epsilon, fdp.epsilon, one_run_gaussian_ceiling(1000, claim, delta, confidence)];
     let mut means = [0.0; 3];
-    const RUNS: u64 = 5;
+    const RUNS: u64 = 60;
     for seed in 0..RUNS {
         let scores = whole_run(&case, seed);
         let bounds = [
