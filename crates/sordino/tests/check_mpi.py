@@ -163,14 +163,14 @@ def a_hanging_rank_ends_the_others(binary):
 
 
 def an_interrupted_run_is_resumed_with_another_number_of_ranks(binary):
-    job = started(binary, 2, "--steps", 3000, "--batch-size", 2000, "--out", "stopped", "--accountant", "rdp")
+    job = started(binary, 2, "--steps", 12000, "--batch-size", 2000, "--out", "stopped", "--accountant", "rdp")
     wait_for(lambda: ledger_lines("stopped") > 3)
     job.send_signal(signal.SIGTERM)
     job.communicate(timeout=60)
     assert Path("stopped/checkpoint.safetensors").exists()
     done = run([*MPIRUN, "-n", 3, binary, "train", "--resume", "stopped", "--json"])
     answer = json.loads(done.stdout)
-    assert answer["finished"] and answer["steps"] == 3000, answer
+    assert answer["finished"] and answer["steps"] == 12000, answer
 
 
 def other_commands_and_builds_refuse_several_processes(binary, without):
