@@ -70,6 +70,33 @@ pub(crate) trait Register: Copy {
     unsafe fn load(from: *const f32) -> Self;
     /// Writes sixteen floats.
     unsafe fn store(self, to: *mut f32);
+
+    /// Reads the first `count` floats, at most sixteen; the others are zero. Slower than `load`.
+    #[inline(always)]
+    unsafe fn load_first(from: *const f32, count: usize) -> Self {
+        // SAFETY: guaranteed by the caller.
+        unsafe {
+            let mut lanes = Lanes::ZERO;
+            for j in 0..count {
+                lanes.0[j] = *from.add(j);
+            }
+            Self::load(lanes.0.as_ptr())
+        }
+    }
+
+    /// Writes the first `count` floats, at most sixteen. Slower than `store`, and so is a load of these floats afterwards.
+    #[inline(always)]
+    unsafe fn store_first(self, to: *mut f32, count: usize) {
+        // SAFETY: guaranteed by the caller.
+        unsafe {
+            let mut lanes = Lanes::ZERO;
+            self.store(lanes.0.as_mut_ptr());
+            for j in 0..count {
+                *to.add(j) = lanes.0[j];
+            }
+        }
+    }
+
     /// `self + a b`.
     unsafe fn add_scaled(self, a: *const f32, b: Self) -> Self;
     /// `self + a b`, lane by lane.
@@ -80,6 +107,44 @@ pub(crate) trait Register: Copy {
     unsafe fn sum(self) -> f32;
     /// Begins to load the cache line at an address, which need not be valid.
     unsafe fn prefetch(from: *const f32);
+}
+
+/// Adds rows of `P` registers to `c`, or replaces the floats there. If `PART` is true, the last register of each row has only `last` floats.
+///
+/// Loops of constant length, compiled for each case: the compiler unrolls them, and the rows stay in registers. An index or a branch that is not
+/// constant would move them to memory for the whole tile.
+///
+/// # Safety
+/// The processor has the instructions, and the floats of `c` can be read and written.
+#[inline(always)]
+pub(crate) unsafe fn store_rows<R: Register, const MR: usize, const P: usize, const PART: bool>(
+    mut rows: [[R; P]; MR],
+    c: [*mut f32; MR],
+    last: usize,
+    accumulate: bool,
+) {
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        if accumulate {
+            for i in 0..MR {
+                for p in 0..P {
+                    let from = c[i].add(p * WIDTH);
+                    let before = if PART && p + 1 == P { R::load_first(from, last) } else { R::load(from) };
+                    rows[i][p] = rows[i][p].add(before);
+                }
+            }
+        }
+        for i in 0..MR {
+            for p in 0..P {
+                let to = c[i].add(p * WIDTH);
+                if PART && p + 1 == P {
+                    rows[i][p].store_first(to, last);
+                } else {
+                    rows[i][p].store(to);
+                }
+            }
+        }
+    }
 }
 
 impl Register for Lanes {
@@ -140,7 +205,13 @@ pub(crate) use x86::{Avx2, Avx512};
 mod x86 {
     use std::arch::x86_64::*;
 
-    use super::Register;
+    use super::{Register, WIDTH};
+
+    /// The mask of the first `count` floats.
+    #[inline(always)]
+    fn first(count: usize) -> __mmask16 {
+        (0xffff_u32 >> (WIDTH - count)) as __mmask16
+    }
 
     /// One register of AVX-512.
     #[derive(Clone, Copy)]
@@ -164,6 +235,18 @@ mod x86 {
         unsafe fn store(self, to: *mut f32) {
             // SAFETY: see above.
             unsafe { _mm512_storeu_ps(to, self.0) }
+        }
+
+        #[inline(always)]
+        unsafe fn load_first(from: *const f32, count: usize) -> Avx512 {
+            // SAFETY: see above; a masked load reads only the floats of its mask.
+            Avx512(unsafe { _mm512_maskz_loadu_ps(first(count), from) })
+        }
+
+        #[inline(always)]
+        unsafe fn store_first(self, to: *mut f32, count: usize) {
+            // SAFETY: see above; a masked store writes only the floats of its mask.
+            unsafe { _mm512_mask_storeu_ps(to, first(count), self.0) }
         }
 
         #[inline(always)]

@@ -7,7 +7,7 @@ use copies::{TILE, panels};
 use super::isa::{Isa, tiles};
 #[cfg(target_arch = "x86_64")]
 use super::lanes::{Avx2, Avx512};
-use super::lanes::{Lanes, Register, WIDTH};
+use super::lanes::{Lanes, Register, WIDTH, store_rows};
 
 /// The pairs of rows: `starts.len()` runs of `len` pairs each.
 ///
@@ -218,53 +218,19 @@ impl OuterSum<'_> {
     #[inline(always)]
     unsafe fn store<R: Register, const MR: usize, const P: usize>(
         &self,
-        mut acc: [[R; P]; MR],
+        acc: [[R; P]; MR],
         row: usize,
         column: usize,
         accumulate: bool,
     ) {
-        let width = (self.n - column).min(P * WIDTH);
-        // Short loops of constant length, as in a product: the accumulators stay in registers.
+        // The floats of the last panel.
+        let last = (self.n - column).min(P * WIDTH) - (P - 1) * WIDTH;
         // SAFETY: the result holds `n` floats in each of `m` rows (guaranteed by the job).
         unsafe {
             let c: [*mut f32; MR] = std::array::from_fn(|i| self.c.add((row + i) * self.stride + column));
-            if width < P * WIDTH {
-                let mut whole = [[Lanes::ZERO; P]; MR];
-                for i in 0..MR {
-                    for p in 0..P {
-                        acc[i][p].store(whole[i][p].0.as_mut_ptr());
-                    }
-                }
-                return store_part(whole.as_flattened(), &c, width, accumulate);
-            }
-            if accumulate {
-                for i in 0..MR {
-                    for p in 0..P {
-                        acc[i][p] = acc[i][p].add(R::load(c[i].add(p * WIDTH)));
-                    }
-                }
-            }
-            for i in 0..MR {
-                for p in 0..P {
-                    acc[i][p].store(c[i].add(p * WIDTH));
-                }
-            }
-        }
-    }
-}
-
-/// Stores rows of a tile whose last panel is not full.
-///
-/// # Safety
-/// `width` floats may be written to each row of `c`.
-#[inline(never)]
-unsafe fn store_part(tile: &[Lanes], c: &[*mut f32], width: usize, accumulate: bool) {
-    for (row, &c) in tile.chunks_exact(tile.len() / c.len()).zip(c) {
-        for j in 0..width {
-            // SAFETY: guaranteed by the caller.
-            unsafe {
-                let before = if accumulate { *c.add(j) } else { 0.0 };
-                *c.add(j) = before + row[j / WIDTH].0[j % WIDTH];
+            match last < WIDTH {
+                true => store_rows::<R, MR, P, true>(acc, c, last, accumulate),
+                false => store_rows::<R, MR, P, false>(acc, c, last, accumulate),
             }
         }
     }

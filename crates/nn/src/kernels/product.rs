@@ -3,7 +3,7 @@
 use super::isa::{Isa, tiles};
 #[cfg(target_arch = "x86_64")]
 use super::lanes::{Avx2, Avx512};
-use super::lanes::{Lanes, Register, WIDTH};
+use super::lanes::{Lanes, Register, WIDTH, store_rows};
 use super::packed::Packed;
 
 /// The starts of rows.
@@ -181,7 +181,7 @@ impl Product<'_> {
                 panel += 2;
             }
             if panel < panels {
-                self.columns_avx2::<6, 1>(panel);
+                self.columns_avx512::<12, 1>(panel);
             }
         }
     }
@@ -227,58 +227,26 @@ impl Product<'_> {
             }
         }
         let first = panel * WIDTH;
-        let width = (self.b.n() - first).min(P * WIDTH);
-        // Short loops of constant length, one for each case: the compiler unrolls them, and the accumulators stay in
-        // registers. An index that is not constant would move them to memory for the whole product.
+        // The floats of the last panel.
+        let last = (self.b.n() - first).min(P * WIDTH) - (P - 1) * WIDTH;
         // SAFETY: a result row holds `n` floats (guaranteed by the job); a bias has `n`.
         unsafe {
             let c: [*mut f32; MR] = std::array::from_fn(|i| self.c.add(self.out.start(row + i) + first));
-            if width < P * WIDTH {
-                let mut whole = [[Lanes::ZERO; P]; MR];
-                for i in 0..MR {
-                    for p in 0..P {
-                        acc[i][p].store(whole[i][p].0.as_mut_ptr());
-                    }
-                }
-                return self.store_part(whole.as_flattened(), &c, first, width);
-            }
             if let Some(bias) = self.store.bias {
-                let bias: [R; P] = std::array::from_fn(|p| R::load(bias.as_ptr().add(first + p * WIDTH)));
+                let bias = bias.as_ptr().add(first);
+                let bias: [R; P] = std::array::from_fn(|p| match p + 1 == P {
+                    true => R::load_first(bias.add(p * WIDTH), last),
+                    false => R::load(bias.add(p * WIDTH)),
+                });
                 for i in 0..MR {
                     for p in 0..P {
                         acc[i][p] = acc[i][p].add(bias[p]);
                     }
                 }
             }
-            if self.store.accumulate {
-                for i in 0..MR {
-                    for p in 0..P {
-                        acc[i][p] = acc[i][p].add(R::load(c[i].add(p * WIDTH)));
-                    }
-                }
-            }
-            for i in 0..MR {
-                for p in 0..P {
-                    acc[i][p].store(c[i].add(p * WIDTH));
-                }
-            }
-        }
-    }
-
-    /// Stores rows of a tile whose last panel is not full.
-    ///
-    /// # Safety
-    /// `width` floats may be written to each row of `c`.
-    #[inline(never)]
-    unsafe fn store_part(&self, tile: &[Lanes], c: &[*mut f32], first: usize, width: usize) {
-        for (row, &c) in tile.chunks_exact(tile.len() / c.len()).zip(c) {
-            for j in 0..width {
-                let bias = self.store.bias.map_or(0.0, |bias| bias[first + j]);
-                // SAFETY: guaranteed by the caller.
-                unsafe {
-                    let before = if self.store.accumulate { *c.add(j) } else { 0.0 };
-                    *c.add(j) = row[j / WIDTH].0[j % WIDTH] + bias + before;
-                }
+            match last < WIDTH {
+                true => store_rows::<R, MR, P, true>(acc, c, last, self.store.accumulate),
+                false => store_rows::<R, MR, P, false>(acc, c, last, self.store.accumulate),
             }
         }
     }
