@@ -144,6 +144,10 @@ macro_rules! tiles {
                     self.$tile::<8, P>(row, at);
                     row += 8;
                 }
+                if MR > 6 && row + 6 <= height {
+                    self.$tile::<6, P>(row, at);
+                    row += 6;
+                }
                 if MR > 4 && row + 4 <= height {
                     self.$tile::<4, P>(row, at);
                     row += 4;

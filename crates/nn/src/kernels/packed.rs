@@ -14,29 +14,6 @@ pub(crate) struct Packed {
 }
 
 impl Packed {
-    /// Replaces the contents by the matrix whose entry `(row, j)` is `source[start(row) + j * step]`.
-    pub(crate) fn fill(
-        &mut self,
-        k: usize,
-        n: usize,
-        source: &[f32],
-        start: impl Fn(usize) -> usize,
-        step: usize,
-    ) {
-        self.resize(k, n);
-        for row in 0..k {
-            let source = &source[start(row)..];
-            for panel in 0..n.div_ceil(WIDTH) {
-                let out = &mut self.panels[(panel * k + row) * WIDTH..][..WIDTH];
-                let (first, width) = (panel * WIDTH, (n - panel * WIDTH).min(WIDTH));
-                for (j, out) in out[..width].iter_mut().enumerate() {
-                    *out = source[(first + j) * step];
-                }
-                out[width..].fill(0.0);
-            }
-        }
-    }
-
     /// Replaces the contents by rows `row * stride ..` of `source`, each of which holds `n` columns.
     pub(crate) fn fill_rows(&mut self, k: usize, n: usize, source: &[f32], stride: usize) {
         self.resize(k, n);
@@ -122,18 +99,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_three_ways_of_packing_agree() {
+    fn both_ways_of_packing_agree() {
         for (k, n) in [(1, 1), (3, 16), (8, 17), (5, 40), (20, 31)] {
             let matrix: Vec<f32> = (0..k * n).map(|i| i as f32).collect();
             let transposed: Vec<f32> = (0..k * n).map(|i| matrix[(i % k) * n + i / k]).collect();
-            let [mut entries, mut rows, mut columns] =
-                [Packed::default(), Packed::default(), Packed::default()];
-            entries.fill(k, n, &matrix, |row| row * n, 1);
+            let [mut rows, mut columns] = [Packed::default(), Packed::default()];
             rows.fill_rows(k, n, &matrix, n);
             columns.fill_columns(k, n, &transposed, k);
-            assert_eq!(entries.panels(), rows.panels());
-            assert_eq!(entries.panels(), columns.panels());
-            assert_eq!(entries.panels()[..n.min(16)], matrix[..n.min(16)]);
+            assert_eq!(rows.panels(), columns.panels());
+            assert_eq!(rows.panels()[..n.min(16)], matrix[..n.min(16)]);
         }
     }
 }

@@ -1,12 +1,15 @@
 //! The mean of each window of each channel.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Context, Flow, Form, LayerBuffers, LayerType, Operation, ParameterGradients, PlannedOperation, Site,
+    BufferSizes, Context, Flow, Form, LayerBuffers, LayerType, Operation, ParameterGradients, PlannedOperation, Site,
 };
 use crate::graph_builder::Source;
 use crate::init::Parameter;
+use crate::kernels::pool::{self, Windows};
 use crate::kernels::vector;
 use crate::shape::{Image, Shape, Storage};
 use crate::shapes::pooled;
@@ -56,6 +59,7 @@ pub(super) struct MeanOfWindows {
 }
 
 impl MeanOfWindows {
+    /// The floats of an output, the number of rows of windows, and the number of windows in a row.
     fn output(&self) -> (usize, usize, usize) {
         match self.output {
             Some(image) => (image.record(), image.height, image.width),
@@ -63,19 +67,28 @@ impl MeanOfWindows {
         }
     }
 
-    /// Calls `f(output pixel, input pixel)` for each pair.
-    fn each(&self, mut f: impl FnMut(usize, usize)) {
-        let (_, height, width) = self.output();
-        for y in 0..height {
-            for x in 0..width {
-                let out = self.output.map_or(0, |image| image.at(y, x));
-                for row in 0..self.kernel.0 {
-                    for column in 0..self.kernel.1 {
-                        f(out, self.input.at(y * self.stride + row, x * self.stride + column));
-                    }
-                }
-            }
-        }
+    /// The floats of a row of windows in the output of a record.
+    fn row(&self, y: usize) -> Range<usize> {
+        let start = self.output.map_or(0, |image| image.at(y, 0));
+        start..start + self.output().2 * self.input.channels
+    }
+
+    /// The rows of pixels of a row of windows, each as the floats of a record.
+    fn pixels(&self, y: usize) -> impl Iterator<Item = Range<usize>> {
+        let (first, len) = (y * self.stride, self.row_len());
+        (first..first + self.kernel.0).map(move |row| self.input.at(row, 0)).map(move |at| at..at + len)
+    }
+
+    fn row_len(&self) -> usize {
+        self.input.width * self.input.channels
+    }
+
+    fn windows(&self) -> Windows {
+        Windows { channels: self.input.channels, width: self.kernel.1, stride: self.stride }
+    }
+
+    fn share(&self) -> f32 {
+        1.0 / (self.kernel.0 * self.kernel.1) as f32
     }
 }
 
@@ -84,38 +97,39 @@ impl Operation for MeanOfWindows {
         None
     }
 
-    fn forward(&self, context: &Context<'_>, x: &[f32], y: &mut [f32], _: &mut LayerBuffers) {
-        let channels = self.input.channels;
-        let (size, height, width) = self.output();
-        let share = 1.0 / (self.kernel.0 * self.kernel.1) as f32;
+    fn buffer_sizes(&self, _: usize) -> BufferSizes {
+        BufferSizes { scratch: self.row_len(), ..BufferSizes::default() }
+    }
+
+    /// The rows of pixels of a row of windows are added up, then the columns of each window.
+    fn forward(&self, context: &Context<'_>, x: &[f32], y: &mut [f32], buffers: &mut LayerBuffers) {
+        let (size, height, _) = self.output();
+        let sums = &mut buffers.scratch[..self.row_len()];
         for record in 0..context.records {
             let x = &x[record * self.input.record()..];
             let y = &mut y[record * size..][..size];
             for row in 0..height {
-                for column in 0..width {
-                    let out = self.output.map_or(0, |image| image.at(row, column));
-                    y[out..][..channels].fill(0.0);
-                }
+                sums.fill(0.0);
+                self.pixels(row).for_each(|pixels| vector::add(sums, &x[pixels]));
+                pool::sum_windows(&mut y[self.row(row)], self.share(), sums, self.windows());
             }
-            self.each(|out, pixel| {
-                vector::add_scaled(&mut y[out..][..channels], share, &x[pixel..][..channels])
-            });
         }
     }
 
-    fn backward(&self, context: &Context<'_>, flow: Flow<'_>, _: &mut LayerBuffers) {
+    fn backward(&self, context: &Context<'_>, flow: Flow<'_>, buffers: &mut LayerBuffers) {
         let Flow { dy, dx, .. } = flow;
         let Some(dx) = dx else { return };
-        let channels = self.input.channels;
-        let (size, ..) = self.output();
-        let share = 1.0 / (self.kernel.0 * self.kernel.1) as f32;
+        let (size, height, _) = self.output();
+        let shares = &mut buffers.scratch[..self.row_len()];
         for record in 0..context.records {
             let dx = &mut dx[record * self.input.record()..][..self.input.record()];
-            dx.fill(0.0);
             let dy = &dy[record * size..];
-            self.each(|out, pixel| {
-                vector::add_scaled(&mut dx[pixel..][..channels], share, &dy[out..][..channels])
-            });
+            dx.fill(0.0);
+            for row in 0..height {
+                shares.fill(0.0);
+                pool::spread_windows(shares, self.share(), &dy[self.row(row)], self.windows());
+                self.pixels(row).for_each(|pixels| vector::add(&mut dx[pixels], shares));
+            }
         }
     }
 }

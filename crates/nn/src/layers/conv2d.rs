@@ -163,7 +163,7 @@ impl Method {
     /// Floats of the packed matrices of filters with this many weights.
     fn packed_size(&self, weights: usize) -> usize {
         match self {
-            Method::Direct(_) => weights,
+            Method::Direct(walks) => weights * walks.first().map_or(1, Walk::copies),
             Method::Winograd(winograd) => weights / 9 * winograd.tile.frequencies(),
         }
     }
@@ -183,8 +183,7 @@ impl Method {
         match self {
             Method::Direct(walks) => {
                 for (walk, pack) in walks.iter().zip(packs) {
-                    let bias = store.bias.map(|bias| &bias[walk.group * pack.n()..]);
-                    walk.run(x, y, records, pack, Store { bias, ..store });
+                    walk.run(x, y, records, pack, store);
                 }
             }
             Method::Winograd(winograd) => winograd.run(x, y, records, packs, store),

@@ -3,7 +3,7 @@
 
 use super::Conv2dOperation;
 use crate::kernels::winograd::Filters;
-use crate::kernels::{Packed, Segment, Starts, Store, product};
+use crate::kernels::{Packed, Segment, Starts, Store, WIDTH, product};
 use crate::shape::Image;
 
 /// The most records whose positions are multiplied in one product, so that small images fill the kernel's tiles.
@@ -18,14 +18,34 @@ fn together(positions: usize) -> usize {
     (ENOUGH / positions.max(1)).clamp(1, TOGETHER)
 }
 
+/// The most adjacent pixels of a row that are computed together.
+const MOST_ADJACENT: usize = 4;
+
+/// The number of adjacent pixels that are computed together, for images with few channels: one pixel alone would leave most columns of a
+/// panel empty.
+///
+/// `columns` is the number of filter columns, and `step` the distance between the windows of adjacent pixels. Together, `g` pixels read
+/// `columns + (g - 1) step` columns and have `g` times the channels. For each pixel, some of these columns have weight zero.
+fn adjacent(channels: usize, width: usize, columns: usize, step: usize) -> usize {
+    // The number of multiplications of whole panels, for each pixel.
+    let cost =
+        |g: usize| ((g * channels).div_ceil(WIDTH) * (columns + (g - 1) * step)) as f64 / g as f64;
+    let divisors = (2..=MOST_ADJACENT).filter(|g| width % g == 0);
+    let best = divisors.min_by(|a, b| cost(*a).total_cmp(&cost(*b)));
+    best.filter(|&g| 1.25 * cost(g) <= cost(1)).unwrap_or(1)
+}
+
 /// One product of a group of channels: the starts of its rows, the taps that they read, and the starts of the results.
 pub(super) struct Walk {
     pub(super) group: usize,
     rows: Starts,
     segments: Vec<Segment>,
     out: Starts,
-    /// The filter rows and columns of the taps, in the order of the segments.
-    taps: Vec<(usize, usize)>,
+    /// The filter rows and the filter columns of a pixel's taps, in the order of the segments.
+    taps: [Vec<usize>; 2],
+    /// The pixels of one row of the product, and the columns from the taps of one to those of the next.
+    adjacent: usize,
+    step: usize,
     /// Floats of a record that is read and of one that is written.
     records: [usize; 2],
     /// The records of one product.
@@ -33,18 +53,42 @@ pub(super) struct Walk {
 }
 
 impl Walk {
-    /// Packs the filters, which have `kernel` rows, as a matrix with a row for each tap and channel that is read, and a column for each channel
-    /// that is written.
+    /// How often the packed matrix contains each weight.
+    pub(super) fn copies(&self) -> usize {
+        self.adjacent
+    }
+
+    /// Packs the filters, which have `kernel` rows, as a matrix with a row for each tap and channel that is read, and a column for each pixel and
+    /// channel that is written.
     pub(super) fn pack(&self, kernel: usize, filters: Filters<'_>, pack: &mut Packed) {
-        let start = |row: usize| {
-            let (y, x) = self.taps[row / filters.rows];
-            row % filters.rows * filters.row_step + y * kernel + x
+        let [rows, columns] = &self.taps;
+        let wide = match columns.len() {
+            0 => 0,
+            own => own + (self.adjacent - 1) * self.step,
         };
-        let rows = self.taps.len() * filters.rows;
-        pack.fill(rows, filters.columns, filters.source, start, filters.column_step);
+        let width = self.adjacent * filters.columns;
+        let mut matrix = vec![0.0; rows.len() * wide * filters.rows * width];
+        let mut entries = matrix.chunks_exact_mut(filters.columns);
+        for y in rows {
+            for column in 0..wide {
+                for channel in 0..filters.rows {
+                    for (pixel, entries) in entries.by_ref().take(self.adjacent).enumerate() {
+                        let tap = column.checked_sub(pixel * self.step).and_then(|tap| columns.get(tap));
+                        let Some(x) = tap else { continue };
+                        let source = &filters.source[channel * filters.row_step + y * kernel + x..];
+                        let source = source.iter().step_by(filters.column_step);
+                        entries.iter_mut().zip(source).for_each(|(entry, weight)| *entry = *weight);
+                    }
+                }
+            }
+        }
+        pack.fill_rows(rows.len() * wide * filters.rows, width, &matrix, width);
     }
 
     pub(super) fn run(&self, from: &[f32], to: &mut [f32], records: usize, pack: &Packed, store: Store<'_>) {
+        let channels = pack.n() / self.adjacent;
+        let bias = store.bias.map(|bias| bias[self.group * channels..][..channels].repeat(self.adjacent));
+        let store = Store { bias: bias.as_deref(), ..store };
         for first in (0..records).step_by(self.together) {
             let records = (records - first).min(self.together);
             let (from, to) = (&from[first * self.records[0]..], &mut to[first * self.records[1]..]);
@@ -54,6 +98,14 @@ impl Walk {
 }
 
 impl Conv2dOperation {
+    /// The number of adjacent outputs that are computed together.
+    pub(super) fn adjacent_outputs(&self) -> usize {
+        match self.groups {
+            1 => adjacent(self.output.channels, self.output.width, self.kernel, self.stride),
+            _ => 1,
+        }
+    }
+
     /// The products of the forward pass, one for each group.
     pub(super) fn direct_forward(&self) -> Vec<Walk> {
         (0..self.groups).map(|group| self.forward_walk(group)).collect()
@@ -88,17 +140,22 @@ impl Conv2dOperation {
     }
 
     fn forward_walk(&self, group: usize) -> Walk {
-        let rows: Vec<usize> = self.positions().map(|(y, x)| self.window(y, x)).collect();
+        let (k, step) = (self.kernel, self.stride);
+        let adjacent = self.adjacent_outputs();
+        let positions = || self.positions().filter(|(_, x)| x % adjacent == 0);
+        let rows: Vec<usize> = positions().map(|(y, x)| self.window(y, x)).collect();
         let first = group * self.group_outputs();
-        let out: Vec<usize> = self.positions().map(|(y, x)| self.output.at(y, x) + first).collect();
-        let (k, together) = (self.kernel, together(rows.len()));
+        let out: Vec<usize> = positions().map(|(y, x)| self.output.at(y, x) + first).collect();
+        let together = together(rows.len());
         Walk {
             group,
             together,
             rows: Starts::new(&rows, self.input.record(), together),
-            segments: self.segments(&self.input, k, k, group),
+            segments: self.segments(&self.input, k, k + (adjacent - 1) * step, group),
             out: Starts::new(&out, self.output.record(), together),
-            taps: (0..k).flat_map(|y| (0..k).map(move |x| (y, x))).collect(),
+            taps: [(0..k).collect(), (0..k).collect()],
+            adjacent,
+            step,
             records: [self.input.record(), self.output.record()],
         }
     }
@@ -109,9 +166,15 @@ impl Conv2dOperation {
         let (k, s, p) = (self.kernel, self.stride, self.padding);
         let taps = |remainder: usize| -> Vec<usize> { (remainder..k).step_by(s).collect() };
         let (rows, columns) = (taps(remainder_y), taps(remainder_x));
+        // With a stride, the pixels of one remainder are not adjacent.
+        let adjacent = match (self.groups, s) {
+            (1, 1) => adjacent(self.input.channels, self.input.width, k, 1),
+            _ => 1,
+        };
         let pixels: Vec<(usize, usize)> = (0..self.input.height)
             .filter(|y| (y + p) % s == remainder_y)
             .flat_map(|y| (0..self.input.width).filter(|x| (x + p) % s == remainder_x).map(move |x| (y, x)))
+            .filter(|(_, x)| s > 1 || x % adjacent == 0)
             .collect();
         // The first output row that takes part, shifted by the border so that it cannot be negative.
         let first = |at: usize, taps: usize| (at + p) / s + self.output.border + 1 - taps;
@@ -124,10 +187,10 @@ impl Conv2dOperation {
         let offset = group * self.group_inputs();
         let out: Vec<usize> = pixels.iter().map(|&(y, x)| self.input.at(y, x) + offset).collect();
         let segments = match reached {
-            true => self.segments(&self.output, rows.len(), columns.len(), group),
+            true => self.segments(&self.output, rows.len(), columns.len() + adjacent - 1, group),
             false => Vec::new(),
         };
-        let taps = rows.iter().rev().flat_map(|&y| columns.iter().rev().map(move |&x| (y, x))).collect();
+        let taps = [rows, columns].map(|taps| taps.into_iter().rev().collect());
         let together = together(pixels.len());
         Walk {
             group,
@@ -136,6 +199,8 @@ impl Conv2dOperation {
             segments,
             out: Starts::new(&out, self.input.record(), together),
             taps,
+            adjacent,
+            step: 1,
             records: [self.output.record(), self.input.record()],
         }
     }

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::Conv2dOperation;
 use super::standardised::Standardised;
 use crate::gradients::{Right, direct, gram_is_cheaper, norm_of_outer};
-use crate::kernels::{Matrix, Runs, WIDTH, outer_sum, vector};
+use crate::kernels::{Aligned, Matrix, Runs, WIDTH, outer_sum, vector};
 use crate::layers::{ParameterGradients, Scratch, Term, Workspace};
 use crate::shape::Storage;
 
@@ -37,14 +37,67 @@ impl Conv2dOperation {
         sum: &mut [f32],
         accumulate: bool,
     ) {
-        match self.winograd_gradient() {
-            Some(winograd) => {
+        match (self.winograd_gradient(), self.adjacent_outputs()) {
+            (Some(winograd), _) => {
                 for record in records.clone() {
                     winograd.gradient(terms, record, sum, accumulate || record > records.start);
                 }
             }
-            None => self.add_direct(terms, records, 1, sum, accumulate),
+            (None, 1) => self.add_direct(terms, records, 1, sum, accumulate),
+            (None, adjacent) => {
+                for record in records.clone() {
+                    let accumulate = accumulate || record > records.start;
+                    self.add_adjacent(terms, record, adjacent, sum, accumulate);
+                }
+            }
         }
+    }
+
+    /// The same for one record, with several adjacent outputs in each pair of rows, so that few channels fill the tiles of the kernel.
+    ///
+    /// The pixels that such outputs read have an outer product with the gradients of all of them. Each output contributes a part of
+    /// this product; all parts are added up after the sum over the image.
+    fn add_adjacent(
+        &self,
+        terms: &[(&[f32], &[f32])],
+        record: usize,
+        adjacent: usize,
+        sum: &mut [f32],
+        accumulate: bool,
+    ) {
+        let (inputs, outputs, k) = (self.input.channels, self.output.channels, self.kernel);
+        let (height, width) = ((k + (adjacent - 1) * self.stride) * inputs, adjacent * outputs);
+        PRODUCTS.with_borrow_mut(|products| {
+            products.reserve(height * width);
+            let products = &mut products[..height * width];
+            for (row, sum) in sum[..self.weights()].chunks_exact_mut(k * inputs * outputs).enumerate() {
+                let start = |y: usize| {
+                    let x = self.window(y, 0) + row * self.input.row();
+                    (record * self.input.record() + x, record * self.output.record() + self.output.at(y, 0))
+                };
+                let starts: Vec<_> = (0..self.output.height).map(start).collect();
+                let runs = Runs {
+                    starts: &starts,
+                    len: self.output.width / adjacent,
+                    left_step: adjacent * self.stride * inputs,
+                    right_step: width,
+                    unit: self.output.pixels() / adjacent,
+                };
+                outer_sum((height, width), terms, runs, products, width, false);
+                for (tap, sum) in sum.chunks_exact_mut(outputs).enumerate() {
+                    let part = |output: usize| {
+                        let row = tap + output * self.stride * inputs;
+                        &products[row * width + output * outputs..][..outputs]
+                    };
+                    for output in 0..adjacent {
+                        let accumulate = accumulate || output > 0;
+                        for (sum, value) in sum.iter_mut().zip(part(output)) {
+                            *sum = if accumulate { *sum + value } else { *value };
+                        }
+                    }
+                }
+            }
+        });
     }
 
     /// Adds the gradients of some records to `sum`, or replaces it by them. `together` consecutive records are summed over all terms separately.
@@ -88,16 +141,24 @@ impl Conv2dOperation {
         }
     }
 
+    /// Adds the gradient of the bias of some records to `sum`, if there is a bias: first over all rows, then over the pixels of a row.
     fn add_bias_gradient(&self, dy: &[f32], records: Range<usize>, sum: &mut [f32]) {
-        if self.bias {
-            let sum = &mut sum[self.weights()..][..self.output.channels];
+        if !self.bias {
+            return;
+        }
+        let (channels, width) = (self.output.channels, self.output.width * self.output.channels);
+        PRODUCTS.with_borrow_mut(|row| {
+            row.reserve(width);
+            let row = &mut row[..width];
+            row.fill(0.0);
             for record in records {
-                for (y, x) in self.positions() {
-                    let place = record * self.output.record() + self.output.at(y, x);
-                    vector::add(sum, &dy[place..][..self.output.channels]);
+                for y in 0..self.output.height {
+                    let place = record * self.output.record() + self.output.at(y, 0);
+                    vector::add(row, &dy[place..][..width]);
                 }
             }
-        }
+            row.chunks_exact(channels).for_each(|pixel| vector::add(&mut sum[..channels], pixel));
+        });
     }
 
     /// Writes out the gradients of all bags.
@@ -114,7 +175,7 @@ impl Conv2dOperation {
             let gradient = &mut workspace.written[0][index * kept..][..self.len()];
             gradient[self.weights()..].fill(0.0);
             self.add_gradient(&factors, bag.clone(), gradient, false);
-            self.add_bias_gradient(terms[terms.len() - 1].dy, bag.clone(), gradient);
+            self.add_bias_gradient(terms[terms.len() - 1].dy, bag.clone(), &mut gradient[self.weights()..]);
             if self.standardised {
                 self.map_gradient(&filters, &factors, bag, gradient, workspace.scratch);
             }
@@ -190,12 +251,11 @@ impl Conv2dOperation {
             parts.push((a, Right::Rows(self.rows(term.dy, bag.clone(), right))));
         }
         let mut norm = norm_of_outer(&parts, scratch);
-        if let (Some((_, Right::Rows(rows))), true) = (parts.last(), self.bias) {
+        if self.bias {
+            // The same sum as in `factored_sum`, bit by bit.
             let bias = &mut bias[..channels];
             bias.fill(0.0);
-            for row in 0..rows.count {
-                vector::add(bias, rows.row(row));
-            }
+            self.add_bias_gradient(terms[terms.len() - 1].dy, bag, bias);
             norm += vector::squared_norm(bias);
         }
         (scratch.first, scratch.second) = (left, right);
@@ -208,7 +268,7 @@ impl Conv2dOperation {
     /// The sum without weights.
     fn plain_sum(&self, terms: &[Term<'_>], sum: &mut [f32]) {
         let records = terms[0].context.records;
-        self.add_bias_gradient(terms[terms.len() - 1].dy, 0..records, sum);
+        self.add_bias_gradient(terms[terms.len() - 1].dy, 0..records, &mut sum[self.weights()..]);
         let factors: Vec<_> = terms.iter().map(|term| (term.x, term.dy)).collect();
         // Few enough records at a time that they stay in the first-level cache for all taps.
         let some = (128 / self.output.pixels()).max(1);
@@ -226,12 +286,12 @@ impl Conv2dOperation {
         let (bags, dy) = (terms[0].context.bags, terms[terms.len() - 1].dy);
         if self.bias {
             // Positions are added before they are weighted, as for the norm: if they were weighted one by one, they might cancel differently.
-            scratch.second.reserve(self.len());
-            let own = &mut scratch.second[..self.len()];
+            scratch.second.reserve(self.output.channels);
+            let own = &mut scratch.second[..self.output.channels];
             for (bag, weight) in bags.iter().zip(weights) {
-                own[self.weights()..].fill(0.0);
+                own.fill(0.0);
                 self.add_bias_gradient(dy, bag, own);
-                vector::add_scaled(&mut sum[self.weights()..self.len()], *weight, &own[self.weights()..]);
+                vector::add_scaled(&mut sum[self.weights()..self.len()], *weight, own);
             }
         }
         let size = self.output.record();
@@ -333,6 +393,9 @@ impl ParameterGradients for Conv2dOperation {
 const LINE: usize = 8;
 
 thread_local! {
+    /// A buffer for a row of output gradients, or for the products of adjacent outputs.
+    static PRODUCTS: RefCell<Aligned> = RefCell::default();
+
     /// A buffer for a sum in a layer's own order. It is reused by all layers and passes: new memory costs more time than the reordering.
     static OWN_ORDER: RefCell<Vec<f64>> = const { RefCell::new(Vec::new()) };
 }
