@@ -20,6 +20,7 @@ mod clip;
 mod discrete_laplace;
 mod error;
 mod gradients;
+mod keystream;
 mod ledger;
 mod measurement;
 mod memory;

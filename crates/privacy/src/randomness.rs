@@ -5,7 +5,7 @@ use rand_chacha::{
     rand_core::{Rng, SeedableRng},
 };
 
-use crate::PrivacyError;
+use crate::{PrivacyError, keystream::Keystream};
 
 /// The source of randomness for sampling and noise.
 ///
@@ -66,10 +66,8 @@ impl Streams {
     }
 
     /// One of the streams.
-    pub(crate) fn number(&self, number: u64) -> ChaCha20Rng {
-        let mut rng = ChaCha20Rng::from_seed(self.key);
-        rng.set_stream(number);
-        rng
+    pub(crate) fn number(&self, number: u64) -> Keystream {
+        Keystream::new(self.key, number)
     }
 }
 

@@ -5,7 +5,8 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BufferSizes, Context, Flow, Form, LayerBuffers, LayerType, Operation, ParameterGradients, PlannedOperation, Site,
+    BufferSizes, Context, Flow, Form, LayerBuffers, LayerType, Operation, ParameterGradients,
+    PlannedOperation, Site,
 };
 use crate::graph_builder::Source;
 use crate::init::Parameter;

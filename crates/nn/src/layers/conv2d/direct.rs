@@ -28,8 +28,7 @@ const MOST_ADJACENT: usize = 4;
 /// `columns + (g - 1) step` columns and have `g` times the channels. For each pixel, some of these columns have weight zero.
 fn adjacent(channels: usize, width: usize, columns: usize, step: usize) -> usize {
     // The number of multiplications of whole panels, for each pixel.
-    let cost =
-        |g: usize| ((g * channels).div_ceil(WIDTH) * (columns + (g - 1) * step)) as f64 / g as f64;
+    let cost = |g: usize| ((g * channels).div_ceil(WIDTH) * (columns + (g - 1) * step)) as f64 / g as f64;
     let divisors = (2..=MOST_ADJACENT).filter(|g| width % g == 0);
     let best = divisors.min_by(|a, b| cost(*a).total_cmp(&cost(*b)));
     best.filter(|&g| 1.25 * cost(g) <= cost(1)).unwrap_or(1)
