@@ -3,7 +3,7 @@
 use super::isa::Isa;
 #[cfg(target_arch = "x86_64")]
 use super::lanes::{Avx2, Avx512};
-use super::lanes::{Lanes, Register, WIDTH};
+use super::lanes::{Portable, Register, WIDTH};
 
 /// Rows of floats: `count` of them, `width` long, `stride` apart.
 #[derive(Clone, Copy)]
@@ -105,7 +105,7 @@ macro_rules! tiles {
     };
 }
 
-tiles!(dots_portable, tile_portable, Lanes, 2, 2);
+tiles!(dots_portable, tile_portable, Portable, 2, 2);
 #[cfg(target_arch = "x86_64")]
 tiles!(dots_avx2, tile_avx2, Avx2, 2, 3, "avx2,fma");
 #[cfg(target_arch = "x86_64")]

@@ -109,7 +109,7 @@ macro_rules! by_register {
                 }
             }
             // SAFETY: every processor has what portable registers need.
-            unsafe { $body::<$crate::kernels::lanes::Lanes>($($arg),*) }
+            unsafe { $body::<$crate::kernels::lanes::Portable>($($arg),*) }
         }
     };
 }

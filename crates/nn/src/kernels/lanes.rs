@@ -198,6 +198,93 @@ impl Register for Lanes {
     unsafe fn prefetch(_: *const f32) {}
 }
 
+/// The registers that every processor of the compilation target has.
+#[cfg(target_arch = "x86_64")]
+pub(crate) type Portable = x86::Sse2;
+#[cfg(target_arch = "aarch64")]
+pub(crate) type Portable = aarch64::Neon;
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub(crate) type Portable = Lanes;
+
+/// The rows of a tile of [`Portable`] registers. NEON has 32 registers of four floats, SSE2 has 16.
+pub(crate) const PORTABLE_ROWS: usize = if cfg!(target_arch = "aarch64") { 6 } else { 2 };
+
+/// Sixteen floats in four registers of four.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+macro_rules! four_registers {
+    ($(#[$meta:meta])* $name:ident($register:ty), $splat:path, $load:path, $store:path, $add:path, $add_product:path) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy)]
+        pub(crate) struct $name([$register; 4]);
+
+        // SAFETY of all blocks: every processor of the target has the instructions, and pointers are valid, as the trait requires of callers.
+        impl Register for $name {
+            #[inline(always)]
+            unsafe fn zero() -> $name {
+                // SAFETY: see above.
+                $name([unsafe { $splat(0.0) }; 4])
+            }
+
+            #[inline(always)]
+            unsafe fn load(from: *const f32) -> $name {
+                // SAFETY: see above.
+                $name(std::array::from_fn(|q| unsafe { $load(from.add(4 * q)) }))
+            }
+
+            #[inline(always)]
+            unsafe fn store(self, to: *mut f32) {
+                for q in 0..4 {
+                    // SAFETY: see above.
+                    unsafe { $store(to.add(4 * q), self.0[q]) }
+                }
+            }
+
+            #[inline(always)]
+            unsafe fn add_scaled(self, a: *const f32, b: $name) -> $name {
+                // SAFETY: see above.
+                let a = unsafe { $splat(*a) };
+                // SAFETY: see above.
+                $name(std::array::from_fn(|q| unsafe { $add_product(self.0[q], a, b.0[q]) }))
+            }
+
+            #[inline(always)]
+            unsafe fn add_product(self, a: $name, b: $name) -> $name {
+                // SAFETY: see above.
+                $name(std::array::from_fn(|q| unsafe { $add_product(self.0[q], a.0[q], b.0[q]) }))
+            }
+
+            #[inline(always)]
+            unsafe fn add(self, b: $name) -> $name {
+                // SAFETY: see above.
+                $name(std::array::from_fn(|q| unsafe { $add(self.0[q], b.0[q]) }))
+            }
+
+            #[inline(always)]
+            unsafe fn sum(self) -> f32 {
+                let mut lanes = Lanes::ZERO;
+                // SAFETY: see above.
+                unsafe { self.store(lanes.0.as_mut_ptr()) };
+                Lanes::sum(&lanes)
+            }
+
+            #[inline(always)]
+            unsafe fn prefetch(_: *const f32) {}
+        }
+    };
+}
+
+#[cfg(target_arch = "aarch64")]
+mod aarch64 {
+    use std::arch::aarch64::*;
+
+    use super::{Lanes, Register};
+
+    four_registers! {
+        /// Four registers of NEON.
+        Neon(float32x4_t), vdupq_n_f32, vld1q_f32, vst1q_f32, vaddq_f32, vfmaq_f32
+    }
+}
+
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::{Avx2, Avx512};
 
@@ -205,7 +292,22 @@ pub(crate) use x86::{Avx2, Avx512};
 mod x86 {
     use std::arch::x86_64::*;
 
-    use super::{Register, WIDTH};
+    use super::{Lanes, Register, WIDTH};
+
+    four_registers! {
+        /// Four registers of SSE2.
+        Sse2(__m128), _mm_set1_ps, _mm_loadu_ps, _mm_storeu_ps, _mm_add_ps, add_product
+    }
+
+    /// `sum + a b`, rounded twice.
+    ///
+    /// # Safety
+    /// The processor has SSE2.
+    #[inline(always)]
+    unsafe fn add_product(sum: __m128, a: __m128, b: __m128) -> __m128 {
+        // SAFETY: guaranteed by the caller.
+        unsafe { _mm_add_ps(sum, _mm_mul_ps(a, b)) }
+    }
 
     /// The mask of the first `count` floats.
     #[inline(always)]

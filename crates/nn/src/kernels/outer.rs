@@ -7,7 +7,7 @@ use copies::{TILE, panels};
 use super::isa::{Isa, tiles};
 #[cfg(target_arch = "x86_64")]
 use super::lanes::{Avx2, Avx512};
-use super::lanes::{Lanes, Register, WIDTH, store_rows};
+use super::lanes::{PORTABLE_ROWS, Portable, Register, WIDTH, store_rows};
 
 /// The pairs of rows: `starts.len()` runs of `len` pairs each.
 ///
@@ -120,7 +120,7 @@ impl OuterSum<'_> {
         }
     }
 
-    tiles!(columns_portable, tile_portable, Lanes);
+    tiles!(columns_portable, tile_portable, Portable);
     #[cfg(target_arch = "x86_64")]
     tiles!(columns_avx2, tile_avx2, Avx2, "avx2,fma");
     #[cfg(target_arch = "x86_64")]
@@ -153,7 +153,7 @@ impl OuterSum<'_> {
     unsafe fn portable(&self) {
         for (column, _) in panels(self.n) {
             // SAFETY: guaranteed by the job.
-            unsafe { self.columns_portable::<3, 1>(column) }
+            unsafe { self.columns_portable::<PORTABLE_ROWS, 1>(column) }
         }
     }
 

@@ -3,7 +3,7 @@
 use super::isa::{Isa, tiles};
 #[cfg(target_arch = "x86_64")]
 use super::lanes::{Avx2, Avx512};
-use super::lanes::{Lanes, Register, WIDTH, store_rows};
+use super::lanes::{PORTABLE_ROWS, Portable, Register, WIDTH, store_rows};
 use super::packed::Packed;
 
 /// The starts of rows.
@@ -158,7 +158,7 @@ impl Product<'_> {
         self.rows.count()
     }
 
-    tiles!(columns_portable, tile_portable, Lanes);
+    tiles!(columns_portable, tile_portable, Portable);
     #[cfg(target_arch = "x86_64")]
     tiles!(columns_avx2, tile_avx2, Avx2, "avx2,fma");
     #[cfg(target_arch = "x86_64")]
@@ -197,7 +197,7 @@ impl Product<'_> {
     unsafe fn portable(&self) {
         for panel in 0..self.b.n().div_ceil(WIDTH) {
             // SAFETY: guaranteed by the job.
-            unsafe { self.columns_portable::<3, 1>(panel) }
+            unsafe { self.columns_portable::<PORTABLE_ROWS, 1>(panel) }
         }
     }
 
