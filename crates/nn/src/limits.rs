@@ -34,18 +34,25 @@ const SEQUENCES: usize = 64;
 
 impl Limits {
     /// The size of chunks: values, gradients, buffers of layers and written-out gradients fit into twice the second-level cache plus as much
-    /// memory as the packed weights take, because every chunk reads these weights once.
+    /// memory as the packed weights take, because every chunk reads these weights once. A chunk has at least as many records as a recurrent
+    /// layer needs for its products.
     pub(crate) fn new(network: &Network, most: usize) -> Limits {
         let packed = |node: &Node| match &node.action {
             Action::Operation { operation, .. } => operation.packed_size(node.params.len()),
             _ => 0,
         };
+        let enough = |node: &Node| match &node.action {
+            Action::Operation { operation, .. } => operation.enough_records(),
+            _ => 1,
+        };
+        let enough = network.nodes.iter().map(enough).max().unwrap_or(1);
         let memory = 2 * second_level_cache() + 4 * network.nodes.iter().map(packed).sum::<usize>();
         let class = |steps: usize| {
             let written = written_size(network, most, steps);
             let record = Tape::sizes(network, steps).sum::<usize>() + written / most;
-            let records = (memory / (4 * record).max(1)).clamp(1, 256);
-            LengthClass { steps, records, bags: (memory / (4 * written).max(1)).clamp(1, records) }
+            let records = (memory / (4 * record).max(1)).clamp(enough, 256);
+            let bags = (memory / (4 * written).max(1)).clamp(enough, records);
+            LengthClass { steps, records, bags }
         };
         let longest = network.input().steps();
         let shorter = std::iter::successors(Some(SHORT), |steps| Some(2 * steps));

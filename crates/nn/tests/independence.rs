@@ -69,8 +69,18 @@ fn what_a_record_adds_does_not_depend_on_others_of_equal_size() {
         .then(Flatten)
         .then(Linear::new(7))
         .then(Tanh);
+    // Four, then three, then two adjacent pixels are computed together.
+    let narrow = Description::new(Shape::Image { channels: 2, height: 6, width: 16 })
+        .then(Conv2d::new(4, 5, 2, 2))
+        .then(Tanh)
+        .then(Conv2d::new(5, 3, 1, 2))
+        .then(Tanh)
+        .then(Conv2d::new(5, 3, 1, 0))
+        .then(Tanh)
+        .then(Conv2d::new(6, 3, 1, 1))
+        .then(Flatten);
     let mut all = networks();
-    all.extend([image(gram), image(odd)]);
+    all.extend([image(gram), image(odd), image(narrow)]);
     for network in all {
         let (size, count) = (network.input().len(), 37);
         let mut engine = Engine::with_workers(network, Loss::cross_entropy(), 2).unwrap();

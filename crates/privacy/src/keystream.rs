@@ -32,11 +32,11 @@ pub(crate) struct Keystream {
 impl Keystream {
     pub(crate) fn new(key: [u8; 32], stream: u64) -> Self {
         let mut input = [0; BLOCK];
-        let bytes = key.into_iter().chain([0; 8]).chain(stream.to_le_bytes());
-        let bytes: Vec<u8> = CONSTANTS.iter().flat_map(|word| word.to_le_bytes()).chain(bytes).collect();
-        for (word, bytes) in input.iter_mut().zip(bytes.as_chunks().0) {
-            *word = u32::from_le_bytes(*bytes);
-        }
+        input[..4].copy_from_slice(&CONSTANTS);
+        let words = input[4..12].iter_mut().zip(key.as_chunks().0);
+        words.for_each(|(word, bytes)| *word = u32::from_le_bytes(*bytes));
+        #[expect(clippy::cast_possible_truncation, reason = "the two halves of the number")]
+        input[14..].copy_from_slice(&[stream as u32, (stream >> 32) as u32]);
         Self { input, counter: 0, words: [0; WORDS], used: WORDS, arch: Arch::new() }
     }
 
@@ -98,7 +98,9 @@ impl WithSimd for Blocks<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let lanes = S::U32_LANES.min(BLOCK);
+        // Otherwise some words would not be written.
+        const { assert!(BLOCK.is_multiple_of(S::U32_LANES)) }
+        let lanes = S::U32_LANES;
         for (number, words) in self.words.chunks_exact_mut(lanes * BLOCK).enumerate() {
             let first = self.first.wrapping_add((number * lanes) as u64);
             // Word w of block l is columns[w][l].
@@ -118,7 +120,7 @@ impl WithSimd for Blocks<'_> {
 /// The words of consecutive blocks: a block in each lane.
 #[inline(always)]
 fn blocks<S: Simd>(simd: S, input: &[u32; BLOCK], first: u64) -> [S::u32s; BLOCK] {
-    let lanes = S::U32_LANES.min(BLOCK);
+    let lanes = S::U32_LANES;
     let (mut low, mut high) = ([0; BLOCK], [0; BLOCK]);
     for lane in 0..lanes {
         let counter = first.wrapping_add(lane as u64);

@@ -62,7 +62,7 @@ impl Lanes {
 /// chooses the registers.
 ///
 /// # Safety
-/// All methods need a processor that has the instructions.
+/// All methods need a processor that has the instructions, pointers to as many floats as they read or write, and counts of at most sixteen.
 pub(crate) trait Register: Copy {
     /// Sixteen zeros.
     unsafe fn zero() -> Self;
@@ -115,7 +115,7 @@ pub(crate) trait Register: Copy {
 /// constant would move them to memory for the whole tile.
 ///
 /// # Safety
-/// The processor has the instructions, and the floats of `c` can be read and written.
+/// The processor has the instructions, the floats of `c` can be read and written, and `last` is between 1 and 16.
 #[inline(always)]
 pub(crate) unsafe fn store_rows<R: Register, const MR: usize, const P: usize, const PART: bool>(
     mut rows: [[R; P]; MR],
@@ -312,6 +312,7 @@ mod x86 {
     /// The mask of the first `count` floats.
     #[inline(always)]
     fn first(count: usize) -> __mmask16 {
+        debug_assert!(count <= WIDTH);
         (0xffff_u32 >> (WIDTH - count)) as __mmask16
     }
 
@@ -445,6 +446,35 @@ mod x86 {
         unsafe fn prefetch(from: *const f32) {
             // SAFETY: see above.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads and writes no more than `count` floats, in registers of the compilation target and in plain arrays.
+    #[test]
+    fn a_part_of_a_register_is_loaded_and_stored() {
+        fn check<R: Register>() {
+            let from: [f32; WIDTH] = std::array::from_fn(|j| j as f32 + 1.0);
+            for count in 0..=WIDTH {
+                let (mut all, mut part) = ([-1.0; WIDTH], [-1.0; WIDTH]);
+                // SAFETY: every processor has these registers, and the arrays have sixteen floats.
+                unsafe {
+                    R::load_first(from.as_ptr(), count).store(all.as_mut_ptr());
+                    R::load(from.as_ptr()).store_first(part.as_mut_ptr(), count);
+                }
+                assert!((0..WIDTH).all(|j| all[j] == if j < count { from[j] } else { 0.0 }));
+                assert!((0..WIDTH).all(|j| part[j] == if j < count { from[j] } else { -1.0 }));
+            }
+        }
+        check::<Lanes>();
+        check::<Portable>();
+        #[cfg(target_arch = "x86_64")]
+        if crate::kernels::isa::Isa::current() == crate::kernels::isa::Isa::Avx512 {
+            check::<Avx512>();
         }
     }
 }

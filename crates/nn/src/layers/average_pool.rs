@@ -74,7 +74,7 @@ impl MeanOfWindows {
         start..start + self.output().2 * self.input.channels
     }
 
-    /// The rows of pixels of a row of windows, each as the floats of a record.
+    /// The rows of pixels of a row of windows, each as a range of floats in a record.
     fn pixels(&self, y: usize) -> impl Iterator<Item = Range<usize>> {
         let (first, len) = (y * self.stride, self.row_len());
         (first..first + self.kernel.0).map(move |row| self.input.at(row, 0)).map(move |at| at..at + len)

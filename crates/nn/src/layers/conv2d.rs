@@ -163,7 +163,7 @@ impl Method {
     /// Floats of the packed matrices of filters with this many weights.
     fn packed_size(&self, weights: usize) -> usize {
         match self {
-            Method::Direct(walks) => weights * walks.first().map_or(1, Walk::copies),
+            Method::Direct(walks) => (weights as f64 * walks.first().map_or(1.0, Walk::expansion)) as usize,
             Method::Winograd(winograd) => weights / 9 * winograd.tile.frequencies(),
         }
     }

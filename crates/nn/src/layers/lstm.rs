@@ -122,6 +122,11 @@ impl Operation for LstmOperation {
         [steps * 4 * self.hidden * (self.inputs + self.hidden); 3]
     }
 
+    /// The product of a step has a row for each record, and a tile of the kernel has this many rows.
+    fn enough_records(&self) -> usize {
+        6
+    }
+
     fn pack(&self, params: &[f32], _: bool, packs: &mut Vec<Packed>) {
         let (gates, inputs, hidden) = (4 * self.hidden, self.inputs, self.hidden);
         let (ih, rest) = params.split_at(gates * inputs);

@@ -57,6 +57,11 @@ pub(crate) trait Operation: Send + Sync {
         [0; 3]
     }
 
+    /// The smallest number of records with which the layer's products run at full speed.
+    fn enough_records(&self) -> usize {
+        1
+    }
+
     /// Floats of the packed weights, forward and backward, if the layer has this many parameters.
     fn packed_size(&self, parameters: usize) -> usize {
         2 * parameters

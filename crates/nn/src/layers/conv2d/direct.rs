@@ -29,7 +29,7 @@ const MOST_ADJACENT: usize = 4;
 fn adjacent(channels: usize, width: usize, columns: usize, step: usize) -> usize {
     // The number of multiplications of whole panels, for each pixel.
     let cost = |g: usize| ((g * channels).div_ceil(WIDTH) * (columns + (g - 1) * step)) as f64 / g as f64;
-    let divisors = (2..=MOST_ADJACENT).filter(|g| width % g == 0);
+    let divisors = (2..=MOST_ADJACENT).filter(|g| width.is_multiple_of(*g));
     let best = divisors.min_by(|a, b| cost(*a).total_cmp(&cost(*b)));
     best.filter(|&g| 1.25 * cost(g) <= cost(1)).unwrap_or(1)
 }
@@ -42,8 +42,9 @@ pub(super) struct Walk {
     out: Starts,
     /// The filter rows and the filter columns of a pixel's taps, in the order of the segments.
     taps: [Vec<usize>; 2],
-    /// The pixels of one row of the product, and the columns from the taps of one to those of the next.
+    /// The pixels of one row of the product.
     adjacent: usize,
+    /// Columns from the window of one of them to that of the next.
     step: usize,
     /// Floats of a record that is read and of one that is written.
     records: [usize; 2],
@@ -52,9 +53,10 @@ pub(super) struct Walk {
 }
 
 impl Walk {
-    /// How often the packed matrix contains each weight.
-    pub(super) fn copies(&self) -> usize {
-        self.adjacent
+    /// The size of the packed matrix, as a multiple of the number of weights.
+    pub(super) fn expansion(&self) -> f64 {
+        let own = self.taps[1].len().max(1);
+        (self.adjacent * (own + (self.adjacent - 1) * self.step)) as f64 / own as f64
     }
 
     /// Packs the filters, which have `kernel` rows, as a matrix with a row for each tap and channel that is read, and a column for each pixel and
@@ -208,6 +210,15 @@ impl Conv2dOperation {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The results are compared with those of single records in double precision by `tests/per_record.rs`.
+    #[test]
+    fn pixels_are_computed_together_if_their_channels_fill_a_panel_and_the_width_permits_it() {
+        let chosen = |channels, width, columns, step| adjacent(channels, width, columns, step);
+        assert_eq!([chosen(6, 28, 5, 1), chosen(8, 10, 3, 1), chosen(4, 28, 3, 1)], [2, 2, 4]);
+        // Sixteen channels fill a panel; an odd width cannot be divided; distant windows share too few columns.
+        assert_eq!([chosen(16, 28, 8, 2), chosen(6, 25, 5, 1), chosen(8, 28, 3, 3)], [1; 3]);
+    }
 
     #[test]
     fn small_images_are_multiplied_together_and_large_ones_alone() {

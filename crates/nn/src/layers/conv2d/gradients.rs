@@ -55,8 +55,8 @@ impl Conv2dOperation {
 
     /// The same for one record, with several adjacent outputs in each pair of rows, so that few channels fill the tiles of the kernel.
     ///
-    /// The pixels that such outputs read have an outer product with the gradients of all of them. Each output contributes a part of
-    /// this product; all parts are added up after the sum over the image.
+    /// The sum of outer products has a row for each value that any of these outputs reads, and a column for each of their gradients. The rows that
+    /// one output reads and its own columns are its part. The parts of all outputs are added up; the rest of the sum is not used.
     fn add_adjacent(
         &self,
         terms: &[(&[f32], &[f32])],
@@ -85,15 +85,13 @@ impl Conv2dOperation {
                 };
                 outer_sum((height, width), terms, runs, products, width, false);
                 for (tap, sum) in sum.chunks_exact_mut(outputs).enumerate() {
-                    let part = |output: usize| {
-                        let row = tap + output * self.stride * inputs;
-                        &products[row * width + output * outputs..][..outputs]
-                    };
-                    for output in 0..adjacent {
-                        let accumulate = accumulate || output > 0;
-                        for (sum, value) in sum.iter_mut().zip(part(output)) {
-                            *sum = if accumulate { *sum + value } else { *value };
-                        }
+                    for (channel, sum) in sum.iter_mut().enumerate() {
+                        let part = |output: usize| {
+                            let row = tap + output * self.stride * inputs;
+                            products[row * width + output * outputs + channel]
+                        };
+                        let own = (1..adjacent).fold(part(0), |sum, output| sum + part(output));
+                        *sum = if accumulate { *sum + own } else { own };
                     }
                 }
             }
