@@ -54,7 +54,7 @@ def run(command, processor=False):
                 for line in Path(f"/proc/{child.pid}/status").read_text().splitlines():
                     if line.startswith("VmHWM:"):
                         peak = max(peak, int(line.split()[1]))
-                time.sleep(0.002)
+                time.sleep(0.0002)
                 done, status, usage = os.wait4(child.pid, os.WNOHANG)
         except BaseException:
             child.kill()
