@@ -73,9 +73,9 @@ fn what_a_record_adds_does_not_depend_on_others_of_equal_size() {
     let narrow = Description::new(Shape::Image { channels: 2, height: 6, width: 16 })
         .then(Conv2d::new(4, 5, 2, 2))
         .then(Tanh)
-        .then(Conv2d::new(5, 3, 1, 2))
+        .then(Conv2d::new(5, 2, 1, 1))
         .then(Tanh)
-        .then(Conv2d::new(5, 3, 1, 0))
+        .then(Conv2d::new(5, 2, 1, 0))
         .then(Tanh)
         .then(Conv2d::new(6, 3, 1, 1))
         .then(Flatten);

@@ -62,7 +62,7 @@ impl Lanes {
 /// chooses the registers.
 ///
 /// # Safety
-/// All methods need a processor that has the instructions, pointers to as many floats as they read or write, and counts of at most sixteen.
+/// The processor has the instructions, pointers are valid for all floats that are read or written, and counts are at most sixteen.
 pub(crate) trait Register: Copy {
     /// Sixteen zeros.
     unsafe fn zero() -> Self;
@@ -84,7 +84,7 @@ pub(crate) trait Register: Copy {
         }
     }
 
-    /// Writes the first `count` floats, at most sixteen. Slower than `store`, and so is a load of these floats afterwards.
+    /// Writes the first `count` floats, at most sixteen. Slower than `store`. Loading these floats soon afterwards is slow, too.
     #[inline(always)]
     unsafe fn store_first(self, to: *mut f32, count: usize) {
         // SAFETY: guaranteed by the caller.

@@ -24,7 +24,7 @@ fn give_to_winner_body<const FMA: bool>(x: &[f32], y: &[f32], left: &mut [f32], 
     let n = x.len().min(y.len()).min(left.len()).min(dx.len());
     let (x, y, left, dx) = (&x[..n], &y[..n], &mut left[..n], &mut dx[..n]);
     for i in 0..n {
-        // All bits or none. From a condition, the compiler would make two masked stores, and the load after them waits for both.
+        // A mask of all ones or all zeros. With a condition, the compiler generates two masked stores, and the next load waits for both.
         let won = u32::from(x[i] == y[i]).wrapping_neg();
         dx[i] += f32::from_bits(left[i].to_bits() & won);
         left[i] = f32::from_bits(left[i].to_bits() & !won);

@@ -166,7 +166,7 @@ impl Product<'_> {
 
     #[cfg(target_arch = "x86_64")]
     unsafe fn avx512(&self) {
-        // Four panels against six rows load least for each multiply-add. Fewer panels run against twelve rows.
+        // Four panels against six rows need the fewest loads for each multiply-add. Fewer panels run against twelve rows.
         let panels = self.b.n().div_ceil(WIDTH);
         let mut panel = 0;
         // SAFETY: the caller has detected AVX-512, which comes with AVX2; the rest is guaranteed by the job.

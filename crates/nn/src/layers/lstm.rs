@@ -122,7 +122,7 @@ impl Operation for LstmOperation {
         [steps * 4 * self.hidden * (self.inputs + self.hidden); 3]
     }
 
-    /// The product of a step has a row for each record, and a tile of the kernel has this many rows.
+    /// The product of a step has one row per record; a tile of the kernel has at least six rows.
     fn enough_records(&self) -> usize {
         6
     }

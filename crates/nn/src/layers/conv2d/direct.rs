@@ -42,9 +42,9 @@ pub(super) struct Walk {
     out: Starts,
     /// The filter rows and the filter columns of a pixel's taps, in the order of the segments.
     taps: [Vec<usize>; 2],
-    /// The pixels of one row of the product.
+    /// The number of adjacent pixels that a row of the product computes.
     adjacent: usize,
-    /// Columns from the window of one of them to that of the next.
+    /// Columns from the window of a pixel to that of the next one.
     step: usize,
     /// Floats of a record that is read and of one that is written.
     records: [usize; 2],
