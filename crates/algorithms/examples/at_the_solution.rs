@@ -2,8 +2,8 @@
 //!
 //! A third of the records is at 2 and two thirds are at -1. At the mean of all records, their gradients are not 0 but add up to 0. Each run
 //! begins at this solution. Its first step has learning rate 0, so that the algorithm's state (an anchor, the length of a gradient) also
-//! comes from the solution. Each algorithm runs in three ways: unchanged, without noise, and without noise and sampling (each batch has all
-//! records). The table shows the distance from the solution at the end, and the noise of the last step.
+//! comes from the solution. Each algorithm runs in four ways: unchanged, without sampling (each batch has all records), without noise, and
+//! without both. The table shows the distance from the solution at the end, and the noise of the last step.
 //!
 //! `cargo run -p sordino-algorithms --example at_the_solution`
 
@@ -39,6 +39,8 @@ pub(crate) const ALGORITHMS: [(&str, &str); 8] = [
 pub(crate) enum Randomly {
     /// Noise, and batches that are sampled.
     Run,
+    /// Noise, and batches of all records.
+    Noisy,
     /// Sampled batches; almost no noise.
     Sampled,
     /// Almost no noise, and batches of all records.
@@ -58,9 +60,19 @@ pub(crate) struct Outcome {
 const RECORDS: u64 = 3000;
 const STEPS: u64 = 300;
 
+impl Randomly {
+    fn samples(self) -> bool {
+        matches!(self, Self::Run | Self::Sampled)
+    }
+
+    fn has_noise(self) -> bool {
+        matches!(self, Self::Run | Self::Noisy)
+    }
+}
+
 /// Batches of 100 or of all records, clipping norm 1.
 pub(crate) fn facts(randomly: Randomly) -> Result<RunFacts, Box<dyn Error>> {
-    let rate = if randomly == Randomly::Neither { 1.0 } else { 100.0 / RECORDS as f64 };
+    let rate = if randomly.samples() { 100.0 / RECORDS as f64 } else { 1.0 };
     Ok(RunFacts {
         sampling: Sampling::Poisson { rate: SamplingRate::new(rate)?, cap: None },
         steps: Steps::new(STEPS)?,
@@ -80,13 +92,13 @@ pub(crate) fn run(algorithm: &str, randomly: Randomly) -> Result<Outcome, Box<dy
     let accountant = config.accountant(facts.sampling);
     let budget = Budget { epsilon: Epsilon::new(2.0)?, delta: Delta::new(1e-5)? };
     let mut plan = config.plan(&facts, NoiseSource::Budget(budget, accountant))?;
-    if randomly != Randomly::Run {
+    if !randomly.has_noise() {
         let multipliers = plan.entries().iter().flat_map(|entry| entry.releases()).map(|z| z.get());
         plan = plan.scaled(2e-6 / multipliers.fold(f64::INFINITY, f64::min))?;
         // The noise of anchors as published follows from the claim and not from the plan. A huge claim gives almost no noise.
         facts.claim = Some(Budget { epsilon: Epsilon::new(1e30)?, ..budget });
     }
-    let terms = match config.about().verdict.is_sound() && randomly == Randomly::Run {
+    let terms = match config.about().verdict.is_sound() && randomly.has_noise() {
         true => Terms::price(plan.clone(), RECORDS, budget.delta, Some(budget.epsilon), accountant)?,
         false => Terms::unprotected(plan.clone(), RECORDS, "an experiment"),
     };
@@ -122,16 +134,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!(
         "Distance from the solution after {STEPS} steps that begin there, and the noise of the last step\n"
     );
-    println!("| algorithm | as run | no noise | no noise, no sampling | noise |");
-    println!("| --- | ---: | ---: | ---: | ---: |");
+    println!("| algorithm | as run | without sampling | without noise | without both | noise |");
+    println!("| --- | ---: | ---: | ---: | ---: | ---: |");
     for (name, algorithm) in ALGORITHMS {
-        let [full, sampled, neither] = [
-            run(algorithm, Randomly::Run)?,
-            run(algorithm, Randomly::Sampled)?,
-            run(algorithm, Randomly::Neither)?,
-        ];
-        let noise = full.noise.last().copied().unwrap_or_default();
-        println!("| {name} | {:.5} | {:.5} | {:.5} | {noise:.5} |", full.end, sampled.end, neither.end);
+        let whole = run(algorithm, Randomly::Run)?;
+        let mut line = format!("| {name} | {:.5} |", whole.end);
+        for randomly in [Randomly::Noisy, Randomly::Sampled, Randomly::Neither] {
+            line += &format!(" {:.5} |", run(algorithm, randomly)?.end);
+        }
+        println!("{line} {:.5} |", whole.noise.last().copied().unwrap_or_default());
     }
     Ok(())
 }

@@ -22,6 +22,8 @@ options! {
         freeze: bool = true;
         /// Divide by the growth of the clipping norm, so that steps keep their length; false as in the paper.
         unit_steps: bool = true;
+        /// Use the sum of recent histograms, and change their range only if counts stand out from their noise.
+        steady: bool = false;
     }
 }
 
@@ -47,6 +49,10 @@ impl Algorithm for DcSgdE {
     }
 
     fn notes(&self, facts: &RunFacts, plan: &Plan) -> Vec<String> {
+        // The sum of several histograms is distinguishable from its noise.
+        if self.steady && !self.freeze {
+            return Vec::new();
+        }
         histogram::notes(facts, plan, self.bins, self.freeze)
     }
 
@@ -54,7 +60,7 @@ impl Algorithm for DcSgdE {
     where
         G::Point: 'static,
     {
-        let search = Search::LeastError;
+        let search = Search::LeastError { steady: self.steady };
         Ok(Box::new(DcSgd::new(facts, plan, search, self.bins, self.freeze, self.unit_steps)))
     }
 }

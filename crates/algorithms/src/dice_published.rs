@@ -121,6 +121,12 @@ impl Algorithm for DicePublished {
 
     fn check(&self) -> Result<(), AlgorithmError> {
         self.check_ranges()?;
+        if self.automatic && self.thresholds == Thresholds::Theorem {
+            return Err(AlgorithmError::Plan {
+                problem: "the theorem of DiceSGD is about clipping, and automatic=true normalises".to_owned(),
+                hint: "leave out thresholds=theorem, or leave out automatic=true",
+            });
+        }
         match (self.thresholds, self.gradient_clip) {
             (Thresholds::Experiments, Some(clip)) => Err(AlgorithmError::Plan {
                 problem: format!(
@@ -176,7 +182,12 @@ impl Algorithm for DicePublished {
     fn noise_formula(&self) -> Option<&'static str> {
         Some(match self.noise {
             DiceNoise::DicePaper if self.automatic => "section C.4 of Zhang et al. 2023",
-            DiceNoise::DicePaper => "Theorem 3.8 of Zhang et al. 2023",
+            DiceNoise::DicePaper if self.thresholds == Thresholds::Theorem => {
+                "Theorem 3.8 of Zhang et al. 2023"
+            }
+            DiceNoise::DicePaper => {
+                "Theorem 3.8 of Zhang et al. 2023 (whose conditions exclude these clipping norms)"
+            }
             DiceNoise::DpC4Paper => "Algorithm 5 of the DP-C4 paper",
         })
     }
@@ -196,13 +207,14 @@ impl Algorithm for DicePublished {
         let general = self.norms(facts).is_ok_and(own).then(|| {
             "the paper's formula for the noise of the experiments has C_1 = C_2; for C_1 != C_2 it is Sordino's generalisation".to_owned()
         });
-        let general = general.filter(|_| self.thresholds == Thresholds::Experiments);
         let unstable = self.norms(facts).is_ok_and(|norms| norms.feedback < norms.gradient).then(|| {
             "with C_2 below C_1 the error can grow without limit, and the paper's fixed point may not exist".to_owned()
         });
+        // The formula of the DP-C4 paper has both clipping norms.
         if self.noise == DiceNoise::DpC4Paper {
-            return general.into_iter().chain(unstable).collect();
+            return unstable.into_iter().collect();
         }
+        let general = general.filter(|_| self.thresholds == Thresholds::Experiments);
         let rate = facts.expected_batch_size / facts.records as f64;
         let multiplier = plan.entries().first().map_or(f64::INFINITY, Entry::effective_noise_multiplier);
         let large = (rate > LARGEST_RATE).then(|| {

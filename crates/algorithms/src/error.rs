@@ -38,7 +38,9 @@ impl AlgorithmError {
     /// What to do about it. A setting is written in braces, `{algorithm=dp-sgd}`; front ends show it in their own form.
     pub fn hint(&self) -> String {
         match self {
-            Self::OutOfRange { .. } => "the list of algorithms has all options and their defaults".to_owned(),
+            Self::OutOfRange { .. } => {
+                "`sordino algorithms` lists all options, with their defaults and meaning".to_owned()
+            }
             Self::Plan { hint, .. } => (*hint).to_owned(),
             Self::Accounting(error) => error.hint(),
             Self::Privacy(error) => error.hint(),

@@ -124,8 +124,8 @@ impl TryFrom<String> for FactorSchedule {
                 Ok(Self(Form::Points(points)))
             }
             _ => Err(format!(
-                "a schedule is written FRACTION:FACTOR/FRACTION:FACTOR/..., with increasing fractions of the run from 0 to 1 and factors from 0.001 to \
-                 1000, such as 0:1/0.5:2/1:4, or @FILE for a file with a factor for each step; got {text}"
+                "a schedule is written FRACTION:FACTOR/FRACTION:FACTOR/..., with increasing fractions of the run, each from 0 to 1, and factors from 0.001 to \
+                 1000, such as 0:1/0.5:2/1:4, or @FILE for a file with a factor for each step; got {text:?}"
             )),
         }
     }

@@ -7,6 +7,11 @@
 //! bins of noise `sigma_H`, a batch needs `3 sigma_H sqrt(b)` records. A note says so before the run. With `freeze=false` the clipping
 //! norm follows every histogram, as in the paper. With unit steps, which are the default, the sum is divided by the growth of the clipping
 //! norm, so that one learning rate works for all clipping norms.
+//!
+//! Algorithm 4 halves the range if the right half of one noisy histogram has at most a share `1/b` of the records. Where batches are not
+//! much larger than the noise, noise alone soon causes this, and then most norms are in the last bin. With `steady=true`, the histograms of
+//! recent steps are added up, and the range changes only if the counts differ from the threshold by at least two standard deviations of their
+//! noise. After a resume, the sum starts empty.
 
 use std::collections::BTreeMap;
 
@@ -86,7 +91,31 @@ pub(crate) enum Search {
     /// This share of gradients is not clipped (DC-SGD-P).
     Percentile(f64),
     /// The expected squared error of clipping and noise is least (DC-SGD-E).
-    LeastError,
+    LeastError {
+        /// Use the sum of recent histograms, and change the range only if the counts stand out from their noise.
+        steady: bool,
+    },
+}
+
+/// The sum of the noisy histograms of recent steps, all with the same range. It begins anew after a public number of steps.
+#[derive(Debug, Clone, PartialEq, Default)]
+struct Recent {
+    counts: Vec<f64>,
+    steps: f64,
+}
+
+impl Recent {
+    /// Adds a histogram. If the sum already has this many steps or is not finite, a new sum begins with this histogram.
+    fn add(&mut self, counts: &[f64], most_steps: f64) {
+        let is_full = self.steps >= most_steps || !self.counts.iter().all(|sum| sum.is_finite());
+        if is_full || self.counts.is_empty() {
+            *self = Self { counts: vec![0.0; counts.len()], steps: 0.0 };
+        }
+        self.steps += 1.0;
+        for (sum, count) in self.counts.iter_mut().zip(counts) {
+            *sum += count;
+        }
+    }
 }
 
 /// The steps of both forms.
@@ -101,10 +130,14 @@ pub(crate) struct DcSgd {
     unit_steps: bool,
     clip: f64,
     range: f64,
+    recent: Recent,
 }
 
 /// How often the candidates may be moved.
 const MOST_MOVES: usize = 20;
+
+/// A steady search changes the range only if the counts differ from the threshold by this many standard deviations of their noise.
+const CLEAR: f64 = 2.0;
 
 impl DcSgd {
     pub(crate) fn new(
@@ -119,9 +152,19 @@ impl DcSgd {
         let multiplier = plan.entries().first().map_or(1.0, |entry| entry.releases()[0].get());
         let range = match search {
             Search::Percentile(_) => clip,
-            Search::LeastError => clip * bins as f64,
+            Search::LeastError { .. } => clip * bins as f64,
         };
-        Self { facts: *facts, multiplier, search, bins, freeze, unit_steps, clip, range }
+        Self {
+            facts: *facts,
+            multiplier,
+            search,
+            bins,
+            freeze,
+            unit_steps,
+            clip,
+            range,
+            recent: Recent::default(),
+        }
     }
 
     /// Computes the next clipping norm and range from a noisy histogram whose noise has this standard deviation.
@@ -131,13 +174,14 @@ impl DcSgd {
         let bins = self.bins as f64;
         // The test for whether the counts stand out from their noise uses public numbers only. A test of the noisy sum would be biased by its noise.
         let readable = self.facts.expected_batch_size >= least_batch(noise_std, self.bins);
-        // A sum that is not positive has no percentiles and no mean.
-        if !(total > 0.0) || (self.freeze && !readable) {
+        if self.freeze && !readable {
             return;
         }
         let width = self.range / bins;
         let middle = |bin: usize| (bin as f64 + 0.5) * width;
         match self.search {
+            // A sum that is not positive has no percentiles and no mean.
+            Search::Percentile(_) if !(total > 0.0) => return,
             Search::Percentile(share) => {
                 let mut sum = 0.0;
                 let reached = counts.iter().position(|count| {
@@ -147,18 +191,45 @@ impl DcSgd {
                 self.clip = middle(reached.unwrap_or(self.bins - 1));
                 self.range = 2.0 * self.clip;
             }
-            Search::LeastError => {
-                self.clip = self.least_error(&counts, total, middle);
-                let (last, right): (f64, f64) = (counts[self.bins - 1], counts[self.bins / 2..].iter().sum());
-                if last >= 0.5 * total {
-                    self.range *= 2.0;
-                } else if right <= total / bins {
-                    self.range *= 0.5;
+            Search::LeastError { steady } => {
+                let (most_steps, clear) = if steady { (self.window(noise_std), CLEAR) } else { (1.0, 0.0) };
+                self.recent.add(&counts, most_steps);
+                let Recent { counts, steps } = &self.recent;
+                let total = counts.iter().sum::<f64>();
+                if !(total > 0.0) {
+                    return;
+                }
+                self.clip = self.least_error(counts, total, middle);
+                let right = &counts[self.bins / 2..];
+                // Standard deviations of noise: exact for last - total / 2, approximate for right - total / b.
+                let noise = noise_std * (steps * bins).sqrt();
+                let [doubling, halving] = [0.5, 0.5_f64.sqrt()].map(|share| clear * share * noise);
+                let wanted = if counts[self.bins - 1] - doubling >= 0.5 * total {
+                    2.0 * self.range
+                } else if right.iter().sum::<f64>() + halving <= total / bins {
+                    0.5 * self.range
+                } else {
+                    self.range
+                };
+                // Only histograms with one range can be added up.
+                if usable(wanted, &self.facts) != self.range {
+                    self.range = wanted;
+                    self.recent = Recent::default();
                 }
             }
         }
         self.clip = usable(self.clip, &self.facts);
         self.range = usable(self.range, &self.facts);
+    }
+
+    /// The largest number of histograms that are added up: four times as many as are needed to distinguish an empty right half from its
+    /// noise. With `k` histograms of `b` bins, the paper's threshold for the right half is `k B / b`, and the noise of the right half has the
+    /// standard deviation `sigma_H sqrt(k b / 2)`.
+    fn window(&self, noise_std: f64) -> f64 {
+        let bins = self.bins as f64;
+        let needed =
+            (CLEAR * noise_std * (bins / 2.0).sqrt() * bins / self.facts.expected_batch_size).powi(2);
+        (4.0 * needed).ceil()
     }
 
     /// The best of the candidates `0.1 C .. 2 C`, which are moved while the best is the first or the last of them.
@@ -275,7 +346,7 @@ mod tests {
         let best =
             (1..400).map(|i| f64::from(i) / 2.0).min_by(|a, b| error(*a).total_cmp(&error(*b))).unwrap();
         for start in [1.0, 30.0, 500.0] {
-            let mut dc = example(Search::LeastError, start, 160.0);
+            let mut dc = example(Search::LeastError { steady: true }, start, 160.0);
             dc.follow(&histogram(&norms, 160.0, 20), 0.0);
             assert!(error(dc.clip) < 1.05 * error(best), "{start}: {} for {best}", dc.clip);
         }
@@ -334,12 +405,38 @@ mod tests {
 
     #[test]
     fn the_range_follows_the_norms() {
-        let mut dc = example(Search::LeastError, 10.0, 40.0);
-        dc.follow(&histogram(&norms(), 40.0, 20), 0.0);
-        assert_eq!(dc.range, 80.0);
-        let mut dc = example(Search::LeastError, 10.0, 1000.0);
-        dc.follow(&histogram(&norms(), 1000.0, 20), 0.0);
-        assert_eq!(dc.range, 500.0);
+        for steady in [false, true] {
+            let mut dc = example(Search::LeastError { steady }, 10.0, 40.0);
+            dc.follow(&histogram(&norms(), 40.0, 20), 0.0);
+            assert_eq!(dc.range, 80.0);
+            let mut dc = example(Search::LeastError { steady }, 10.0, 1000.0);
+            dc.follow(&histogram(&norms(), 1000.0, 20), 0.0);
+            assert_eq!(dc.range, 500.0);
+        }
+    }
+
+    /// The range after 500 noisy histograms of 256 norms, of which `large` are 35 and the others are 5.
+    fn last_range(steady: bool, large: usize, start: f64) -> f64 {
+        let mut rng = ChaCha20Rng::seed_from_u64(2);
+        let noise = Normal::new(0.0, 5.0).unwrap();
+        let mut dc = example(Search::LeastError { steady }, start / 20.0, start);
+        let norms: Vec<f64> = (0..256).map(|i| if i < large { 35.0 } else { 5.0 }).collect();
+        for _ in 0..500 {
+            let exact = histogram(&norms, dc.range, 20);
+            let noisy: Vec<f32> = exact.iter().map(|count| count + noise.sample(&mut rng) as f32).collect();
+            dc.follow(&noisy, 5.0);
+        }
+        dc.range
+    }
+
+    #[test]
+    fn noise_shrinks_the_range_of_the_paper_but_not_a_steady_one() {
+        // A tenth of the norms are in the right half, twice the share at which the range is halved.
+        assert_eq!(last_range(false, 26, 40.0), 10.0);
+        assert_eq!(last_range(true, 26, 40.0), 40.0);
+        // A steady range still shrinks if it is too large, and grows if it is too small.
+        assert_eq!(last_range(true, 0, 640.0), 10.0);
+        assert_eq!(last_range(true, 256, 2.5), 40.0);
     }
 
     #[test]

@@ -71,7 +71,9 @@ impl TryFrom<Written> for Scale {
     fn try_from(written: Written) -> Result<Self, String> {
         match written {
             Written::Number(factor) => Ok(Self::Constant(factor)),
-            Written::Text(text) => FactorSchedule::try_from(text).map(Self::Scheduled),
+            Written::Text(text) => FactorSchedule::try_from(text)
+                .map(Self::Scheduled)
+                .map_err(|problem| format!("neither a number nor a schedule: {problem}")),
         }
     }
 }

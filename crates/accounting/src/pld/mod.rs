@@ -329,6 +329,6 @@ impl DominatingPairs {
 }
 
 fn out_of_reach(reason: String) -> AccountingError {
-    let instead = "use {accountant=rdp}, which gives a looser bound here";
+    let instead = "where {accountant=rdp} can be chosen, it gives a looser bound here; otherwise use more noise or a smaller budget";
     AccountingError::OutOfReach { accountant: NAME, reason, instead }
 }

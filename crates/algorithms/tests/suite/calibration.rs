@@ -13,9 +13,9 @@ fn algorithm(name: &str) -> &'static str {
     ALGORITHMS.iter().find(|(other, _)| *other == name).unwrap().1
 }
 
-/// As run, without noise, and without noise and sampling.
-fn outcomes(name: &str) -> [Outcome; 3] {
-    [Randomly::Run, Randomly::Sampled, Randomly::Neither]
+/// As run, without sampling, without noise, and without both.
+fn outcomes(name: &str) -> [Outcome; 4] {
+    [Randomly::Run, Randomly::Noisy, Randomly::Sampled, Randomly::Neither]
         .map(|randomly| run(algorithm(name), randomly).unwrap())
 }
 
@@ -50,9 +50,10 @@ fn fixed_and_decaying_clipping_norms_leave_the_solution() {
 
 #[test]
 fn error_feedback_stays_at_the_solution_only_without_noise_and_sampling() {
-    let [full, sampled, neither] = outcomes("DiceSGD");
+    let [full, noisy, sampled, neither] = outcomes("DiceSGD");
     assert!(neither.farthest < 1e-6, "{}", neither.farthest);
     assert!(full.end > 0.01 && sampled.end > 0.01, "{} {}", full.end, sampled.end);
+    assert!(noisy.farthest > 0.01, "{}", noisy.farthest);
 }
 
 /// Its clipping norms fall to a thousandth of `C` and no further, so its noise never vanishes.

@@ -178,6 +178,11 @@ fn the_variance_of_a_published_step_is_that_of_its_formula() {
     for (text, at, expected) in [
         // The gradients are 0 at the point of all records, so there is no error to feed back.
         ("dice-published".to_owned(), [5.0, 0.0], 96.0 * 3000.0 * 1e5_f64.ln() / (16.0_f64 * 2.0).powi(2)),
+        (
+            r#"{"type":"dice-published","automatic":true}"#.to_owned(),
+            [5.0, 0.0],
+            96.0 * 3000.0 * 1e5_f64.ln() / (16.0_f64 * 2.0).powi(2),
+        ),
         (r#"{"type":"dice-published","noise":"dp-c4-paper"}"#.to_owned(), [5.0, 0.0], 2.0 * unit),
         (r#"{"type":"dp-sgd","noise":"dp-c4-paper"}"#.to_owned(), [5.0, 0.0], unit),
         (anchored("dp-c4-published", 2, p), [40.0, 30.0], c4(p, 2) * unit),

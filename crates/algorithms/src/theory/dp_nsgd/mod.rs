@@ -127,7 +127,7 @@ pub struct Convergence {
     pub learning_rate: f64,
     /// The conditions of the theorem.
     pub conditions: Vec<Condition>,
-    /// The number of steps from which the step size is small enough: Lemma C.2 or D.2.
+    /// The number of steps from which the step size is small enough: Lemma C.2 or D.2. Infinite if no number of steps is enough.
     pub least_steps: f64,
     /// The two decaying terms of (5) or (9), without their constant `C`, which the paper does not state.
     pub decaying: [f64; 2],
@@ -185,8 +185,13 @@ pub fn convergence(
     }
 }
 
-/// The step size condition: `eta <= limit`, which holds from `T >= T eta^2 / limit^2` on.
+/// The step size condition, `eta <= limit`. `T eta^2` does not depend on `T`, so the condition holds for every `T >= T eta^2 / limit^2`. If the
+/// regulariser or the clipping norm is too small, the limit is not positive; a separate condition states this.
 fn step_size_condition(eta: f64, limit: f64, steps: f64, equation: &str) -> (Condition, f64) {
+    if !(limit > 0.0) {
+        let text = format!("learning rate {eta:.4e} small enough ({equation}): no learning rate is");
+        return (Condition::new(false, text), f64::INFINITY);
+    }
     let least = (steps * (eta / limit).powi(2)).ceil();
     let text = format!("learning rate {eta:.4e} <= {limit:.4e} ({equation}), which needs {least:.4e} steps");
     (Condition::new(eta <= limit, text), least)

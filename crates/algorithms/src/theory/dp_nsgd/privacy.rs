@@ -72,7 +72,7 @@ pub fn lemma_noise(
             -gamma.ln() >= room,
             format!(
                 "not in the paper: ln(N/B) = {:.4} >= 3 rho (2 + log2(1/rho)) = {room:.4}, rho = 1 / (2 z^2)",
-                -gamma.ln()
+                (1.0 / gamma).ln()
             ),
         ),
     ];

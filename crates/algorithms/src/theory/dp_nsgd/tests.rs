@@ -41,6 +41,13 @@ fn the_bound_exists_from_the_least_number_of_steps_on() {
 }
 
 #[test]
+fn no_number_of_steps_is_enough_for_a_regulariser_up_to_tau0() {
+    let found = run(&OBJECTIVE, Method::Normalised(0.9 * OBJECTIVE.tau0), 1.0, 10_000);
+    assert!(found.least_steps.is_infinite() && found.bound.is_none());
+    assert!(found.conditions[1].text.contains("no learning rate is"), "{found:?}");
+}
+
+#[test]
 fn thresholds_of_the_theorems_are_conditions() {
     for (method, holds) in [
         (Method::Normalised(0.3), false),
