@@ -1,4 +1,4 @@
-//! A page as Markdown. Charts become tables of their numbers.
+//! A page as Markdown. Charts become tables of their numbers. A chart without numbers, which are then in another table, is left out.
 
 use std::fmt::Write;
 
@@ -14,9 +14,9 @@ impl Page {
         for part in &self.parts {
             let _ = write!(text, "\n## {}\n\n", plain(&part.title));
             write_notice(&mut text, &part.verdict);
-            for section in &part.sections {
+            for section in part.sections.iter().filter(|section| section.blocks.iter().any(is_written)) {
                 let _ = write!(text, "\n### {}\n", plain(&section.title));
-                for block in &section.blocks {
+                for block in section.blocks.iter().filter(|block| is_written(block)) {
                     text.push('\n');
                     write_block(&mut text, block);
                 }
@@ -25,6 +25,11 @@ impl Page {
         let _ = write!(text, "\n{}\n", plain(&self.footer));
         text
     }
+}
+
+/// Whether Markdown has this block.
+fn is_written(block: &Block) -> bool {
+    !matches!(block, Block::Charts(charts) if charts.iter().all(|chart| chart.numbers.columns.is_empty()))
 }
 
 fn write_block(text: &mut String, block: &Block) {
@@ -44,13 +49,12 @@ fn write_block(text: &mut String, block: &Block) {
             Ok(())
         }
         Block::Charts(charts) => {
-            for (number, chart) in charts.iter().enumerate() {
+            let with_numbers = charts.iter().filter(|chart| !chart.numbers.columns.is_empty());
+            for (number, chart) in with_numbers.enumerate() {
                 let gap = if number > 0 { "\n" } else { "" };
                 let _ = write!(text, "{gap}**{}.** {}\n\n", plain(&chart.title), plain(&chart.description));
                 // The title of the chart is the caption.
-                if !chart.numbers.columns.is_empty() {
-                    write_table(text, &Table { caption: String::new(), ..chart.numbers.clone() });
-                }
+                write_table(text, &Table { caption: String::new(), ..chart.numbers.clone() });
             }
             Ok(())
         }
@@ -104,11 +108,34 @@ fn plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Chart, Part, Section, Tone};
 
     #[test]
     fn markup_stays_text() {
         assert_eq!(plain("a|b <script> *x* _y_ [z](u)"), "a\\|b &lt;script&gt; \\*x\\* \\_y\\_ \\[z\\](u)");
         assert_eq!(plain("# no heading\nno second line"), "\\# no heading no second line");
         assert_eq!(plain("- no list"), "\\- no list");
+    }
+
+    #[test]
+    fn charts_without_numbers_are_left_out() {
+        let chart = |title: &str, numbers: Table| Chart {
+            name: title.to_owned(),
+            title: title.to_owned(),
+            description: String::new(),
+            picture: crate::LineChart::new(title).picture(),
+            numbers,
+        };
+        let bare = || chart("bare", Table::default());
+        let counted = chart("counted", Table::new("", &["x", ">y"]).row(["a", "1"]));
+        let section = |title: &str, charts| Section::new(title).with(Block::Charts(charts));
+        let part = Part {
+            title: String::new(),
+            verdict: Notice { tone: Tone::Neutral, headline: String::new(), details: Vec::new() },
+            sections: vec![section("First", vec![bare()]), section("Second", vec![bare(), counted])],
+        };
+        let text = Page { title: String::new(), parts: vec![part], footer: String::new() }.to_markdown();
+        assert!(!text.contains("First") && !text.contains("bare"), "{text}");
+        assert!(text.contains("### Second\n\n**counted.**") && text.contains("| a | 1 |"), "{text}");
     }
 }
