@@ -4,6 +4,7 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{self, Write},
     path::{Path, PathBuf},
+    process,
 };
 
 use crate::TrainError;
@@ -27,7 +28,10 @@ impl RunFolder {
     /// # Errors
     /// A folder that is not empty or cannot be created.
     pub fn create(path: &Path) -> Result<Self, TrainError> {
-        fs::create_dir_all(path).map_err(|error| failed(path, &error))?;
+        fs::create_dir_all(path).map_err(|error| TrainError::Refused {
+            problem: format!("cannot create the folder {}: {error}", path.display()),
+            hint: "choose another folder with {out}".to_owned(),
+        })?;
         let mut entries = fs::read_dir(path).map_err(|error| failed(path, &error))?;
         match entries.next() {
             None => Ok(Self(path.to_owned())),
@@ -174,11 +178,17 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), TrainError> {
 /// A file that cannot be written.
 pub fn check_writable(path: &Path) -> Result<(), TrainError> {
     let attempt = || -> io::Result<()> {
-        if is_device(path) || path.is_dir() {
-            return OpenOptions::new().write(true).open(path).map(drop);
+        let draft = with_suffix(path, DRAFT);
+        if is_device(path) || path.is_dir() || draft.is_dir() {
+            let taken = if draft.is_dir() { &draft } else { path };
+            return OpenOptions::new().write(true).open(taken).map(drop);
         }
+        // A name of its own, so that no file is lost.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        File::create(&Draft::of(&path).0).map(drop)
+        let probe = with_suffix(&path, &format!("{DRAFT}-{}", process::id()));
+        File::create_new(&probe)?;
+        drop(Draft(probe));
+        Ok(())
     };
     attempt().map_err(|error| failed(path, &error))
 }
@@ -188,15 +198,22 @@ fn is_device(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
 }
 
+/// The ending of the temporary name of a file.
+const DRAFT: &str = ".draft";
+
 /// The temporary name of a file. If the file was not renamed, it is removed.
 struct Draft(PathBuf);
 
 impl Draft {
     fn of(path: &Path) -> Self {
-        let mut draft = path.as_os_str().to_owned();
-        draft.push(".draft");
-        Self(draft.into())
+        Self(with_suffix(path, DRAFT))
     }
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
 }
 
 impl Drop for Draft {

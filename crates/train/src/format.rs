@@ -22,6 +22,13 @@ pub fn rounded_to_nearest(value: f64) -> String {
     ((1e4 * value).round() / 1e4).to_string()
 }
 
+/// A claimed epsilon: in full if it has at most four decimals, and otherwise rounded in the same way as proved epsilons, so that the two can be
+/// compared.
+pub fn rounded_claim(value: f64) -> String {
+    let nearest = (1e4 * value).round() / 1e4;
+    if nearest == value { value.to_string() } else { rounded_up(value) }
+}
+
 fn rounded(value: f64, round: impl Fn(f64) -> f64) -> String {
     if value <= 0.0 || !value.is_finite() {
         return value.to_string();
@@ -69,6 +76,9 @@ mod tests {
         assert_eq!(rounded_up(0.0), "0");
         assert_eq!(rounded_up(1.234_56e-9), "1.235e-9");
         assert_eq!(rounded_down(3.225_999e42), "3.225e42");
+        assert_eq!([1.0, 1.1, 0.999_549, 0.999_951].map(rounded_claim), ["1", "1.1", "0.9996", "1.0000"]);
+        // At least as exact as a proved epsilon.
+        assert_eq!([0.012_36, 0.000_06].map(rounded_claim), [0.012_36, 0.000_06].map(rounded_up));
     }
 
     #[test]

@@ -95,6 +95,7 @@ mod schedule_files;
 mod seal;
 mod search;
 mod settings;
+mod several_runs;
 mod state;
 mod unchanged_facts;
 
@@ -128,4 +129,5 @@ pub use settings::{
     ClientSource, Clipping, LossName, Origin, PoolingName, ProtectedUnit, SamplingName, SettingInfo,
     SettingValue, SettingValues, Settings, TestSetName, TruncationName, UnitGradient, Value,
 };
+pub use several_runs::SeveralRuns;
 pub use unchanged_facts::check_unchanged_facts;

@@ -229,6 +229,11 @@ impl ResolvedModel {
         (self.public.is_some() || self.features.is_some()) && data.shape() != self.input
     }
 
+    /// Whether another model has the same frozen layers and the same fixed transform, so that it reads the same outputs of them.
+    pub(crate) fn reads_as(&self, other: &Self) -> bool {
+        (self.input, &self.public, &self.features) == (other.input, &other.public, &other.features)
+    }
+
     /// The data that the network reads instead of the records; none if it reads the records themselves.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use sordino_privacy::{Account, MeasurementBudget, PrivacyError, PrivacyStatus, T
 
 use crate::{
     Claim, Hint, ResolvedSettings, RunFolder, Settings, TrainError,
-    format::{rounded_to_nearest, rounded_up},
+    format::{rounded_claim, rounded_up},
     model_notes, write_whole,
 };
 
@@ -250,18 +250,28 @@ impl PricedRun {
         notes
     }
 
-    /// A warning, as the text of a [`Hint`], if the claimed epsilon differs from the proved one.
+    /// Whether the proved epsilon is at most the epsilon that is claimed for these settings, if one is.
+    pub fn claim_holds(&self) -> bool {
+        let claim = Claim::new(&self.settings(), self.terms.plan());
+        let proved = self.terms.guarantee().filter(|_| self.not_private().is_none());
+        claim.zip(proved).is_none_or(|(claim, proved)| proved.epsilon.get() <= claim.epsilon)
+    }
+
+    /// The claimed epsilon beside the proved one, as the text of a [`Hint`].
     pub fn warning(&self) -> Option<String> {
         let claim = Claim::new(&self.settings(), self.terms.plan())?;
         let proved = match (self.not_private(), self.terms.guarantee(), self.provable) {
-            (None, Some(guarantee), _) => format!("epsilon {}", rounded_up(guarantee.epsilon.get())),
-            (_, _, Some(provable)) if self.resolved.values.seed.is_none() => {
-                format!("epsilon {}", rounded_up(provable.epsilon.get()))
+            (None, Some(guarantee), _) => {
+                format!("epsilon {} is proved", rounded_up(guarantee.epsilon.get()))
             }
-            _ => "nothing".to_owned(),
+            _ if self.resolved.values.seed.is_some() => {
+                "nothing is proved for a run with a fixed seed".to_owned()
+            }
+            (_, _, Some(provable)) => format!("epsilon {} is proved", rounded_up(provable.epsilon.get())),
+            _ => "nothing is proved".to_owned(),
         };
-        let claimed = rounded_to_nearest(claim.epsilon);
-        Some(format!("epsilon {claimed} is claimed, {proved} is proved; use {}", claim.instead))
+        let claimed = rounded_claim(claim.epsilon);
+        Some(format!("epsilon {claimed} is claimed, {proved}; use {}", claim.instead))
     }
 
     /// The notes of the algorithm about a run with these settings.

@@ -1,6 +1,10 @@
 //! Public pre-trained models: a frozen encoder, or a model that is trained in part.
 
-use std::{fmt, path::Path, sync::Arc};
+use std::{
+    fmt,
+    path::Path,
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
 
 use sordino_data::Dataset;
 use sordino_nn::{
@@ -14,10 +18,14 @@ use crate::{
 };
 
 /// A public model that a run builds on. Its leading frozen layers may be applied to all records once; the rest is trained.
-#[derive(Clone)]
-pub struct PublicModel {
-    pretrained: Arc<Pretrained>,
-    encoder: Option<Arc<Encoder>>,
+///
+/// Equal models that are in use share their memory: the runs of a comparison may all build on the same model.
+#[derive(Clone, PartialEq)]
+pub struct PublicModel(Arc<Parts>);
+
+struct Parts {
+    pretrained: Pretrained,
+    encoder: Option<Encoder>,
     /// The whole network, if a part of it is trained.
     whole: Option<Description>,
     trained: Option<Description>,
@@ -37,12 +45,7 @@ impl PublicModel {
         let description = pretrained.encoder(input.steps())?;
         check_input(folder, &description, input)?;
         let encoder = encoder(&pretrained, description)?;
-        Ok(Self {
-            pretrained: Arc::new(pretrained),
-            encoder: Some(Arc::new(encoder)),
-            whole: None,
-            trained: None,
-        })
+        Ok(Self::shared(Parts { pretrained, encoder: Some(encoder), whole: None, trained: None }))
     }
 
     /// A model with a new head for this many outputs, trained in part; a language model if there is no number of outputs.
@@ -64,22 +67,33 @@ impl PublicModel {
         check_input(folder, &whole, input)?;
         let (encoder, trained) = match worthwhile_split(&whole)? {
             // The targets of a language model are its tokens, so its network reads tokens.
-            Some((frozen, trained)) if outputs.is_some() => {
-                (Some(Arc::new(encoder(&pretrained, frozen)?)), trained)
-            }
+            Some((frozen, trained)) if outputs.is_some() => (Some(encoder(&pretrained, frozen)?), trained),
             _ => (None, whole.clone()),
         };
-        Ok(Self { pretrained: Arc::new(pretrained), encoder, whole: Some(whole), trained: Some(trained) })
+        Ok(Self::shared(Parts { pretrained, encoder, whole: Some(whole), trained: Some(trained) }))
+    }
+
+    /// An equal model that is in use, or a new one.
+    fn shared(parts: Parts) -> Self {
+        static IN_USE: Mutex<Vec<Weak<Parts>>> = Mutex::new(Vec::new());
+        let mut in_use = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
+        in_use.retain(|known| known.strong_count() > 0);
+        if let Some(known) = in_use.iter().filter_map(Weak::upgrade).find(|known| **known == parts) {
+            return Self(known);
+        }
+        let new = Arc::new(parts);
+        in_use.push(Arc::downgrade(&new));
+        Self(new)
     }
 
     /// The network that is trained, if it is part of the public model.
     pub fn trained(&self) -> Option<&Description> {
-        self.trained.as_ref()
+        self.0.trained.as_ref()
     }
 
     /// The shape that the trained network reads, for records of this shape.
     pub fn output(&self, input: Shape) -> Shape {
-        match (&self.encoder, &self.trained) {
+        match (&self.0.encoder, &self.0.trained) {
             (Some(encoder), _) => encoder.output(),
             (None, Some(trained)) => trained.input,
             (None, None) => input,
@@ -91,7 +105,7 @@ impl PublicModel {
     /// # Errors
     /// Records of another shape.
     pub fn encode(&self, data: &Dataset) -> Result<Option<Dataset>, TrainError> {
-        self.encoder.as_ref().map(|encoder| encoder.encode(data)).transpose()
+        self.0.encoder.as_ref().map(|encoder| encoder.encode(data)).transpose()
     }
 
     /// The parameters of the trained network before training: public weights, and new layers from this seed.
@@ -99,8 +113,8 @@ impl PublicModel {
     /// # Errors
     /// A network of another model.
     pub fn initial(&self, network: &Network, seed: u64) -> Result<Params, TrainError> {
-        match self.trained {
-            Some(_) => Ok(self.pretrained.params(network, seed)?),
+        match self.0.trained {
+            Some(_) => Ok(self.0.pretrained.params(network, seed)?),
             None => Ok(network.init(seed)),
         }
     }
@@ -110,14 +124,14 @@ impl PublicModel {
     /// # Errors
     /// An encoder, which is not trained; a folder that exists or cannot be written; adapters, if there are none.
     pub fn export(&self, trained: &Params, folder: &Path, how: Export) -> Result<(), TrainError> {
-        let Some(whole) = &self.whole else {
+        let Some(whole) = &self.0.whole else {
             return Err(TrainError::refused(
                 "the public model is an encoder, which was not trained",
                 "use the encoder's own folder; the run has the weights of the trained model",
             ));
         };
         let network = Network::new(whole)?;
-        let mut params = self.pretrained.params(&network, 0)?;
+        let mut params = self.0.pretrained.params(&network, 0)?;
         for slice in trained.layout().slices() {
             let values = params.slice_mut(&slice.name).ok_or_else(|| {
                 TrainError::refused(
@@ -127,12 +141,12 @@ impl PublicModel {
             })?;
             values.copy_from_slice(&trained.values()[slice.range.clone()]);
         }
-        Ok(self.pretrained.export(&network, &params, folder, how)?)
+        Ok(self.0.pretrained.export(&network, &params, folder, how)?)
     }
 
     /// The files of the model, with their hashes.
     pub fn files(&self) -> &[ModelFile] {
-        self.pretrained.files()
+        self.0.pretrained.files()
     }
 
     /// The files and their hashes, as a run stores them.
@@ -147,7 +161,7 @@ impl PublicModel {
 
     /// The kind of the model, such as bert.
     pub fn kind(&self) -> &'static str {
-        self.pretrained.kind().name()
+        self.0.pretrained.kind().name()
     }
 }
 
@@ -158,10 +172,12 @@ impl fmt::Debug for PublicModel {
 }
 
 /// Two public models are equal if their files are equal, the same layers are applied first and the same part is trained.
-impl PartialEq for PublicModel {
+impl PartialEq for Parts {
     fn eq(&self, other: &Self) -> bool {
-        let applied = |model: &Self| model.encoder.as_ref().map(|encoder| encoder.description().clone());
-        self.trained == other.trained && applied(self) == applied(other) && self.files() == other.files()
+        let applied = |parts: &'_ Self| parts.encoder.as_ref().map(Encoder::description).cloned();
+        self.trained == other.trained
+            && applied(self) == applied(other)
+            && self.pretrained.files() == other.pretrained.files()
     }
 }
 

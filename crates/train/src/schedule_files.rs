@@ -10,10 +10,11 @@ use sordino_algorithms::FactorSchedule;
 use crate::TrainError;
 
 /// The options that may name a file, and the name under which a run stores it.
-const OPTIONS: [(&str, &str); 3] = [
+const OPTIONS: [(&str, &str); 4] = [
     ("mu_schedule", "mu_schedule.txt"),
     ("clip_schedule", "clip_schedule.txt"),
     ("curvature", "curvature.txt"),
+    ("anchor_scale", "anchor_scale.txt"),
 ];
 
 /// Stands for a comma in the path of a stored file, because a comma ends an option.

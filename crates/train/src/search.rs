@@ -18,8 +18,8 @@ use sordino_privacy::{
 };
 
 use crate::{
-    DataDescription, Ending, Measurement, Metrics, Origin, PricedRun, RunData, RunFiles, RunFolder, Score,
-    SettingValues, Settings, TrainError, Value, check,
+    DataDescription, Ending, Measurement, Metrics, Origin, PricedRun, Run, RunData, RunFiles, RunFolder,
+    Score, SettingValues, Settings, SeveralRuns, TrainError, Value, check,
     folder::{failed, write_whole},
     format::rounded_up,
     inspection::TEMPERATURE,
@@ -136,7 +136,16 @@ fn check_candidate(settings: &Settings) -> Result<(), TrainError> {
     }
     let algorithm = crate::parse_algorithm(settings.algorithm.as_deref().unwrap_or("dp-sgd"))?;
     let about = algorithm.about();
-    match about.verdict.is_sound() && !algorithm.is_plain() && algorithm.noise_formula().is_none() {
+    if let Some(formula) = algorithm.noise_formula().filter(|_| about.verdict.is_sound()) {
+        return Err(TrainError::refused(
+            format!(
+                "the noise of a search follows from its privacy budget, but with these options {} takes its noise from {formula}",
+                about.name
+            ),
+            "leave out the option noise",
+        ));
+    }
+    match about.verdict.is_sound() && !algorithm.is_plain() {
         true => Ok(()),
         false => Err(TrainError::refused(
             format!("{} has no guarantee that a search can use", about.name),
@@ -267,10 +276,11 @@ impl PricedSearch {
             Some(seed) => Randomness::seeded(seed),
         };
         let mut search = Search::begin(&self.terms, randomness, &folder.ledger())?;
+        let runs = SeveralRuns::new(data);
         let mut number = 0;
         let selected = search.select(|candidate| {
             number += 1;
-            let ending = self.trial(candidate, number, data, stop)?;
+            let ending = self.trial(candidate, number, &runs, stop)?;
             let score = ending.score.map_or(f64::NAN, |score| score.to_compare());
             Ok::<_, TrainError>(Tried { account: ending.account.clone(), score, output: (candidate, ending) })
         })?;
@@ -287,11 +297,11 @@ impl PricedSearch {
         &self,
         candidate: usize,
         number: u64,
-        data: &RunData,
+        runs: &SeveralRuns<'_>,
         stop: &AtomicBool,
     ) -> Result<Ending, TrainError> {
-        let run = self.candidates[candidate].run(&data.train, data.test.as_ref(), None);
-        let ending = run.with_seed_offset(number).measured_once().begin(stop, &mut ())?;
+        let begin = |run: Run<'_>| run.with_seed_offset(number).measured_once().begin(stop, &mut ());
+        let ending = runs.run(&self.candidates[candidate], begin)?;
         if stop.load(Ordering::Relaxed) || !ending.finished {
             return Err(stopped());
         }

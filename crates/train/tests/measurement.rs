@@ -52,10 +52,15 @@ fn protected_records_are_measured_once_with_noise() {
     // Laplace noise of scale 1 / epsilon.
     let expected = 2.0_f64.sqrt() / guarantee.epsilon.get();
     assert!((metrics.noise_std / expected - 1.0).abs() < 1e-4);
-    let [low, high] = ending.score.unwrap().interval.unwrap();
-    assert!(low < 0.9 && high > 0.8 && high - low < 0.3, "{low} {high}");
+    // The noise of a run without a seed is random. The counts of fewer than 80 cells are added up, whose noise has a standard deviation of less than
+    // 13 of the 300 records, so the bound is 6 standard deviations.
+    let score = ending.score.unwrap();
+    let (accuracy, [low, high]) = (score.accuracy.unwrap(), score.interval.unwrap());
+    let exact = evaluator(&priced, &test).score(&ending.params).unwrap().accuracy.unwrap();
+    assert!((accuracy - exact).abs() < 0.26, "{accuracy}, without noise {exact}");
+    assert!(low <= accuracy && accuracy <= high && high - low < 0.3, "{low} {accuracy} {high}");
     // The accuracy is not a number of records divided by their number.
-    let times = 300.0 * ending.score.unwrap().accuracy.unwrap();
+    let times = 300.0 * accuracy;
     assert!((times - times.round()).abs() > 1e-6 || times >= 300.0);
 }
 
@@ -126,7 +131,7 @@ fn public_records_and_runs_that_are_not_private_are_measured_exactly() {
     assert!(refused("measurements = 0").contains("from 1 to the number of steps"));
     for text in ["measurements = 2\nseed = 1", "measurements = 2\ntest_set = 'public'"] {
         assert!(
-            refused(text).contains("measurements is 2, but there are no protected test records"),
+            refused(text).contains("measurements is 2, but this run has no protected test records"),
             "{text}"
         );
     }

@@ -46,6 +46,12 @@ pub(crate) fn check(settings: &Settings) -> Result<(), TrainError> {
     settings.optimizer.as_deref().map(parse_optimizer).transpose()?;
     settings.schedule.as_deref().map(parse_schedule).transpose()?;
     settings.learning_rate.map(Optimizer::check_learning_rate).transpose()?;
+    if settings.learning_rate == Some(0.0) {
+        return Err(TrainError::refused(
+            "learning_rate must be above 0, got 0, with which a run would spend its budget and learn nothing",
+            "leave out {learning_rate} for a value that suits the budget",
+        ));
+    }
     settings.average.map(Average::new).transpose()?;
     Ok(())
 }

@@ -416,8 +416,8 @@ fn planned_measurements(
             "few measurements have little noise: each has an equal part of epsilon",
         )),
         Some(count) if !(protected && private) => Err(TrainError::refused(
-            format!("measurements is {count}, but there are no protected test records in a private run"),
-            "leave out {measurements}, or use {test_set=protected} without {seed}",
+            format!("measurements is {count}, but this run has no protected test records or is not private"),
+            "leave out {measurements}; it needs protected test records, a sound algorithm and no {seed}",
         )),
         given => Ok((protected && private).then(|| Value::given_or(given, 1, Origin::Default))),
     }

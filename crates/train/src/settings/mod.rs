@@ -61,7 +61,7 @@ settings! {
         /// Public seed that selects the records held back [default: 0]
         split_seed: u64 = "N";
         /// Whether test records are protected: they are then measured with noise, within the privacy budget of the run.
-        /// What is measured on public test records is exact [default: protected, or public if the data has a test set of its own]
+        /// What is measured on public test records is exact [default: protected; public for Mushroom and for data with a test set in IDX, CIFAR, NPZ or NPY files]
         test_set: TestSetName = "KIND";
     }
     "Model" {

@@ -18,7 +18,36 @@ pub(crate) fn named<T: DeserializeOwned>(text: &str) -> Result<T, String> {
             return Err(format!("{} is set twice", key.trim()));
         }
     }
-    serde_json::from_value(map.into()).map_err(|error| error.to_string())
+    serde_json::from_value(map.into()).map_err(|error| in_plain_words(&error.to_string()))
+}
+
+/// The parser's error without the names of Rust types: `expected a number, got "nan"`.
+fn in_plain_words(problem: &str) -> String {
+    let kinds = [
+        ("f64", "a number"),
+        ("usize", "a whole number"),
+        ("u64", "a whole number"),
+        ("u32", "a whole number"),
+        ("u8", "a whole number"),
+        ("a boolean", "true or false"),
+        ("a string", "text"),
+    ];
+    if problem.contains("untagged enum") {
+        return "expected a number or text".to_owned();
+    }
+    let wrong = problem.strip_prefix("invalid type: ").or(problem.strip_prefix("invalid value: "));
+    let plain = wrong.and_then(|rest| {
+        let (found, expected) = rest.rsplit_once(", expected ")?;
+        let (_, kind) = kinds.into_iter().find(|(name, _)| *name == expected)?;
+        let found = ["string ", "integer ", "floating point ", "boolean "]
+            .iter()
+            .find_map(|kind| found.strip_prefix(kind))
+            .unwrap_or(if found == "sequence" { "a list" } else { found });
+        Some(format!("expected {kind}, got {}", found.replace('`', "")))
+    });
+    plain.unwrap_or_else(|| {
+        problem.replace("unknown variant", "unknown value").replace("unknown field", "unknown option")
+    })
 }
 
 /// A list of numbers with slashes between them. One number, or text that is not a finite number, is not a list.
@@ -51,8 +80,10 @@ mod tests {
             ("adam,beta3=1", "beta3"),
             ("adam,beta2", "KEY=VALUE"),
             ("adam,beta2=x", "x"),
-            ("adam,beta2=nan", "string \"nan\""),
-            ("sgdd", "sgdd"),
+            ("adam,beta2=nan", "expected a number, got \"nan\""),
+            ("adam,beta2=true", "expected a number, got true"),
+            ("adam,beta2=0.1/0.2", "expected a number, got a list"),
+            ("sgdd", "unknown value `sgdd`"),
             ("adam,beta2=0.9,beta2=0.8", "twice"),
         ] {
             let message = named::<OptimizerConfig>(text).unwrap_err();
