@@ -74,6 +74,7 @@
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod cli;
+mod combinations;
 pub mod comparison;
 mod continuation;
 mod fitted;

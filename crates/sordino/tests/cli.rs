@@ -162,7 +162,13 @@ fn published_noise_is_shown_with_its_claim_and_what_is_proved() {
 #[test]
 fn published_noise_needs_a_batch_and_options_of_its_paper() {
     let flags = |flags: &str| format!("noise {MUSHROOM} --published {flags}");
-    refused(&flags("dice --anchor-batch 3"), &["anchor_batch belongs to dp-svrg"], "options");
+    refused(
+        &flags("dice --anchor-batch 3"),
+        &["--anchor-batch belongs to --published dp-c4 and dp-svrg"],
+        "leave out",
+    );
+    refused(&flags("dp-sgd --rho-mu 2"), &["--rho-mu belongs to --published dynamic-clt"], "leave out");
+    refused(&flags("dynamic-clt --rho-c -2"), &["--rho-c must be between 0.001 and 1000, got -2"], "default");
     refused(&flags("dice --thresholds theorem --feedback-clip 1"), &["C_1 <= C_2 <= C / B"], "feedback_clip");
     refused(&flags("dp-c4 --anchor-batch 9999"), &["at most the number of records, 6499"], "options");
     let small = MUSHROOM.replace("--batch-size 256", "--batch-size 7000");
@@ -181,6 +187,21 @@ fn published_noise_needs_a_batch_and_options_of_its_paper() {
         assert_eq!(output.status.code(), Some(2), "{usage}");
         assert!(output.stdout.is_empty(), "{usage}");
     }
+}
+
+/// The digits that are left out never make the noise smaller.
+#[test]
+fn printed_noise_costs_no_more_than_the_printed_epsilon() {
+    let said =
+        text("noise --published dp-sgd --epsilon 320 --delta 1e-5 --steps 1 --batch-size 256 --records 256");
+    let after = |words: &str| {
+        let rest = said.split_once(words).unwrap().1;
+        rest.split([' ', '\n']).next().unwrap().to_owned()
+    };
+    let (multiplier, epsilon) = (after("multiplier "), after("proved       epsilon "));
+    let cost =
+        json(&format!("epsilon --noise-multiplier {multiplier} --sample-rate 1 --steps 1 --delta 1e-5"));
+    assert!(cost["epsilon"].as_f64().unwrap() <= epsilon.parse().unwrap(), "{said} {cost}");
 }
 
 #[test]
@@ -211,9 +232,19 @@ fn noise_for_a_search_keeps_the_search_within_its_budget() {
     let estimated = json(&format!("{budget} --tuning composition --candidates 10 --accountant gdp-clt"));
     assert_eq!(estimated["proved"], false);
     refused(
+        &format!("{budget} --tuning composition --candidates 9 --gamma 0.1"),
+        &["--gamma belongs to --tuning liu-talwar"],
+        "leave out --gamma",
+    );
+    refused(
         &format!("{budget} --tuning composition --candidates 0"),
         &["from 1 to 1000000", "0"],
         "combinations",
+    );
+    refused(
+        &format!("{budget} --tuning papernot-steinke --candidates 9 --accountant gdp-clt"),
+        &["--tuning papernot-steinke", "does not use gdp-clt"],
+        "leave out --accountant gdp-clt",
     );
     assert_eq!(sordino(&format!("{budget} --candidates 3")).status.code(), Some(2));
 }
@@ -366,6 +397,13 @@ fn schedules_are_compared_and_equal_steps_have_a_closed_form() {
             &["cannot read nosuch.txt"],
             "one factor on each line",
         ),
+        ("--figure spent.png", &["writes SVG", "spent.png"], ".svg"),
+        (
+            "--csv same.txt --plan-out same.txt",
+            &["--csv and --plan-out both name same.txt"],
+            "a different file for each",
+        ),
+        ("--csv nosuch/steps.csv", &["nosuch/steps.csv"], "in a folder that exists"),
     ] {
         refused(&format!("{SCHEDULE} {arguments}"), parts, hint);
     }

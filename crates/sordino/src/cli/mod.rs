@@ -5,6 +5,7 @@ mod commands;
 mod interruption;
 #[cfg(feature = "mpi")]
 mod mpi;
+mod outputs;
 mod plan_arguments;
 mod predictions;
 mod problem;
@@ -43,7 +44,7 @@ enum Command {
     Predict(predict::Arguments),
     /// Show a run and its guarantee, after checking its ledger.
     Show(show::Arguments),
-    /// Write a page about runs, comparisons and audits: guarantee, possible attacks, charts, model card.
+    /// Write a page about runs, comparisons, audits and reproduced tables: guarantee, possible attacks, charts, model card.
     Report(report::Arguments),
     /// Write a tuned pre-trained model in the form of Hugging Face.
     Export(export::Arguments),

@@ -2,11 +2,12 @@
 //! shown.
 
 use std::{
+    fmt,
     io::{self, Write},
     time::{Duration, Instant},
 };
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use sordino_privacy::{Account, PrivacyStatus, Terms};
 use sordino_train::{
     Measurement, Observer,
@@ -129,9 +130,15 @@ impl Observer for ProgressDisplay {
 /// A bar that counts steps or runs.
 pub(crate) fn bar(count: u64, what: &str) -> ProgressBar {
     let bar = ProgressBar::new(count);
-    let template = format!("{{bar:10}} {what} {{pos}}/{{len}}, {{eta}} left{{wide_msg}}");
+    let template = format!("{{bar:10}} {what} {{pos}}/{{len}}{{left}}{{wide_msg}}");
     if let Ok(style) = ProgressStyle::with_template(&template) {
-        bar.set_style(style.progress_chars("=> "));
+        // There is no estimate before the first steps or runs.
+        let left = |state: &ProgressState, text: &mut dyn fmt::Write| {
+            if state.pos() > 0 && state.eta() > Duration::ZERO {
+                let _ = write!(text, ", {:#} left", HumanDuration(state.eta()));
+            }
+        };
+        bar.set_style(style.progress_chars("=> ").with_key("left", left));
     }
     bar
 }

@@ -9,6 +9,7 @@ use sordino_accounting::{
     pld::GroupSize,
     tuning::{self, LiuTalwar, Runs, Trial},
 };
+use sordino_report::significant;
 use sordino_train::format::{grouped, rounded_up, scientific};
 
 use crate::cli::problem::Problem;
@@ -124,6 +125,7 @@ impl TuningArguments {
         as_json: bool,
         record: impl Fn(&Search, Tuning) -> Result<Record, AccountingError>,
     ) -> Result<String, Problem> {
+        self.check(tuning, accountant)?;
         let search = self.search(accountant)?;
         if tuning != Tuning::All {
             let record = record(&search, tuning)?;
@@ -133,6 +135,32 @@ impl TuningArguments {
         let records =
             methods.into_iter().map(|method| record(&search, method)).collect::<Result<Vec<_>, _>>()?;
         Ok(if as_json { json(&records) } else { records.iter().map(text).collect::<Vec<_>>().join("\n") })
+    }
+
+    /// Refuses options of another method.
+    fn check(&self, tuning: Tuning, accountant: Accountant) -> Result<(), Problem> {
+        if tuning == Tuning::PapernotSteinke && !matches!(accountant, Accountant::Pld | Accountant::Rdp) {
+            return Err(Problem::refused(
+                format!("--tuning papernot-steinke has bounds of its own and does not use {accountant}"),
+                format!("leave out --accountant {accountant}"),
+            ));
+        }
+        let options = [
+            ("--trials", self.trials.is_some(), Tuning::PapernotSteinke, "papernot-steinke"),
+            ("--eta", self.eta.is_some(), Tuning::PapernotSteinke, "papernot-steinke"),
+            ("--gamma", self.gamma.is_some(), Tuning::LiuTalwar, "liu-talwar"),
+            ("--delta-2", self.delta_2.is_some(), Tuning::LiuTalwar, "liu-talwar"),
+        ];
+        let foreign = |(_, given, method, _): &(&str, bool, Tuning, &str)| {
+            *given && tuning != *method && tuning != Tuning::All
+        };
+        match options.into_iter().find(foreign) {
+            Some((option, _, _, method)) => Err(Problem::refused(
+                format!("{option} belongs to --tuning {method}"),
+                format!("leave out {option}, or give --tuning {method}"),
+            )),
+            None => Ok(()),
+        }
     }
 
     fn search(&self, accountant: Accountant) -> Result<Search, AccountingError> {
@@ -197,6 +225,11 @@ impl Search {
                 (price.epsilon(), delta, price.renyi.map(Epsilon::get), runs.mean(), None)
             }
         };
+        // The theorems of Papernot and Steinke do not use another accountant.
+        let accountant = match tuning {
+            Tuning::PapernotSteinke if *accountant != Accountant::Rdp => &Accountant::Pld,
+            _ => accountant,
+        };
         let one_run = accountant.price(plan, one_delta)?;
         let record = Record {
             noise_multiplier: None,
@@ -228,7 +261,7 @@ impl Search {
             Tuning::Composition => "by composition of all runs".to_owned(),
             Tuning::LiuTalwar => format!(
                 "by Liu and Talwar's theorem, as the DC-SGD paper quotes it (gamma = {}, delta_2 = {:e})",
-                1.0 / self.liu_talwar.mean_runs(),
+                significant(1.0 / self.liu_talwar.mean_runs()),
                 self.liu_talwar.delta_2()
             ),
             Tuning::PapernotSteinke | Tuning::All => "by the lowest proved bound".to_owned(),

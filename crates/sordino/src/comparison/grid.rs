@@ -7,6 +7,7 @@ use sordino_train::{Settings, TrainError};
 use toml::{Table, Value};
 
 use super::maps::{Choice, plain};
+use crate::combinations::{combinations, count};
 
 /// A grid of settings.
 ///
@@ -81,27 +82,14 @@ impl Grid {
         if let Some(Value::Table(table)) = self.0.get(base(algorithm)) {
             lists.extend(table.iter().map(own));
         }
-        let mut choices = vec![Table::new()];
-        for (key, list) in lists {
-            let Value::Array(values) = list else {
-                return Err(TrainError::refused(format!("{key} is not a list of values to try"), HINT));
-            };
-            let with = |choice: &Table, value: &Value| {
-                let mut choice = choice.clone();
-                choice.insert(key.replace('-', "_"), value.clone());
-                choice
-            };
-            choices = choices
-                .iter()
-                .flat_map(|choice| values.iter().map(move |value| with(choice, value)))
-                .collect();
-            if choices.is_empty() || choices.len() > MOST {
-                let count = choices.len();
-                return Err(TrainError::refused(
-                    format!("{algorithm} has {count} combinations to try; 1 to {MOST} are permitted"),
-                    HINT,
-                ));
-            }
+        let count = count(&lists)
+            .map_err(|key| TrainError::refused(format!("{key} is not a list of values to try"), HINT))?;
+        if !(1..=MOST).contains(&count) {
+            let count = if count == usize::MAX { "too many".to_owned() } else { count.to_string() };
+            return Err(TrainError::refused(
+                format!("{algorithm} has {count} combinations to try; 1 to {MOST} are permitted"),
+                HINT,
+            ));
         }
         let settings = |choice: Table| {
             let chosen = Choice::new(choice.clone());
@@ -125,7 +113,7 @@ impl Grid {
             let named = Settings { algorithm: Some(named), ..Settings::default() };
             Ok((chosen, tried.or(named).or(given.clone())))
         };
-        choices.into_iter().map(settings).collect()
+        combinations(&lists).into_iter().map(settings).collect()
     }
 }
 
@@ -135,7 +123,7 @@ fn base(algorithm: &str) -> &str {
 }
 
 fn own((key, value): (&String, &Value)) -> (String, Value) {
-    (key.clone(), value.clone())
+    (key.replace('-', "_"), value.clone())
 }
 
 #[cfg(test)]

@@ -19,7 +19,8 @@ pub use maps::Choice;
 pub use result::{Comparison, RunResult};
 use sordino_algorithms::{Algorithm, AlgorithmConfig};
 use sordino_train::{
-    Ending, PricedRun, RunData, Settings, TrainError, check, parse_algorithm, price, resolve, without_unused,
+    Ending, PricedRun, Run, RunData, Settings, SeveralRuns, TrainError, check, parse_algorithm, price,
+    resolve, without_unused,
 };
 
 /// An algorithm with settings, priced and ready to run.
@@ -143,13 +144,13 @@ pub fn compare(
     stop: &AtomicBool,
     progress: &(dyn Fn(usize) + Sync),
 ) -> Result<Comparison, TrainError> {
-    let next = AtomicUsize::new(0);
+    let (next, runs) = (AtomicUsize::new(0), SeveralRuns::new(data));
     let done: Mutex<BTreeMap<usize, Result<RunResult, TrainError>>> = Mutex::new(BTreeMap::new());
     let work = || {
         while !stop.load(Ordering::Relaxed) {
             let job = next.fetch_add(1, Ordering::Relaxed);
             let Some(candidate) = candidates.get(job / repeats) else { break };
-            let result = run_once(candidate, data, (job % repeats) as u64, stop);
+            let result = run_once(candidate, &runs, (job % repeats) as u64, stop);
             if result.is_err() {
                 // The other workers stop after their current run.
                 next.store(usize::MAX / 2, Ordering::Relaxed);
@@ -174,13 +175,12 @@ pub fn compare(
 /// One run. Repeats of a seeded run have different seeds.
 fn run_once(
     candidate: &Candidate,
-    data: &RunData,
+    runs: &SeveralRuns<'_>,
     repeat: u64,
     stop: &AtomicBool,
 ) -> Result<RunResult, TrainError> {
-    let run = candidate.priced.run(&data.train, data.test.as_ref(), None);
-    let Ending { score, metrics, account, finished, seconds, .. } =
-        run.with_seed_offset(repeat).measured_once().begin(stop, &mut ())?;
+    let begin = |run: Run<'_>| run.with_seed_offset(repeat).measured_once().begin(stop, &mut ());
+    let Ending { score, metrics, account, finished, seconds, .. } = runs.run(&candidate.priced, begin)?;
     Ok(RunResult { score, metrics, account, finished, seconds })
 }
 

@@ -1,7 +1,7 @@
 //! A comparison as a part of a report.
 
 use sordino_report::{Axis, Block, Chart, DotPlot, DotRow, Notice, Part, Section, Table, Tone};
-use sordino_train::format::{grouped, rounded_to_nearest, rounded_up};
+use sordino_train::format::{grouped, rounded_claim, rounded_up};
 
 use super::{
     Choice, Comparison,
@@ -134,7 +134,7 @@ impl Comparison {
             };
             table = table.row([
                 row.name(),
-                rounded_to_nearest(claimed),
+                rounded_claim(claimed),
                 row.proved(),
                 row.provable_epsilon.map_or("-".to_owned(), rounded_up),
                 verdict.to_owned(),
@@ -148,12 +148,12 @@ impl Comparison {
 
     fn how_it_was_made(&self) -> Section {
         let section = Section::new("How the comparison was made");
-        let Some(Setup { version, data, model, training_records, test_records, repeats }) = self.setup()
-        else {
+        let Some(setup) = self.setup() else {
             return section.with(Block::Paragraph(
                 "An earlier version wrote this file. It does not state the data and the model.".to_owned(),
             ));
         };
+        let Setup { version, data, model, training_records, test_records, repeats, epsilon, delta } = setup;
         let mut points = Vec::new();
         let mut point = |label: &str, text: String| points.push((label.to_owned(), text));
         point("Data", data.as_ref().map_or("in memory".to_owned(), |path| path.display().to_string()));
@@ -164,6 +164,9 @@ impl Comparison {
         };
         point("Test records", format!("{}, {protection}", grouped(*test_records)));
         point("Model", model.clone().unwrap_or_default());
+        if let (Some(epsilon), Some(delta)) = (epsilon, delta) {
+            point("Privacy budget of each run", format!("epsilon {epsilon} at delta {delta:e}"));
+        }
         point("Runs of each algorithm", repeats.to_string());
         point("Version", format!("Sordino {version}"));
         section.with(Block::Points(points))

@@ -3,11 +3,14 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use sordino_accounting::total::{PricedRuns, Total};
+use sordino_accounting::{
+    Delta, Epsilon,
+    total::{PricedRuns, Total},
+};
 use sordino_privacy::{Account, PrivacyStatus};
 use sordino_train::{
     Claim, Metrics, Score, TrainError,
-    format::{grouped, pair, rounded_to_nearest, rounded_up},
+    format::{grouped, pair, rounded_claim, rounded_up},
 };
 
 use sordino_report::Picture;
@@ -59,6 +62,11 @@ pub(super) struct Setup {
     pub(super) training_records: u64,
     pub(super) test_records: u64,
     pub(super) repeats: usize,
+    /// The privacy budget of each run; none in files of earlier versions.
+    #[serde(default)]
+    pub(super) epsilon: Option<f64>,
+    #[serde(default)]
+    pub(super) delta: Option<f64>,
 }
 
 impl Setup {
@@ -71,6 +79,8 @@ impl Setup {
             training_records: resolved.facts.records,
             test_records: resolved.data.test_records,
             repeats,
+            epsilon: settings.epsilon.map(Epsilon::get),
+            delta: settings.delta.map(Delta::get),
         }
     }
 }
@@ -150,10 +160,11 @@ impl Comparison {
             repeats if self.finished == self.planned => format!("{repeats} runs"),
             repeats => format!("up to {repeats} runs"),
         };
-        let header =
-            ["algorithm", "mean", "+-", "spread", "worst", "seconds", "epsilon"].map(str::to_owned).to_vec();
+        let header = ["algorithm", "mean", "+-", "spread", "worst", "seconds", "epsilon", "settings"]
+            .map(str::to_owned)
+            .to_vec();
         let shown = self.rows.iter().filter(|row| row.best != Some(false)).map(Row::cells);
-        let cells: Vec<Vec<String>> = std::iter::once(header).chain(shown).collect();
+        let mut cells: Vec<Vec<String>> = std::iter::once(header).chain(shown).collect();
         let columns = [
             Column::Left(9),
             Column::Right(6),
@@ -162,10 +173,14 @@ impl Comparison {
             Column::Right(6),
             Column::Right(7),
             Column::Left(0),
+            Column::Left(0),
         ];
+        let is_tuned = cells[1..].iter().any(|row| row.last().is_some_and(|settings| !settings.is_empty()));
+        let columns = if is_tuned { &columns[..] } else { &columns[..7] };
+        cells.iter_mut().for_each(|row| row.truncate(columns.len()));
         let mut text = format!(
             "Test accuracy in %, {runs} each. The epsilon of a row is for one run alone.\n\n{}",
-            table(&columns, &cells)
+            table(columns, &cells)
         );
         text += &self.accuracy_note();
         if self.rows.iter().any(Row::claims_too_little) {
@@ -395,10 +410,7 @@ impl Row {
             None => "NOT PRIVATE".to_owned(),
         };
         if let Some(claimed) = self.claimed_epsilon {
-            epsilon += &format!(" (claimed: {})", rounded_to_nearest(claimed));
-        }
-        if let Some(tuned) = self.tuned.as_ref().map(Choice::to_string).filter(|tuned| !tuned.is_empty()) {
-            epsilon += &format!("  {tuned}");
+            epsilon += &format!(" (claimed: {})", rounded_claim(claimed));
         }
         let spread = self.standard_deviation.map(|deviation| format!("{:.2}", 100.0 * deviation));
         vec![
@@ -409,6 +421,7 @@ impl Row {
             format!("{:.2}", 100.0 * self.worst),
             format!("{:.1}", self.seconds),
             epsilon,
+            self.tuned.as_ref().map(Choice::to_string).unwrap_or_default(),
         ]
     }
 }

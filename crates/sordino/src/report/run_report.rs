@@ -9,7 +9,7 @@ use sordino_privacy::{Account, PrivacyStatus};
 use sordino_train::{
     Claim, DataFacts, Hint, Metrics, ProtectedUnit, Provable, PublicFile, Score, Settings, TestSetName,
     TrainError,
-    format::{grouped, pair, rounded_down, rounded_to_nearest, rounded_up},
+    format::{grouped, pair, rounded_claim, rounded_up},
     public_files,
 };
 
@@ -276,7 +276,7 @@ impl RunReport<'_> {
             lines.push(("targets", format!("scaled by a public range: {scaling}")));
         }
         for PublishedNoise { symbol, sigma, noise_multiplier } in &self.published_noise {
-            let [sigma, multiplier] = [sigma, noise_multiplier].map(|value| rounded_down(*value));
+            let [sigma, multiplier] = [sigma, noise_multiplier].map(|value| rounded_up(*value));
             lines.push(("as published", format!("{symbol} {sigma}: multiplier {multiplier} on the sum")));
         }
         if self.account.search().is_none() {
@@ -312,7 +312,7 @@ impl RunReport<'_> {
         let (proved, why) = match status {
             PrivacyStatus::Private(guarantee) if holds => (
                 format!("epsilon {}", rounded_up(guarantee.epsilon.get())),
-                "with these settings, the proved epsilon is not larger than the claim".to_owned(),
+                "the noise is enough: the proved epsilon is at most the claim".to_owned(),
             ),
             PrivacyStatus::Private(guarantee) => {
                 (format!("epsilon {}", rounded_up(guarantee.epsilon.get())), claim.why)
@@ -333,7 +333,7 @@ impl RunReport<'_> {
                 "claimed",
                 format!(
                     "epsilon {} at delta {:e}, by {}",
-                    rounded_to_nearest(claim.epsilon),
+                    rounded_claim(claim.epsilon),
                     claim.delta,
                     claim.by
                 ),

@@ -19,7 +19,7 @@ pub struct DataSet {
     pub needs: &'static str,
 }
 
-const DATA_SETS: [DataSet; 13] = [
+const DATA_SETS: [DataSet; 14] = [
     DataSet { name: "mushroom", records: 6499, places: &[], settings: "", needs: "nothing; it is included" },
     DataSet {
         name: "mnist",
@@ -92,6 +92,13 @@ const DATA_SETS: [DataSet; 13] = [
         needs: "train.tsv and dev.tsv of QNLI",
     },
     DataSet {
+        name: "e2e",
+        records: 42_061,
+        places: &["e2e", "e2e-dataset"],
+        settings: "",
+        needs: "trainset.csv and devset.csv of E2E",
+    },
+    DataSet {
         name: "names",
         records: 16_059,
         places: &["names/data/names", "names/names", "names"],
@@ -119,6 +126,12 @@ pub(super) fn find(name: &str) -> Result<&'static DataSet, TrainError> {
 }
 
 impl DataSet {
+    /// The usual name of its file or folder in the folder of data.
+    pub(super) fn usual_place(&self) -> &'static str {
+        let by_name = self.places.iter().find(|place| **place == self.name);
+        by_name.or(self.places.first()).copied().unwrap_or(self.name)
+    }
+
     /// Where it is in the folder of data; none if it is not there.
     pub fn place(&self, folder: Option<&Path>) -> Option<PathBuf> {
         if self.places.is_empty() {

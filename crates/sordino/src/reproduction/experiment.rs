@@ -15,7 +15,7 @@ use sordino_accounting::Steps;
 use sordino_data::Encoding;
 use sordino_nn::Shape;
 use sordino_train::{
-    DataDescription, DataFacts, Ending, PricedRun, RunData, Settings, TrainError, format::rounded_to_nearest,
+    DataDescription, DataFacts, Ending, PricedRun, Run, RunData, Score, Settings, SeveralRuns, TrainError,
     price, resolve,
 };
 
@@ -23,7 +23,10 @@ use super::{DataSet, RunRecord, Store};
 use crate::comparison::simultaneous_runs;
 
 /// Before the name of a folder with a public pre-trained model, below the folder of data.
-const WEIGHTS: &str = "weights:";
+pub(super) const WEIGHTS: &str = "weights:";
+
+/// The number of steps in a quick check. Large models take seconds for a step.
+pub(super) const QUICK_STEPS: u64 = 20;
 
 /// Settings on a data set. They have no path and no seed.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,20 +48,11 @@ impl Experiment {
         format!("{}-{algorithm}-{hash}", self.data.name)
     }
 
-    /// What it trains, in a few words.
-    pub fn title(&self) -> String {
-        let Settings { algorithm, epsilon, .. } = &self.settings;
-        let budget = epsilon.map(|epsilon| format!(" at epsilon {}", rounded_to_nearest(epsilon.get())));
-        let algorithm = algorithm.as_deref().unwrap_or("dp-sgd");
-        format!("{}, {algorithm}{}", self.data.name, budget.unwrap_or_default())
-    }
-
-    /// The same experiment with a tenth of the steps, for a quick check.
+    /// The same experiment with [`QUICK_STEPS`], for a quick check.
     #[must_use]
     pub fn shortened(mut self) -> Self {
-        self.settings.epochs = self.settings.epochs.map(|epochs| (epochs / 10.0).max(1.0));
-        self.settings.steps =
-            self.settings.steps.map(|steps| Steps::new((steps.get() / 10).max(1)).unwrap_or(steps));
+        self.settings.epochs = None;
+        self.settings.steps = Steps::new(QUICK_STEPS).ok();
         self
     }
 
@@ -76,26 +70,35 @@ impl Experiment {
 
     /// The settings with paths; the missing data or weights if they are not in the folder.
     fn located(&self, folder: Option<&Path>) -> Result<Settings, String> {
-        let missing = |needs: &str| match folder {
-            Some(folder) => format!("{} does not contain {needs}", folder.display()),
-            None => format!("no folder of data is given; it must contain {needs}"),
-        };
-        let data = self.data.settings(folder).ok_or_else(|| missing(self.data.needs))?;
+        let mut missing = Vec::new();
+        let data = self.data.settings(folder).unwrap_or_else(|| {
+            missing.push(format!("{} ({})", self.data.usual_place(), self.data.needs));
+            Settings::default()
+        });
         let mut settings = self.pinned().or(data);
-        let find = |name: &str| -> Result<PathBuf, String> {
+        let mut find = |name: &str| -> PathBuf {
             let path = folder.map(|folder| folder.join(name)).filter(|path| path.is_dir());
-            path.ok_or_else(|| {
-                missing(&format!("the folder {name} of a pre-trained model, as Hugging Face stores it"))
+            path.unwrap_or_else(|| {
+                missing.push(format!("{name} (a pre-trained model, as Hugging Face stores it)"));
+                PathBuf::new()
             })
         };
         if let Some(name) = settings.model.as_ref().and_then(|model| model.strip_prefix(WEIGHTS)) {
-            settings.model = Some(find(name)?.display().to_string());
+            settings.model = Some(find(name).display().to_string());
         }
         let encoder = settings.encoder.as_ref().and_then(|encoder| encoder.to_str());
         if let Some(name) = encoder.and_then(|encoder| encoder.strip_prefix(WEIGHTS)) {
-            settings.encoder = Some(find(name)?);
+            settings.encoder = Some(find(name));
         }
-        Ok(settings)
+        match (missing.is_empty(), folder) {
+            (true, _) => Ok(settings),
+            (false, Some(folder)) => {
+                Err(format!("{} does not contain {}", folder.display(), missing.join(", nor ")))
+            }
+            (false, None) => {
+                Err(format!("no folder of data is given; it must contain {}", missing.join(", and ")))
+            }
+        }
     }
 
     /// The plan and its price. They depend on the number of records and on no record, so the data is not needed.
@@ -157,6 +160,10 @@ pub fn run(
             }
         }
     }
+    if !groups.is_empty() {
+        // Before hours of work.
+        store.create()?;
+    }
     for group in groups.into_values() {
         if stop.load(Ordering::Relaxed) {
             break;
@@ -197,6 +204,14 @@ pub fn run(
     Ok(())
 }
 
+/// The version of Sordino, and the commit that it is built from if that is known.
+fn build() -> String {
+    match env!("SORDINO_COMMIT") {
+        "" => env!("CARGO_PKG_VERSION").to_owned(),
+        commit => format!("{} ({commit})", env!("CARGO_PKG_VERSION")),
+    }
+}
+
 type Job<'a> = (u64, &'a Experiment, Arc<PricedRun>);
 
 /// One run at a time on each core.
@@ -207,14 +222,16 @@ fn train_all(
     stop: &AtomicBool,
     report: &(dyn Fn(Finished<'_>) + Sync),
 ) -> Result<(), TrainError> {
-    let (next, first_error) = (AtomicUsize::new(0), Mutex::new(None));
+    let (next, first_error, runs) = (AtomicUsize::new(0), Mutex::new(None), SeveralRuns::new(data));
     let train = |(seed, experiment, priced): &Job<'_>| -> Result<(), TrainError> {
-        let run = priced.run(&data.train, data.test.as_ref(), None).with_seed_offset(*seed).measured_once();
-        let Ending { score, finished, seconds, .. } = run.begin(stop, &mut ())?;
-        let accuracy = score.and_then(|score| score.accuracy);
-        if let Some(accuracy) = accuracy.filter(|_| finished) {
-            let record =
-                RunRecord { seed: *seed, accuracy, seconds, version: env!("CARGO_PKG_VERSION").to_owned() };
+        // Another process may have finished it in the meantime.
+        if store.seeds(experiment)?.contains(seed) {
+            return Ok(());
+        }
+        let begin = |run: Run<'_>| run.with_seed_offset(*seed).measured_once().begin(stop, &mut ());
+        let Ending { score, finished, seconds, .. } = runs.run(priced, begin)?;
+        if let Some(Score { accuracy, token_loss: loss, .. }) = score.filter(|_| finished) {
+            let record = RunRecord { seed: *seed, accuracy, loss, seconds, version: build() };
             store.add(experiment, record.clone())?;
             report(Finished::Run(experiment, record));
         }
@@ -237,5 +254,41 @@ fn train_all(
     match first_error.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Some(error) => Err(error),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::reproduction::data_sets;
+
+    #[test]
+    fn weights_are_found_in_the_folder_of_data_and_named_if_they_are_missing() {
+        let folder = std::env::temp_dir().join(format!("sordino-weights-{}", std::process::id()));
+        fs::create_dir_all(folder.join("sst2")).unwrap();
+        let data = data_sets().iter().find(|set| set.name == "sst2").unwrap();
+        let weights = |name: &str| Some(format!("{WEIGHTS}{name}"));
+        let model = Experiment { data, settings: Settings { model: weights("bert"), ..Settings::default() } };
+        let encoder = Settings { encoder: weights("minilm").map(PathBuf::from), ..Settings::default() };
+        let encoder = Experiment { data, settings: encoder };
+        let missing = model.located(Some(&folder)).unwrap_err();
+        assert!(missing.contains("does not contain bert (a pre-trained model"), "{missing}");
+        assert!(encoder.located(None).unwrap_err().contains("minilm"));
+        for name in ["bert", "minilm"] {
+            fs::create_dir_all(folder.join(name)).unwrap();
+        }
+        let found = folder.join("bert").display().to_string();
+        assert_eq!(model.located(Some(&folder)).unwrap().model, Some(found));
+        assert_eq!(encoder.located(Some(&folder)).unwrap().encoder, Some(folder.join("minilm")));
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn quick_experiments_have_few_steps() {
+        let settings = Settings { epochs: Some(100.0), ..Settings::default() };
+        let quick = Experiment { data: &data_sets()[0], settings }.shortened();
+        assert_eq!((quick.settings.epochs, quick.settings.steps), (None, Steps::new(QUICK_STEPS).ok()));
     }
 }

@@ -7,9 +7,12 @@
 //!
 //! The data sets are public benchmarks, so all runs are seeded, which makes them reproducible and not private.
 
+mod best;
 mod catalogue;
 mod data_sets;
 mod experiment;
+mod grid;
+mod part;
 mod search;
 mod side_by_side;
 mod store;
@@ -18,5 +21,5 @@ pub use catalogue::{Cell, Kind, Measure, Table, catalogue, find};
 pub use data_sets::{DataSet, data_sets};
 pub use experiment::{Experiment, Finished, run};
 pub use search::Search;
-pub use side_by_side::{SideBySide, TrueEpsilon};
+pub use side_by_side::{DEFAULT_RUNS, SideBySide, TrueEpsilon};
 pub use store::{RunRecord, Store};

@@ -1,48 +1,63 @@
 //! A paper's table, side by side with its true epsilon and Sordino's results.
 
-use serde::Serialize;
-use sordino_accounting::Accountant;
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+use sordino_accounting::{Accountant, Delta};
 use sordino_train::{
     TrainError,
     format::{rounded_to_nearest, rounded_up},
 };
 
-use super::{Cell, Experiment, Kind, Measure, RunRecord, Store, Table};
+use super::{Cell, Experiment, Kind, Measure, RunRecord, Store, Table, experiment::QUICK_STEPS};
 use crate::report::{Column, table};
 
+/// The number of runs of an experiment by default.
+pub const DEFAULT_RUNS: u64 = 3;
+
+/// The results that a finding refers to.
+pub(super) const FOUND_WITH: &str = "This was found with the results that are stored in Sordino's repository, in `docs/reproduction/results`.";
+
 /// The result of a reproduction.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct SideBySide {
-    table: &'static str,
-    title: String,
-    source: String,
-    setting: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    finding: String,
-    measure: Measure,
-    /// Whether runs have a tenth of their steps.
+    pub(super) table: String,
+    pub(super) title: String,
+    pub(super) source: String,
+    pub(super) setting: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) finding: String,
+    pub(super) measure: Measure,
+    /// Whether runs have only a few steps.
     quick: bool,
-    cells: Vec<Row>,
+    /// The largest number of runs of an experiment.
+    #[serde(default)]
+    runs: u64,
+    /// The number of results that are not there yet.
+    #[serde(default)]
+    missing: usize,
+    pub(super) cells: Vec<Row>,
 }
 
 /// What is known about a cell.
-#[derive(Debug, Serialize)]
-struct Row {
-    column: String,
-    row: String,
-    paper: Option<f64>,
-    paper_standard_deviation: Option<f64>,
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Row {
+    pub(super) column: String,
+    pub(super) row: String,
+    pub(super) paper: Option<f64>,
+    pub(super) paper_standard_deviation: Option<f64>,
     claimed_epsilon: Option<f64>,
+    #[serde(default)]
+    delta: Option<f64>,
     true_epsilon: TrueEpsilon,
-    published: Option<Measured>,
-    proved: Option<Measured>,
-    best: Option<Measured>,
+    pub(super) published: Option<Measured>,
+    pub(super) proved: Option<Measured>,
+    pub(super) best: Option<Measured>,
     /// Whether the accuracy as published is below the paper's by more than two standard deviations.
     below: bool,
 }
 
 /// The epsilon of a plan as published.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TrueEpsilon {
     /// A proved upper bound.
@@ -56,11 +71,11 @@ pub enum TrueEpsilon {
 }
 
 /// The accuracies of an experiment, in per cent, or its seconds.
-#[derive(Debug, Clone, Serialize)]
-struct Measured {
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Measured {
     experiment: String,
-    mean: f64,
-    standard_deviation: Option<f64>,
+    pub(super) mean: f64,
+    pub(super) standard_deviation: Option<f64>,
     runs: usize,
     seconds: f64,
     versions: Vec<String>,
@@ -114,25 +129,27 @@ impl Measured {
     ) -> Result<Option<Self>, TrainError> {
         let mut runs = store.runs(experiment)?;
         runs.retain(|run| run.seed <= most);
-        if runs.is_empty() {
+        let number = |run: &RunRecord| match measure {
+            Measure::Accuracy => run.accuracy.map(|accuracy| 100.0 * accuracy),
+            Measure::Loss => run.loss,
+            Measure::Seconds => Some(run.seconds),
+        };
+        let numbers: Vec<f64> = runs.iter().filter_map(number).collect();
+        if numbers.is_empty() {
             return Ok(None);
         }
-        let count = runs.len() as f64;
-        let number = |run: &RunRecord| match measure {
-            Measure::Accuracy => 100.0 * run.accuracy,
-            Measure::Seconds => run.seconds,
-        };
-        let mean = runs.iter().map(number).sum::<f64>() / count;
-        let squares: f64 = runs.iter().map(|run| (number(run) - mean).powi(2)).sum();
+        let count = numbers.len() as f64;
+        let mean = numbers.iter().sum::<f64>() / count;
+        let squares: f64 = numbers.iter().map(|number| (number - mean).powi(2)).sum();
         let mut versions: Vec<String> = runs.iter().map(|run| run.version.clone()).collect();
         versions.sort_unstable();
         versions.dedup();
         Ok(Some(Self {
             experiment: experiment.key(),
             mean,
-            standard_deviation: (runs.len() > 1).then(|| (squares / (count - 1.0)).sqrt()),
-            runs: runs.len(),
-            seconds: runs.iter().map(|run| run.seconds).sum::<f64>() / count,
+            standard_deviation: (numbers.len() > 1).then(|| (squares / (count - 1.0)).sqrt()),
+            runs: numbers.len(),
+            seconds: runs.iter().map(|run| run.seconds).sum::<f64>() / runs.len() as f64,
             versions,
             settings: experiment.settings.to_toml(),
         }))
@@ -144,7 +161,7 @@ impl Measured {
             Some(Self { mean, standard_deviation: Some(deviation), .. }) => {
                 format!("{mean:.2} ± {deviation:.2}")
             }
-            Some(Self { mean, .. }) => format!("{mean:.2}"),
+            Some(Self { mean, .. }) => format!("{mean:.2} (1)"),
         }
     }
 }
@@ -161,6 +178,7 @@ impl SideBySide {
         runs: u64,
         quick: bool,
     ) -> Result<Self, TrainError> {
+        // Pricing a cell with thousands of different steps takes a second.
         let row = |cell: &Cell| -> Result<Row, TrainError> {
             let find =
                 |kind| cell.experiments.iter().find(|(other, _)| *other == kind).map(|(_, found)| found);
@@ -176,6 +194,7 @@ impl SideBySide {
                 paper: cell.paper,
                 paper_standard_deviation: cell.spread,
                 claimed_epsilon: cell.claimed,
+                delta: cell.delta.filter(|_| cell.claimed.is_some()).map(Delta::get),
                 true_epsilon: TrueEpsilon::of(cell),
                 below: !quick && table.measure == Measure::Accuracy && is_below(cell, published.as_ref()),
                 published,
@@ -183,15 +202,25 @@ impl SideBySide {
                 best: measured(Kind::Best)?.flatten(),
             })
         };
+        let rows: Vec<Row> = cells.par_iter().map(row).collect::<Result<_, _>>()?;
+        let experiments: usize = cells.iter().map(|cell| cell.experiments.len()).sum();
+        let results = rows.iter().flat_map(|row| [&row.published, &row.proved, &row.best]).flatten().count();
         Ok(Self {
-            table: table.name,
+            table: table.name.to_owned(),
             title: table.title.clone(),
             source: table.source.clone(),
             setting: table.setting.trim().to_owned(),
-            finding: if quick { String::new() } else { table.finding.trim().to_owned() },
+            // A finding is about all cells.
+            finding: if quick || cells.len() < table.cell_count() {
+                String::new()
+            } else {
+                table.finding.trim().to_owned()
+            },
             measure: table.measure,
             quick,
-            cells: cells.iter().map(row).collect::<Result<_, _>>()?,
+            runs,
+            missing: experiments - results,
+            cells: rows,
         })
     }
 
@@ -208,40 +237,52 @@ impl SideBySide {
             Column::Right(0),
             Column::Right(0),
         ];
+        let finding = match self.finding.as_str() {
+            "" => String::new(),
+            finding => format!("\n{FOUND_WITH}\n\n{finding}\n"),
+        };
         format!(
-            "{}: {}\n{}\n\n{}\n{}",
+            "{}: {}\n{}\n\n{}\n\n{}\n{}{}\n{}",
             self.table,
             self.title,
             self.source,
+            plain(&self.setting),
             table(&columns, &rows),
-            self.explanation()
+            plain(&self.explanation()),
+            self.provenance(),
+            plain(&finding),
         )
     }
 
     /// The table as a page of Markdown.
     pub fn markdown(&self) -> String {
         let lines = self.lines();
-        let line = |cells: &[String]| format!("| {} |\n", cells.join(" | ").replace("  ", " "));
+        let line = |cells: &[String]| {
+            let cells: Vec<&str> = cells.iter().map(|cell| cell.trim()).collect();
+            format!("| {} |\n", cells.join(" | "))
+        };
         let mut text = format!("# {}\n\n{}\n\n{}\n\n", self.title, self.source, self.setting);
         text += &line(&lines[0]);
         text += "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n";
         text.extend(lines[1..].iter().map(|cells| line(cells)));
         text += &format!("\n{}", self.explanation());
         if !self.finding.is_empty() {
-            text += &format!("\n{}\n", self.finding);
+            text += &format!("\n## Finding\n\n{FOUND_WITH}\n\n{}\n", self.finding);
         }
         text += &format!("\n{}\n\n", self.provenance());
+        let runs = if self.runs == DEFAULT_RUNS { String::new() } else { format!(" and {} runs", self.runs) };
         text += &format!(
-            "`sordino reproduce {}`, with the folder of data, trains what is missing and prints this table.\n",
+            "`sordino reproduce {}`, with the folder of data{runs}, trains what is missing and prints this table.\n",
             self.table
         );
         text
     }
 
     /// A line of titles, and a line for each cell.
-    fn lines(&self) -> Vec<[String; 8]> {
+    pub(super) fn lines(&self) -> Vec<[String; 8]> {
         let titles =
             ["data", "algorithm", "claimed", "true epsilon", "paper", "as published", "proved", "best"];
+        let has_marks = self.cells.iter().any(|row| row.below);
         let number = |number: Option<f64>| number.map_or("-".to_owned(), rounded_to_nearest);
         let line = |row: &Row| {
             let paper = match (row.paper, row.paper_standard_deviation) {
@@ -249,7 +290,13 @@ impl SideBySide {
                 (Some(paper), None) => format!("{paper:.2}"),
                 _ => "-".to_owned(),
             };
-            let published = Measured::cell(row.published.as_ref()) + if row.below { " *" } else { "" };
+            let mark = match (row.below, has_marks) {
+                (true, _) => " *",
+                // The numbers stay aligned.
+                (false, true) => "  ",
+                (false, false) => "",
+            };
+            let published = Measured::cell(row.published.as_ref()) + mark;
             [
                 row.column.clone(),
                 row.row.clone(),
@@ -264,28 +311,58 @@ impl SideBySide {
         std::iter::once(titles.map(str::to_owned)).chain(self.cells.iter().map(line)).collect()
     }
 
-    fn explanation(&self) -> String {
+    pub(super) fn explanation(&self) -> String {
         let mut text = match self.measure {
             Measure::Accuracy => "Test accuracies in %, with standard deviations over runs. ",
+            Measure::Loss => "Test losses per token, with standard deviations over runs. ",
             Measure::Seconds => "Seconds of one run, with standard deviations over runs. ",
         }
         .to_owned();
-        text += "`true epsilon` is proved for the noise as published, under addition or removal of one record (the number of records is \
-                 public). `proved` is the same algorithm with enough noise to prove the claimed epsilon. `best` is Sordino's best known setting \
-                 at that epsilon.\n";
-        text += "All runs are seeded, so that they can be repeated. A seeded run is not private. The same settings without a seed have the \
-                 stated epsilon.\n";
+        text += &format!(
+            "`true epsilon` is a proved upper bound for the noise as published, {} under addition or removal of one record (the number of records \
+             is public); `none` means that no epsilon can be proved. If the paper's claim is about another relation, its setting says so. `proved` is the same algorithm with enough noise to prove the claimed epsilon. \
+             `best` is Sordino's best known setting at that epsilon, with any model and algorithm, so it is the same in all rows.\n",
+            self.delta()
+        );
+        text += "All runs are seeded, so that the same build of Sordino can repeat them. A seeded run is not private. The same settings without \
+                 a seed have the stated epsilon.\n";
         if self.cells.iter().any(|row| row.below) {
-            text += "An asterisk marks results below the paper's by more than two standard deviations.\n";
+            text += "An asterisk marks results below the paper's by more than two standard deviations. ";
+        }
+        let results = self.cells.iter().flat_map(|row| [&row.published, &row.proved, &row.best]).flatten();
+        if results.into_iter().any(|result| result.runs == 1) {
+            text += "(1) marks single runs, whose standard deviation is not known.\n";
+        } else if text.ends_with(' ') {
+            text = text.trim_end().to_owned() + "\n";
         }
         if self.quick {
-            text += "QUICK: one run with a tenth of the steps. These numbers say nothing about the paper.\n";
+            text += &format!(
+                "QUICK: one run with {QUICK_STEPS} steps. These numbers say nothing about the paper.\n"
+            );
         }
         text
     }
 
+    /// The delta of the claims.
+    fn delta(&self) -> String {
+        let mut deltas: Vec<f64> = self.cells.iter().filter_map(|row| row.delta).collect();
+        deltas.sort_unstable_by(f64::total_cmp);
+        deltas.dedup();
+        let shown = |delta: f64| match format!("{delta:e}") {
+            exact if exact.len() <= 6 => exact,
+            _ => format!("{delta:.3e}"),
+        };
+        match deltas[..] {
+            [] => String::new(),
+            [delta] => format!("at delta {},", shown(delta)),
+            [least, .., most] => {
+                format!("at the delta of each data set ({} to {}),", shown(least), shown(most))
+            }
+        }
+    }
+
     /// How many runs there are, and of which versions.
-    fn provenance(&self) -> String {
+    pub(super) fn provenance(&self) -> String {
         let measured = self.cells.iter().flat_map(|row| [&row.published, &row.proved, &row.best]).flatten();
         let (mut fewest, mut most, mut versions) = (usize::MAX, 0, Vec::new());
         for Measured { runs, versions: used, .. } in measured {
@@ -294,11 +371,19 @@ impl SideBySide {
         }
         versions.sort_unstable();
         versions.dedup();
+        let missing = match self.missing {
+            0 => String::new(),
+            missing => format!(" {missing} results are missing."),
+        };
         match most {
             0 => "Nothing has been trained yet.".to_owned(),
             _ => format!(
-                "Each result is the mean of {} with the seeds 1, 2, ...; Sordino {}.",
-                if fewest == most { format!("{most} runs") } else { format!("{fewest} to {most} runs") },
+                "Each result is {}; Sordino {}.{missing}",
+                match (fewest, most) {
+                    (1, 1) => "that of one run with the seed 1".to_owned(),
+                    _ if fewest == most => format!("the mean of {most} runs with the seeds 1, 2, ..."),
+                    _ => format!("the mean of {fewest} to {most} runs with the seeds 1, 2, ..."),
+                },
                 versions.join(", ")
             ),
         }
@@ -313,4 +398,35 @@ fn is_below(cell: &Cell, published: Option<&Measured>) -> bool {
         return false;
     };
     paper - mean > 2.0 * cell.spread.unwrap_or(0.0).hypot(*deviation)
+}
+
+/// A text without Markdown syntax, which a terminal and a report would show literally: code is in quotes, and only the words of links remain.
+pub(super) fn plain(text: &str) -> String {
+    let mut plain = String::new();
+    let mut rest = text;
+    while let Some((before, words, after)) = first_link(rest) {
+        plain += before;
+        plain += words;
+        rest = after;
+    }
+    (plain + rest).replace('`', "\"")
+}
+
+/// What is before the first link `[words](target)`, its words, and what is after it.
+fn first_link(text: &str) -> Option<(&str, &str, &str)> {
+    let (head, tail) = text.split_once("](")?;
+    let (before, words) = head.rsplit_once('[')?;
+    let (_, after) = tail.split_once(')')?;
+    Some((before, words, after))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plain;
+
+    #[test]
+    fn markdown_syntax_is_left_out() {
+        assert_eq!(plain("see [Table IV](dc-sgd-4.md) and [b](c), `x`"), "see Table IV and b, \"x\"");
+        assert_eq!(plain("a [0, 1] (b)"), "a [0, 1] (b)");
+    }
 }

@@ -80,6 +80,12 @@ fn every_algorithm_of_the_registry_trains_within_its_budget() {
         ("--algorithm dynamic,mu_growth=2,mu_schedule=0:1/1:2", "both set the change of the noise"),
         ("--algorithm dynamic,mu_growth=@steps.txt", "mu_growth is not read from a file"),
         ("--algorithm dynamic,mu_schedule=@nosuch.txt", "cannot read nosuch.txt"),
+        ("--algorithm dp-c4,anchor_scale=@nosuch.txt", "cannot read nosuch.txt"),
+        ("--algorithm dp-c4,anchor_scale=much", "neither a number nor a schedule"),
+        ("--algorithm dp-c4,anchor_scale=true", "expected a number or text"),
+        ("--algorithm dc-sgd-e,bins=-1", "expected a whole number, got -1"),
+        ("--algorithm dice-published,feedback_clip=nan", "expected a number, got \"nan\""),
+        ("--algorithm dice-published --test-set protected --measurements 3", "or is not private"),
         ("--algorithm dynamic,allocation=curvature", "must be given together"),
         ("--algorithm noise-decay-zcdp --sampling fixed-size", "uses disjoint batches, not fixed-size"),
     ] {
@@ -220,6 +226,18 @@ fn algorithms_as_published_warn_and_say_what_is_proved() {
         assert!(said.contains(part), "{part}: {said}");
     }
     assert!(place.text("show dice").contains("WARNING"));
+    for (options, formula) in [
+        ("", "by Theorem 3.8 of Zhang et al. 2023 (whose conditions exclude these clipping norms)"),
+        (",automatic=true", "by section C.4 of Zhang et al. 2023\n"),
+        (",feedback_clip=3", "(whose conditions exclude these clipping norms)"),
+        (",noise=dp-c4-paper,feedback_clip=3", "by Algorithm 5 of the DP-C4 paper"),
+    ] {
+        let text = place.text_with_notes(&format!("train --algorithm dice-published{options} --steps 5"));
+        assert!(text.contains(formula), "{options}: {text}");
+    }
+    let theorem =
+        place.refusal("train --algorithm dice-published,automatic=true,thresholds=theorem --steps 5");
+    assert!(theorem.contains("automatic=true normalises"), "{theorem}");
     let seeded = place.run("train --algorithm dice-published --steps 60 --seed 3 --out seeded");
     assert!(String::from_utf8(seeded.stderr).unwrap().contains("nothing is proved"));
     let text = place.text_with_notes("train --algorithm dp-c4-plus-published --steps 60 --out c4");

@@ -71,7 +71,7 @@ fn public_test_records_are_measured_exactly() {
     let text = place.text(&format!("train {flags} --seed 1 --out seeded"));
     assert!(text.contains("measured exactly because the run is not private"), "{text}");
     for (more, part) in [
-        ("--measurements 2 --seed 1", "measurements is 2, but there are no protected test records"),
+        ("--measurements 2 --seed 1", "measurements is 2, but this run has no protected test records"),
         ("--measurements 0", "from 1 to the number of steps, 50, got 0"),
         ("--measurements 51", "from 1 to the number of steps, 50, got 51"),
         ("--test-set secret", "secret"),

@@ -1,4 +1,4 @@
-//! `sordino report`: pages about runs, comparisons and audits.
+//! `sordino report`: pages about runs, comparisons, audits and reproduced tables.
 
 use std::fs;
 
@@ -118,7 +118,12 @@ fn a_run_that_is_not_private_says_so_first_and_proves_no_epsilon() {
         assert_eq!(run["epsilon_spent"], Value::Array(Vec::new()));
     }
     let text = report(&place, "published", "md");
-    assert!(text.contains("- **Claimed**: Epsilon 2 at delta 1e-5, by Theorem 3.8"), "{text}");
+    assert!(
+        text.contains(
+            "- **Claimed**: Epsilon 2 at delta 1e-5, by Theorem 3.8 of Zhang et al. 2023 (whose conditions exclude these clipping norms)"
+        ),
+        "{text}"
+    );
     assert!(text.contains("- **Proved**: Nothing for this run;"), "{text}");
     assert!(text.contains("| epsilon (set, but NOT guaranteed) | 2.0 |"), "{text}");
 }
@@ -257,7 +262,7 @@ fn what_is_not_a_result_is_refused() {
     fs::create_dir(place.0.join("empty")).unwrap();
     for (path, words) in [
         ("nothing.json", "nothing.json cannot be read"),
-        ("list.json", "list.json is neither the result of a comparison"),
+        ("list.json", "list.json is not the result of a comparison"),
         ("half.json", "half.json is not JSON"),
         ("rows.json", "rows.json is not the result of a comparison: missing field"),
         ("audit.json", "audit.json is not the result of an audit"),

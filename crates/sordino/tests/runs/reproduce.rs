@@ -11,7 +11,8 @@ fn tables_are_listed_with_the_data_that_they_need() {
     let place = Place::new("reproduce-list");
     let list = place.text("reproduce");
     let line = |name: &str| list.lines().find(|line| line.trim().starts_with(&format!("{name} "))).unwrap();
-    assert!(line("dynamic-1").contains("give --data"), "{list}");
+    assert!(line("dynamic-1").ends_with("[mnist, fashion-mnist]"), "{list}");
+    assert!(line("dicesgd-2").ends_with("[cifar10, cifar100, vit-small]"), "{list}");
     fs::create_dir_all(place.0.join("data/mnist")).unwrap();
     let list = place.text("reproduce --data data");
     assert!(list.contains("missing: fashion-mnist"), "{list}");
@@ -25,7 +26,7 @@ fn a_table_without_its_data_still_has_true_epsilons() {
     let notes = String::from_utf8(output.stderr).unwrap();
     assert!(
         notes.contains(
-            "cannot run: no folder of data is given; it must contain four IDX files: 250,000 images"
+            "cannot run: no folder of data is given; it must contain infinite-mnist-250k (four IDX files: 250,000 images"
         ),
         "{notes}"
     );
@@ -48,7 +49,7 @@ fn finished_runs_are_kept_and_not_trained_again() {
     let table: serde_json::Value = serde_json::from_slice(&first.stdout).unwrap();
     let cells = table["cells"].as_array().unwrap();
     assert_eq!(cells.len(), 5);
-    assert!(cells[0]["best"]["mean"].as_f64().unwrap() > 90.0, "{table}");
+    assert!(cells[0]["best"]["mean"].as_f64().unwrap() > 75.0, "{table}");
     assert!(
         cells[0]["true_epsilon"]["proved"].as_f64().unwrap() < cells[0]["claimed_epsilon"].as_f64().unwrap()
     );
@@ -61,21 +62,66 @@ fn finished_runs_are_kept_and_not_trained_again() {
     let files = fs::read_dir(place.0.join("reproduction")).unwrap().count();
     assert_eq!(files, 10);
     assert_eq!(place.text(command).as_bytes(), first.stdout);
+    let text = place.text("reproduce dp-c4-1 --only mushroom --quick");
+    for part in [
+        "The paper states: all clipping norms 1",
+        "at delta 1e-5",
+        "(1) marks single runs",
+        "Each result is that of one run",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
     assert!(place.text("reproduce dp-c4-1 --only mushroom --only DP-SGD --quick").contains("QUICK"));
+    // `sordino report` accepts the JSON.
+    place.write("table.json", std::str::from_utf8(&first.stdout).unwrap());
+    place.text("report table.json");
+    let page = place.read("report.html");
+    for part in ["DP-C4 and its baselines", "<svg", "91.76", "Setting", "QUICK"] {
+        assert!(page.contains(part), "{part}");
+    }
+    let report: serde_json::Value =
+        serde_json::from_str(&place.text("report table.json --format json")).unwrap();
+    assert_eq!(report["reports"][0]["kind"], "reproduction");
+    assert_eq!(report["reports"][0]["cells"], table["cells"]);
     // Only one column is trained.
     let best = place.run("reproduce dp-c4-1 --only mushroom --quick --column best --results best --json");
     let table: serde_json::Value = serde_json::from_slice(&best.stdout).unwrap();
     assert_eq!(table["cells"][0]["best"]["mean"], cells[0]["best"]["mean"]);
     assert!(table["cells"][0]["published"].is_null());
     assert_eq!(fs::read_dir(place.0.join("best")).unwrap().count(), 1);
+    // Damaged results are found before training.
+    let name = fs::read_dir(place.0.join("best")).unwrap().next().unwrap().unwrap().file_name();
+    let stored = format!("best/{}", name.to_str().unwrap());
+    let whole = place.read(&stored);
+    place.write(&stored, &whole.replace("\"accuracy\": 0.", "\"accuracy\": 7."));
+    let damaged = place.refusal("reproduce dp-c4-1 --only mushroom --quick --results best");
+    assert!(damaged.contains("an accuracy must be from 0 to 1, got 7."), "{damaged}");
+    assert_eq!(fs::read_dir(place.0.join("best")).unwrap().count(), 1);
+    place.write(&stored, &whole);
+    // The list counts whole runs.
+    assert!(!place.text("reproduce --results best").contains("experiments trained"));
+    place.run("reproduce dp-c4-1 --only mushroom --column best --runs 1 --results best");
+    let list = place.text("reproduce --results best");
+    assert!(list.contains("DP-C4 and its baselines  (1 of "), "{list}");
 }
 
 #[test]
 fn wrong_arguments_are_refused() {
     let place = Place::new("reproduce-wrong");
+    let both = place.refusal("reproduce dp-c4-1 --results there --markdown ./there");
+    assert!(both.contains("--markdown and --results both name there"), "{both}");
+    place.write("file", "");
+    let inside = place.refusal("reproduce dp-c4-1-readings --only mushroom --results file/results");
+    assert!(inside.contains("cannot store results in file/results"), "{inside}");
     assert!(place.refusal("reproduce table-7").contains("there is no table table-7"));
     assert!(place.refusal("reproduce dynamic-1 --data nowhere").contains("nowhere is not a folder"));
     assert!(place.refusal("reproduce dynamic-1 --runs 0").contains("between 1 and 1000, got 0"));
+    assert!(place.refusal("reproduce --markdown table.md").contains("--markdown needs a table"));
+    let nowhere = place.refusal("reproduce dp-c4-1 --markdown nowhere/table.md");
+    assert!(
+        nowhere.contains("nowhere/table.md") && nowhere.contains("a file that can be written"),
+        "{nowhere}"
+    );
     assert!(
         place
             .refusal("reproduce dynamic-1 --only imagenet")
@@ -128,6 +174,12 @@ fn every_data_set_is_read_from_its_folder() {
             b"index\tquestion\tsentence\tlabel\n0\tWho?\tShe.\tentailment\n1\tWhen?\tThere.\tnot_entailment\n",
         );
     }
+    for part in ["train", "dev"] {
+        write(
+            &format!("e2e/{part}set.csv"),
+            b"mr,ref\nname[Aromi],Aromi is a pub.\nname[Zizzi],Zizzi is a bar.\n",
+        );
+    }
     write("names/Irish.txt", b"Ryan\nKelly\nNolan\nByrne\nWalsh\n");
     write("names/Greek.txt", b"Pappas\nManos\nKouros\nLekas\nRouvas\n");
     let picture = image::DynamicImage::ImageLuma8(image::GrayImage::from_pixel(9, 7, image::Luma([80])));
@@ -144,6 +196,7 @@ fn every_data_set_is_read_from_its_folder() {
         let data = RunData::read(&settings).unwrap_or_else(|error| panic!("{}: {error}", set.name));
         let classes = match set.name {
             "cifar100" => 100,
+            "e2e" => 0,
             "mushroom" | "imdb" | "sst2" | "qnli" | "names" | "chest-xray" => 2,
             _ => 10,
         };

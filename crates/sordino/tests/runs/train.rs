@@ -143,6 +143,7 @@ fn bad_input_gets_the_value_the_range_and_a_hint() {
         ("--batch-size 100000", "6499; got 100000"),
         ("--epochs nan", "got NaN"),
         ("--learning-rate -1", "got -1"),
+        ("--learning-rate 0", "must be above 0, got 0"),
         ("--max-grad-norm 0", "got 0"),
         ("--noise-multiplier 0.5 --epsilon 1", "the budget is 1"),
         ("--sampling fixed-size --accountant pld", "--accountant rdp"),

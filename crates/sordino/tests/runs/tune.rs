@@ -119,6 +119,7 @@ fn searches_without_a_guarantee_are_refused_before_anything_is_spent() {
         ("--eta -0.9", "at least -0.5, got -0.9"),
         ("--noise-multiplier 2", "privacy budget"),
         ("--algorithm dice-published", "has no guarantee"),
+        ("--algorithm dp-sgd,noise=dp-c4-paper", "the noise of a search follows from its privacy budget"),
         ("--algorithm none", ""),
         ("--test-fraction 0", "needs test records"),
         ("--epsilon 0", ""),

@@ -18,11 +18,12 @@ use sordino_data::Dataset;
 use sordino_privacy::Account;
 use sordino_train::{
     Hint, PricedRun, RunData, RunFolder, Settings, TestSetName, TrainError, check, check_unchanged_data,
-    check_writable, parse_algorithm_config, price, resolve, verified_settings, write_whole,
+    parse_algorithm_config, price, resolve, verified_settings, write_whole,
 };
 
 use crate::cli::{
     interruption::{STOPPED, listen},
+    outputs::check_outputs,
     problem::{Problem, flag},
     progress::{Log, bar},
     settings_arguments::SettingsArguments,
@@ -71,7 +72,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
                 "choose another file, or remove it first",
             ));
         }
-        check_writable(path).map_err(|error| Problem::refused(error.to_string(), "choose another file"))?;
+        check_outputs(&[("--out", Some(path))])?;
     }
     let settings = settings(arguments)?;
     let options = AuditOptions { seed: settings.seed, ..options };

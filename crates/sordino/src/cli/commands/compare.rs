@@ -14,11 +14,12 @@ use crate::{
     report::json,
 };
 use clap::Args;
-use sordino_train::{check_writable, write_whole};
+use sordino_train::write_whole;
 
 use super::report;
 use crate::cli::{
     interruption::{STOPPED, listen},
+    outputs::check_outputs,
     problem::{Problem, flag},
     progress::{Log, bar},
     settings_arguments::SettingsArguments,
@@ -103,15 +104,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     for note in notes.collect::<BTreeSet<_>>() {
         let _ = writeln!(io::stderr(), "note: {note}");
     }
-    // A file that cannot be written is an error before hours of work. Nothing is written yet: a killed comparison
-    // leaves no empty file.
-    if let Some(path) = &arguments.figure {
+    if arguments.figure.is_some() {
         check_picture(&candidates)?;
-        check_writable(path)?;
     }
-    if let Some(path) = &arguments.out {
-        check_writable(path)?;
-    }
+    check_outputs(&[("--out", arguments.out.as_deref()), ("--figure", arguments.figure.as_deref())])?;
     let stop = listen("after the current steps", "without any results");
     let (bar, log) =
         (bar((candidates.len() * arguments.repeats) as u64, "run"), Mutex::new(Log::new(Instant::now())));

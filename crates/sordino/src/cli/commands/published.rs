@@ -84,6 +84,27 @@ enum Formula {
     DynamicClt,
 }
 
+impl Formula {
+    /// The formulas that have the same options.
+    fn family(self) -> &'static str {
+        match self {
+            Self::Dice | Self::DiceAutomatic | Self::DiceDpC4 => "dice, dice-automatic and dice-dp-c4",
+            Self::DpC4 | Self::DpSvrg => "dp-c4 and dp-svrg",
+            Self::DpSgd => "dp-sgd",
+            Self::DynamicClt => "dynamic-clt",
+        }
+    }
+
+    /// Whether the paper's sigma is the standard deviation on the mean or on the sum, and in which unit.
+    fn scale(self) -> &'static str {
+        match self {
+            Self::Dice | Self::DiceAutomatic | Self::DiceDpC4 => "on the mean",
+            Self::DpC4 | Self::DpSvrg | Self::DpSgd => "on the mean, in units of the clipping norm",
+            Self::DynamicClt => "on the sum",
+        }
+    }
+}
+
 /// The result of the formula, as it appears in JSON.
 #[derive(Serialize)]
 struct Record {
@@ -154,7 +175,10 @@ impl PublishedArguments {
             Formula::DynamicClt => self.dynamic_noise(facts, &plan),
             _ => algorithm.published_noise(facts).map_err(TrainError::from)?,
         };
-        let formula = algorithm.noise_formula().unwrap_or("the central limit theorem, as in Du et al. 2021");
+        let scale = formula.scale();
+        let formula = algorithm
+            .noise_formula()
+            .unwrap_or("the central limit theorem, as in Du, Li, Chen, Chen and Hong");
         let proved = proved(&*algorithm, facts, &plan, claim)?;
         let notes = algorithm.notes(facts, &plan).into_iter().map(|note| Hint::new(note).render(flag));
         let record = Record {
@@ -168,7 +192,7 @@ impl PublishedArguments {
             not_proved_because: algorithm.about().verdict.problem().filter(|_| proved.is_none()),
             notes: notes.collect(),
         };
-        Ok(if as_json { json(&record) } else { text(&record, &plan) })
+        Ok(if as_json { json(&record) } else { text(&record, &plan, scale) })
     }
 
     /// The algorithm whose noise the formula sets, with the options that were given.
@@ -194,8 +218,40 @@ impl PublishedArguments {
             ("mu_growth", self.rho_mu.map(|rho| rho.to_string())),
             ("clip_decay", self.rho_c.map(|rho| rho.to_string())),
         ];
+        self.check(formula)?;
         let options = options.into_iter().filter_map(|(key, value)| Some(format!(",{key}={}", value?)));
         Ok(parse_algorithm(&(name.to_owned() + &options.collect::<String>()))?)
+    }
+
+    /// Refuses options of another formula, and factors out of range.
+    fn check(&self, formula: Formula) -> Result<(), Problem> {
+        let options = [
+            ("--thresholds", self.thresholds.is_some(), Formula::Dice),
+            ("--gradient-clip", self.gradient_clip.is_some(), Formula::Dice),
+            ("--feedback-clip", self.feedback_clip.is_some(), Formula::Dice),
+            ("--anchor-batch", self.anchor_batch.is_some(), Formula::DpC4),
+            ("--update-probability", self.update_probability.is_some(), Formula::DpC4),
+            ("--routine", self.routine.is_some(), Formula::DpC4),
+            ("--rho-mu", self.rho_mu.is_some(), Formula::DynamicClt),
+            ("--rho-c", self.rho_c.is_some(), Formula::DynamicClt),
+        ];
+        let foreign =
+            |(_, given, other): &(&str, bool, Formula)| *given && formula.family() != other.family();
+        if let Some((option, _, other)) = options.into_iter().find(foreign) {
+            return Err(Problem::refused(
+                format!("{option} belongs to --published {}", other.family()),
+                format!("leave out {option}"),
+            ));
+        }
+        for (option, factor) in [("--rho-mu", self.rho_mu), ("--rho-c", self.rho_c)] {
+            if let Some(factor) = factor.filter(|factor| !(1e-3..=1e3).contains(factor)) {
+                return Err(Problem::refused(
+                    format!("{option} must be between 0.001 and 1000, got {factor}"),
+                    "2 is the default",
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// `sigma_t = C_t / mu_t` on the sum, of the first and the last step.
@@ -228,7 +284,7 @@ fn proved(
     Ok(provable.map(|(plan, accountant)| accountant.price(&plan, claim.delta)).transpose()?)
 }
 
-fn text(record: &Record, plan: &Plan) -> String {
+fn text(record: &Record, plan: &Plan, scale: &str) -> String {
     let claimed = format!("epsilon {} at delta {:e}", record.claimed_epsilon, record.delta);
     let proved = match (record.proved_epsilon, record.accountant, record.not_proved_because) {
         (Some(epsilon), Some(accountant), _) => {
@@ -238,8 +294,9 @@ fn text(record: &Record, plan: &Plan) -> String {
     };
     let mut rows = vec![("formula", record.formula.clone())];
     for noise in &record.noise {
+        // Rounded up, so that the printed noise costs no more than the proved epsilon.
         let [sigma, multiplier] = [noise.sigma, noise.noise_multiplier].map(rounded_up);
-        rows.push((&noise.symbol, format!("{sigma}: multiplier {multiplier} on the sum")));
+        rows.push((&noise.symbol, format!("{sigma} {scale}: multiplier {multiplier} on the sum")));
     }
     rows.extend([("claimed", claimed), ("proved", proved), ("sampling", sampling(plan))]);
     rows.extend(record.notes.iter().map(|note| ("note", note.clone())));

@@ -1,4 +1,4 @@
-//! `sordino report`: runs, comparisons and audits as one page.
+//! `sordino report`: runs, comparisons, audits and reproduced tables as one page.
 
 use std::{
     fs::{self, File},
@@ -18,7 +18,7 @@ use crate::cli::problem::Problem;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Folders of runs, and JSON files of comparisons and audits
+    /// Folders of runs, and JSON files of comparisons, audits and reproduced tables
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
     /// Form of the report

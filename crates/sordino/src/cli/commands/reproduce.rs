@@ -9,21 +9,25 @@ use std::{
         Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use crate::{
-    report::{Column, json, table},
+    report::json,
     reproduction::{
-        Cell, Experiment, Finished, Kind, SideBySide, Store, Table, catalogue, find, run as train,
+        Cell, DEFAULT_RUNS, Experiment, Finished, Kind, SideBySide, Store, Table, catalogue, find,
+        run as train,
     },
 };
 use clap::Args;
 use serde::Serialize;
-use sordino_train::{check_writable, write_whole};
+use sordino_train::write_whole;
 
 use crate::cli::{
     interruption::{STOPPED, listen},
+    outputs::{check_outputs, same_file},
     problem::Problem,
+    progress::bar,
 };
 
 /// The most runs of an experiment.
@@ -37,9 +41,9 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Number of runs of each experiment, with the seeds 1, 2, ...
-    #[arg(long, value_name = "R", default_value_t = 3, allow_hyphen_values = true)]
+    #[arg(long, value_name = "R", default_value_t = DEFAULT_RUNS, allow_hyphen_values = true, conflicts_with = "quick")]
     runs: u64,
-    /// Train once with a tenth of the steps, to check that everything works
+    /// Train once for 20 steps, to check that everything works
     #[arg(long)]
     quick: bool,
     /// Only cells whose data set or algorithm contains this text; if repeated, all texts must match
@@ -69,36 +73,47 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     if let Some(folder) = arguments.data.as_ref().filter(|folder| !folder.is_dir()) {
         return Err(Problem::refused(
             format!("{} is not a folder", folder.display()),
-            "give the folder that contains the data sets, such as mnist",
+            "give the folder that contains the folders of the data sets, such as one called mnist",
         ));
     }
-    let Some(name) = &arguments.table else { return list(arguments) };
+    let Some(name) = &arguments.table else {
+        let options = [
+            ("--only", !arguments.only.is_empty()),
+            ("--column", !arguments.column.is_empty()),
+            ("--markdown", arguments.markdown.is_some()),
+            ("--quick", arguments.quick),
+        ];
+        return match options.into_iter().find(|(_, given)| *given) {
+            Some((option, _)) => Err(Problem::refused(
+                format!("{option} needs a table"),
+                "`sordino reproduce` lists the tables",
+            )),
+            None => list(arguments),
+        };
+    };
     // Found before hours of work.
-    let folder = arguments.markdown.as_ref().and_then(|path| path.parent());
-    if let Some(folder) = folder.filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
+    check_outputs(&[("--markdown", arguments.markdown.as_deref())])?;
+    if arguments.markdown.as_deref().is_some_and(|path| same_file(path, &arguments.results)) {
         return Err(Problem::refused(
-            format!("the Markdown file cannot be written: {} is not a folder", folder.display()),
-            "make the folder, or choose another place",
+            format!("--markdown and --results both name {}", arguments.results.display()),
+            "choose a different name for each",
         ));
     }
     let table = find(name)?;
     let cells = selected(&table, arguments)?;
     let runs = if arguments.quick { 1 } else { arguments.runs };
+    if arguments.results.exists() && !arguments.results.is_dir() {
+        return Err(Problem::refused(
+            format!("{} is not a folder", arguments.results.display()),
+            "give a folder for the results with --results",
+        ));
+    }
     let store = Store::open(&arguments.results);
-    let mut experiments: Vec<Experiment> = Vec::new();
-    let is_trained = |kind: &Kind| arguments.column.is_empty() || arguments.column.contains(kind);
-    let trained = cells.iter().flat_map(|cell| &cell.experiments).filter(|(kind, _)| is_trained(kind));
-    for (_, experiment) in trained {
-        let experiment = if arguments.quick { experiment.clone().shortened() } else { experiment.clone() };
-        if !experiments.contains(&experiment) {
-            experiments.push(experiment);
-        }
+    for (_, experiment) in cells.iter().flat_map(|cell| &cell.experiments) {
+        store.runs(experiment)?;
     }
-    if let Some(path) = &arguments.markdown {
-        check_writable(path)?;
-    }
-    let stop = listen("after the current steps", "without the current runs");
-    train_missing(&experiments, runs, arguments, &store, stop)?;
+    let stop = listen("after the current steps and discarding unfinished runs", "without the table");
+    train_missing(&distinct(&cells, arguments), runs, arguments, &store, stop)?;
     let result = SideBySide::new(&table, &cells, &store, runs, arguments.quick)?;
     if let Some(path) = &arguments.markdown {
         write_whole(path, result.markdown().as_bytes())?;
@@ -112,6 +127,30 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     process::exit(STOPPED)
 }
 
+/// The experiments to train, each once, with a label that names the first cell in which it occurs.
+fn distinct(cells: &[Cell], arguments: &Arguments) -> Vec<(Experiment, String)> {
+    let mut experiments: Vec<(Experiment, String)> = Vec::new();
+    for cell in cells {
+        for (kind, experiment) in &cell.experiments {
+            if !arguments.column.is_empty() && !arguments.column.contains(kind) {
+                continue;
+            }
+            let experiment =
+                if arguments.quick { experiment.clone().shortened() } else { experiment.clone() };
+            if experiments.iter().any(|(known, _)| *known == experiment) {
+                continue;
+            }
+            let label = match kind {
+                Kind::Published => format!("{}, {}, as published", cell.column, cell.row),
+                Kind::Proved => format!("{}, {}, proved", cell.column, cell.row),
+                Kind::Best => format!("{}, best", cell.column),
+            };
+            experiments.push((experiment, label));
+        }
+    }
+    experiments
+}
+
 /// The cells that are shown.
 fn selected(table: &Table, arguments: &Arguments) -> Result<Vec<Cell>, Problem> {
     let mut cells = table.cells()?;
@@ -119,9 +158,11 @@ fn selected(table: &Table, arguments: &Arguments) -> Result<Vec<Cell>, Problem> 
         let has = |name: &str| name.to_lowercase().contains(&text.to_lowercase());
         cells.retain(|cell| has(&cell.row) || has(&cell.column));
         if cells.is_empty() {
+            let mut labels: Vec<String> = table.cells()?.into_iter().map(|cell| cell.column).collect();
+            labels.dedup();
             return Err(Problem::refused(
                 format!("no cell of {} matches {}", table.name, arguments.only.join(" and ")),
-                "give a part of the name of a data set or an algorithm",
+                format!("give part of the name of an algorithm or of one of these: {}", labels.join("; ")),
             ));
         }
     }
@@ -131,36 +172,55 @@ fn selected(table: &Table, arguments: &Arguments) -> Result<Vec<Cell>, Problem> 
 /// Trains the missing runs. Prints a line for each run and for each reason why experiments cannot run. Without `--data`, only the included
 /// data set is used.
 fn train_missing(
-    experiments: &[Experiment],
+    labelled: &[(Experiment, String)],
     runs: u64,
     arguments: &Arguments,
     store: &Store,
     stop: &AtomicBool,
 ) -> Result<(), Problem> {
+    let experiments: Vec<Experiment> = labelled.iter().map(|(experiment, _)| experiment.clone()).collect();
     let mut missing = 0;
-    for experiment in experiments {
+    for experiment in &experiments {
         missing += runs.saturating_sub(store.runs(experiment)?.len() as u64);
     }
+    let bar = bar(missing, "run");
+    bar.enable_steady_tick(Duration::from_secs(1));
     let (done, skipped) = (AtomicU64::new(0), Mutex::new(BTreeMap::<String, usize>::new()));
     let report = |finished: Finished<'_>| match finished {
         Finished::Run(experiment, record) => {
             let number = done.fetch_add(1, Ordering::Relaxed) + 1;
-            let (accuracy, seconds) = (100.0 * record.accuracy, record.seconds);
+            let result = match (record.accuracy, record.loss) {
+                (Some(accuracy), _) => format!("{:.2} %", 100.0 * accuracy),
+                (None, Some(loss)) => format!("loss {loss:.3}"),
+                (None, None) => "no result".to_owned(),
+            };
+            let label =
+                labelled.iter().find(|(known, _)| known == experiment).map(|(_, label)| label.as_str());
             let line = format!(
-                "run {number} of at most {missing}: {}, seed {}: {accuracy:.2} % in {seconds:.0} s",
-                experiment.title(),
-                record.seed
+                "run {number} of at most {missing}: {}, seed {}: {result} in {:.1} s",
+                label.unwrap_or_default(),
+                record.seed,
+                record.seconds
             );
-            let _ = writeln!(io::stderr(), "{line}");
+            bar.inc(1);
+            bar.suspend(|| {
+                let _ = writeln!(io::stderr(), "{line}");
+            });
         }
         Finished::Skipped(_, reason) => {
             *skipped.lock().unwrap_or_else(PoisonError::into_inner).entry(reason).or_default() += 1;
         }
     };
-    train(experiments, runs, arguments.data.as_deref(), store, stop, &report)?;
-    for (reason, count) in skipped.into_inner().unwrap_or_else(PoisonError::into_inner) {
+    let trained = train(&experiments, runs, arguments.data.as_deref(), store, stop, &report);
+    bar.finish_and_clear();
+    trained?;
+    let skipped = skipped.into_inner().unwrap_or_else(PoisonError::into_inner);
+    for (reason, count) in &skipped {
         let _ =
             writeln!(io::stderr(), "note: {count} of {} experiments cannot run: {reason}", experiments.len());
+    }
+    if arguments.data.is_none() && !skipped.is_empty() {
+        let _ = writeln!(io::stderr(), "note: give the folder that contains the data sets with --data DIR");
     }
     Ok(())
 }
@@ -171,35 +231,77 @@ struct Listed {
     table: &'static str,
     title: String,
     source: String,
-    data: Vec<&'static str>,
-    missing: Vec<&'static str>,
+    /// The data sets, and the folders of pre-trained models.
+    data: Vec<String>,
+    missing: Vec<String>,
+    /// The number of experiments, and how many of them have a finished run; none without a folder of results.
+    progress: Option<Progress>,
+}
+
+#[derive(Serialize)]
+struct Progress {
+    experiments: usize,
+    trained: usize,
+}
+
+fn progress(table: &Table, arguments: &Arguments) -> Result<Progress, Problem> {
+    let store = Store::open(&arguments.results);
+    let experiments = distinct(&table.cells()?, arguments);
+    let mut trained = 0;
+    for (experiment, _) in &experiments {
+        trained += usize::from(!store.runs(experiment)?.is_empty());
+    }
+    Ok(Progress { experiments: experiments.len(), trained })
 }
 
 /// All tables and figures.
 fn list(arguments: &Arguments) -> Result<String, Problem> {
     let mut listed = Vec::new();
     for table in catalogue()? {
-        let sets = table.data_sets()?;
-        let absent = sets.iter().filter(|set| set.place(arguments.data.as_deref()).is_none());
-        let missing = absent.map(|set| set.name).collect();
-        let data = sets.iter().map(|set| set.name).collect();
-        listed.push(Listed { table: table.name, title: table.title, source: table.source, data, missing });
+        let (mut data, mut missing) = (Vec::new(), Vec::new());
+        let mut need = |name: &str, is_there: bool| {
+            data.push(name.to_owned());
+            if !is_there {
+                missing.push(name.to_owned());
+            }
+        };
+        let folder = arguments.data.as_deref();
+        table.data_sets()?.iter().for_each(|set| need(set.name, set.place(folder).is_some()));
+        let is_folder = |name: &str| folder.is_some_and(|folder| folder.join(name).is_dir());
+        table.weights().iter().for_each(|name| need(name, is_folder(name)));
+        let progress = arguments.results.is_dir().then(|| progress(&table, arguments)).transpose()?;
+        let (title, source) = (table.title, table.source);
+        listed.push(Listed { table: table.name, title, source, data, missing, progress });
     }
     if arguments.json {
         return Ok(json(&listed));
     }
-    let mut rows = vec![["table", "title", "data", "available"].map(str::to_owned).to_vec()];
-    rows.extend(listed.into_iter().map(|table| {
+    let mut text = String::new();
+    let mut last = String::new();
+    for table in listed {
+        // A source names a paper, and the number of a table or figure in it.
+        let paper = table.source.rsplit_once(", ").map_or(table.source.as_str(), |(paper, _)| paper);
+        if last != paper {
+            text += &format!("\n{paper}\n");
+            last = paper.to_owned();
+        }
         let available = match (arguments.data.is_some(), table.missing.as_slice()) {
-            (_, []) => "yes".to_owned(),
-            (false, _) => "give --data".to_owned(),
-            (true, missing) => format!("missing: {}", missing.join(", ")),
+            (_, []) => String::new(),
+            (false, _) => format!("  [{}]", table.data.join(", ")),
+            (true, missing) => format!("  [missing: {}]", missing.join(", ")),
         };
-        vec![table.table.to_owned(), table.title, table.data.join(", "), available]
-    }));
-    let columns = [Column::Left(0), Column::Left(0), Column::Left(0), Column::Left(0)];
+        let trained = match table.progress {
+            Some(Progress { experiments, trained }) if trained > 0 => {
+                format!("  ({trained} of {experiments} experiments trained)")
+            }
+            _ => String::new(),
+        };
+        text += &format!("  {:<18}  {}{trained}{available}\n", table.table, table.title);
+    }
     Ok(format!(
-        "{}\n`sordino reproduce TABLE --data DIR` trains the runs of a table.\n",
-        table(&columns, &rows)
+        "{}\n`sordino reproduce TABLE --data DIR` trains the runs of a table. Names in brackets are data and pre-trained models\n\
+         that DIR must contain; cells that need others can be trained without them. docs/reproduction has the finished tables.\n\
+         `sordino schedule --figure FILE` draws Figures 2 and 4 of dynamic DP-SGD, which need no training.\n",
+        text.trim_start()
     ))
 }

@@ -296,10 +296,13 @@ fn text(record: &Record) -> String {
         rows.extend(lemma.conditions.iter().map(yes));
         rows.push((
             "step size",
-            format!(
-                "small enough with this noise from {:.4e} records and {:.4e} steps on",
-                lemma.least_records, lemma.least_steps
-            ),
+            match lemma.least_steps.is_finite() && lemma.least_records.is_finite() {
+                true => format!(
+                    "small enough with this noise from {:.4e} records and {:.4e} steps on",
+                    lemma.least_records, lemma.least_steps
+                ),
+                false => "never small enough, because a condition of the theorem fails".to_owned(),
+            },
         ));
         rows.push((
             "term",

@@ -153,7 +153,8 @@ fn train(
     };
     let stop = listen("after this step", "without a checkpoint");
     if let Some(warning) = priced.warning() {
-        let _ = writeln!(io::stderr(), "warning: {}", Hint::new(warning).render(flag));
+        let kind = if priced.claim_holds() { "note" } else { "warning" };
+        let _ = writeln!(io::stderr(), "{kind}: {}", Hint::new(warning).render(flag));
     }
     for note in priced.algorithm_notes() {
         let _ = writeln!(io::stderr(), "note: {}", note.render(flag));

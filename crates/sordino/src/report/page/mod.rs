@@ -1,4 +1,4 @@
-//! Reports as pages: runs, comparisons and audits.
+//! Reports as pages: runs, comparisons, audits and reproduced tables.
 
 mod attacker;
 mod audit;
@@ -19,7 +19,7 @@ pub use attacker::{Attacker, Rates};
 pub use run::RunEvidence;
 pub use schedules::{AtStep, Schedules};
 
-use crate::comparison::Comparison;
+use crate::{comparison::Comparison, reproduction::SideBySide};
 
 /// The largest file of results that is read.
 const LARGEST: u64 = 100_000_000;
@@ -32,13 +32,15 @@ pub enum Evidence {
     Comparison(Comparison),
     /// The results of `sordino audit --out FILE`.
     Audit(AuditResult),
+    /// The output of `sordino reproduce TABLE --json`.
+    Reproduction(SideBySide),
 }
 
 impl Evidence {
     /// Reads a folder or a file, and checks it.
     ///
     /// # Errors
-    /// A path that is neither the folder of a run nor the JSON of a comparison or of an audit.
+    /// A path that is neither the folder of a run nor the JSON of a comparison, an audit or a reproduction.
     pub fn read(path: &Path) -> Result<Self, TrainError> {
         if path.is_dir() {
             return Ok(Self::Run(Box::new(RunEvidence::read(path)?)));
@@ -46,7 +48,7 @@ impl Evidence {
         let refused = |problem: String| {
             TrainError::refused(
                 format!("{} {problem}", path.display()),
-                "give the folder of a run, or the JSON file that a comparison or an audit has written",
+                "give the folder of a run, or the JSON of a comparison, an audit or a reproduction",
             )
         };
         let size = fs::metadata(path).map_or(0, |found| found.len());
@@ -68,8 +70,15 @@ impl Evidence {
                 .map(Self::Comparison)
                 .map_err(|error| refused(format!("is not the result of a comparison: {error}")));
         }
+        if value.get("cells").is_some() {
+            let reproduction = serde_json::from_value(value);
+            return reproduction
+                .map(Self::Reproduction)
+                .map_err(|error| refused(format!("is not the result of a reproduction: {error}")));
+        }
         Err(refused(
-            "is neither the result of a comparison (with `rows`) nor of an audit (with `attacks`)".to_owned(),
+            "is not the result of a comparison (with `rows`), an audit (with `attacks`) or a reproduction (with `cells`)"
+                .to_owned(),
         ))
     }
 
@@ -85,6 +94,9 @@ impl Evidence {
             Self::Run(run) => run.json(),
             Self::Comparison(comparison) => {
                 tagged("comparison", serde_json::to_value(comparison).unwrap_or_default())
+            }
+            Self::Reproduction(table) => {
+                tagged("reproduction", serde_json::to_value(table).unwrap_or_default())
             }
             Self::Audit(audit) => {
                 let mut value = tagged("audit", serde_json::to_value(audit).unwrap_or_default());
@@ -119,6 +131,7 @@ pub fn page(evidence: &[(String, Evidence)]) -> Page {
             run.part(name, &own)
         }
         Evidence::Comparison(comparison) => comparison.part(name),
+        Evidence::Reproduction(table) => table.part(name),
         Evidence::Audit(audit) => {
             let run = runs.iter().find(|run| run.is_tested_by(audit));
             audit::part(name, audit, run.and_then(|run| run.attacker.as_ref()))

@@ -5,7 +5,7 @@ use sordino_privacy::PrivacyStatus;
 use sordino_report::{Block, Chart, Notice, Part, Section, Table, Tone};
 use sordino_train::{
     Hint,
-    format::{grouped, rounded_down, rounded_to_nearest, rounded_up},
+    format::{grouped, rounded_claim, rounded_up},
     public_files,
 };
 
@@ -87,7 +87,7 @@ impl RunEvidence {
             false => "The epsilon that is claimed for this run is not proved.",
         };
         let why = match holds {
-            true => "with these settings, the proved epsilon is not larger than the claim".to_owned(),
+            true => "the noise is enough: the proved epsilon is at most the claim".to_owned(),
             false => claim.why.clone(),
         };
         let mut points = vec![
@@ -95,7 +95,7 @@ impl RunEvidence {
                 "Claimed".to_owned(),
                 format!(
                     "Epsilon {} at delta {:e}, by {}",
-                    rounded_to_nearest(claim.epsilon),
+                    rounded_claim(claim.epsilon),
                     claim.delta,
                     claim.by
                 ),
@@ -105,7 +105,7 @@ impl RunEvidence {
             ("Instead".to_owned(), capital(&Hint::new(claim.instead.clone()).to_string())),
         ];
         for noise in &self.published_noise {
-            let [sigma, multiplier] = [noise.sigma, noise.noise_multiplier].map(rounded_down);
+            let [sigma, multiplier] = [noise.sigma, noise.noise_multiplier].map(rounded_up);
             let text = format!("{} {sigma}: multiplier {multiplier} on the sum", noise.symbol);
             points.push(("Noise as published".to_owned(), text));
         }

@@ -8,7 +8,7 @@ use sordino_privacy::PrivacyStatus;
 use sordino_report::significant;
 use sordino_train::{
     DataFacts, Hint,
-    format::{grouped, pair, rounded_down, rounded_to_nearest, rounded_up},
+    format::{grouped, pair, rounded_claim, rounded_down, rounded_up},
     public_files,
 };
 
@@ -261,7 +261,7 @@ impl RunEvidence {
                 let claim = self.claim.as_ref().map_or(String::new(), |claim| {
                     format!(
                         " The epsilon of {} that {} claims is not a guarantee of this run and must not be reported as one.",
-                        rounded_to_nearest(claim.epsilon),
+                        rounded_claim(claim.epsilon),
                         claim.by
                     )
                 });

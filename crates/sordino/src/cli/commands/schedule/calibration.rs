@@ -18,9 +18,9 @@ use crate::cli::problem::Problem;
 pub(super) enum NoiseFrom {
     /// The exact price of all steps
     Pld,
-    /// The central limit theorem (equation 10 of the paper): an approximation, not a bound
+    /// The central limit theorem (equation 10 of the paper; at sampling rate 1, the sum of mu_t^2): an approximation, not a bound
     GdpClt,
-    /// The closed form of the paper's Corollary 2: an approximation with more noise, not a bound
+    /// The closed form of the paper's Corollary 2, for mu_t <= 1: an approximation with more noise, not a bound
     #[value(name = "corollary-2")]
     #[serde(rename = "corollary-2")]
     Corollary2,

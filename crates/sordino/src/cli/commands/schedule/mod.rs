@@ -19,6 +19,7 @@ use steps::{Step, steps};
 
 use crate::cli::{
     budget_arguments::BudgetArguments,
+    outputs::check_outputs,
     problem::{Problem, flag},
 };
 
@@ -29,7 +30,7 @@ pub(crate) struct Arguments {
     /// Schedule, as for train: dynamic,mu_growth=4,clip_decay=2 or dynamic,mu_schedule=@FILE; repeat it to compare schedules
     #[arg(long, value_name = "dynamic[,K=V]", default_value = "dynamic")]
     algorithm: Vec<String>,
-    /// Clipping norm at the start
+    /// C_0, the clipping norm before the first step
     #[arg(long, alias = "clip", value_name = "C", allow_hyphen_values = true)]
     max_grad_norm: ClipNorm,
     /// Where the noise comes from: the exact price (pld), the paper's central limit theorem (gdp-clt) or its closed form (corollary-2)
@@ -87,6 +88,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
             "give --algorithm once",
         ));
     }
+    check_outputs(&[
+        ("--csv", arguments.csv.as_deref()),
+        ("--plan-out", arguments.plan_out.as_deref()),
+        ("--figure", arguments.figure.as_deref()),
+    ])?;
     let budget = arguments.budget.budget();
     let total = gaussian::mu(budget.epsilon, budget.delta);
     let schedule = |(text, dynamic): (&str, Dynamic)| schedule(arguments, text, &dynamic, budget, total);
@@ -147,7 +153,10 @@ fn schedule(
         .collect::<Result<Vec<_>, _>>()?;
     let plan = calibrated[0].1.clone();
     let steps = steps(dynamic, &facts, &plan, &calibrated[0].0, budget.delta, arguments.points)?;
-    let equal = dynamic.mu_is_constant().then(|| gdp::equal_mu(total, rate, count)).transpose()?;
+    // Without sampling, mu adds up by another formula.
+    let is_sampled = rate.get() < 1.0;
+    let equal =
+        (is_sampled && dynamic.mu_is_constant()).then(|| gdp::equal_mu(total, rate, count)).transpose()?;
     Ok(Schedule {
         algorithm: text.to_owned(),
         noise_from: arguments.noise,
