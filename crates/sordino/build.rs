@@ -6,7 +6,7 @@ use std::process::Command;
 
 fn main() {
     println!("cargo:rerun-if-changed=..");
-    // The next commit changes this file.
+    // Every commit changes this file.
     if let Some(log) = git(&["rev-parse", "--git-path", "logs/HEAD"]) {
         println!("cargo:rerun-if-changed={log}");
     }

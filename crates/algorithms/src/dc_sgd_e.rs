@@ -22,7 +22,7 @@ options! {
         freeze: bool = true;
         /// Divide by the growth of the clipping norm, so that steps keep their length; false as in the paper.
         unit_steps: bool = true;
-        /// Use the sum of recent histograms, and change their range only if counts stand out from their noise.
+        /// Use the sum of recent histograms, and change their range only if the counts differ from the threshold by two standard deviations of noise.
         steady: bool = false;
     }
 }
@@ -49,11 +49,9 @@ impl Algorithm for DcSgdE {
     }
 
     fn notes(&self, facts: &RunFacts, plan: &Plan) -> Vec<String> {
-        // The sum of several histograms is distinguishable from its noise.
-        if self.steady && !self.freeze {
-            return Vec::new();
-        }
-        histogram::notes(facts, plan, self.bins, self.freeze)
+        // The sum of k histograms is distinguishable from its noise if k B is at least sqrt(k) times the smallest batch.
+        let together = if self.steady && !self.freeze { facts.steps.get() as f64 } else { 1.0 };
+        histogram::notes(facts, plan, self.bins, self.freeze, together)
     }
 
     fn start<G: Gradients>(&self, facts: &RunFacts, plan: &Plan) -> Result<Box<dyn Steps<G>>, AlgorithmError>

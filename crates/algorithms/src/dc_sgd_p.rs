@@ -49,7 +49,7 @@ impl Algorithm for DcSgdP {
     }
 
     fn notes(&self, facts: &RunFacts, plan: &Plan) -> Vec<String> {
-        histogram::notes(facts, plan, self.bins, self.freeze)
+        histogram::notes(facts, plan, self.bins, self.freeze, 1.0)
     }
 
     fn start<G: Gradients>(&self, facts: &RunFacts, plan: &Plan) -> Result<Box<dyn Steps<G>>, AlgorithmError>

@@ -123,8 +123,8 @@ impl Algorithm for DicePublished {
         self.check_ranges()?;
         if self.automatic && self.thresholds == Thresholds::Theorem {
             return Err(AlgorithmError::Plan {
-                problem: "the theorem of DiceSGD is about clipping, and automatic=true normalises".to_owned(),
-                hint: "leave out thresholds=theorem, or leave out automatic=true",
+                problem: "Theorem 3.8 of DiceSGD assumes clipped gradients, but automatic=true normalises them".to_owned(),
+                hint: "leave out thresholds=theorem or automatic=true",
             });
         }
         match (self.thresholds, self.gradient_clip) {

@@ -1,4 +1,4 @@
-//! A page as Markdown. Charts become tables of their numbers. A chart without numbers, which are then in another table, is left out.
+//! A page as Markdown. Charts become tables of their numbers. A chart whose numbers are in another table is left out.
 
 use std::fmt::Write;
 
@@ -27,7 +27,7 @@ impl Page {
     }
 }
 
-/// Whether Markdown has this block.
+/// Whether Markdown includes this block.
 fn is_written(block: &Block) -> bool {
     !matches!(block, Block::Charts(charts) if charts.iter().all(|chart| chart.numbers.columns.is_empty()))
 }

@@ -5,6 +5,7 @@ use std::{
     io::{self, Write},
     path::{Path, PathBuf},
     process,
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 use crate::TrainError;
@@ -178,17 +179,26 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), TrainError> {
 /// A file that cannot be written.
 pub fn check_writable(path: &Path) -> Result<(), TrainError> {
     let attempt = || -> io::Result<()> {
-        let draft = with_suffix(path, DRAFT);
-        if is_device(path) || path.is_dir() || draft.is_dir() {
-            let taken = if draft.is_dir() { &draft } else { path };
-            return OpenOptions::new().write(true).open(taken).map(drop);
+        static CHECKS: AtomicU64 = AtomicU64::new(0);
+        let open = |path: &Path| OpenOptions::new().write(true).open(path).map(drop);
+        if is_device(path) || path.is_dir() {
+            return open(path);
         }
-        // A name of its own, so that no file is lost.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let probe = with_suffix(&path, &format!("{DRAFT}-{}", process::id()));
-        File::create_new(&probe)?;
-        drop(Draft(probe));
-        Ok(())
+        // A folder, or the draft of another process that was stopped.
+        let draft = with_suffix(&path, DRAFT);
+        if draft.exists() {
+            open(&draft)?;
+        }
+        // A unique name, so that no existing file is overwritten.
+        loop {
+            let number = CHECKS.fetch_add(1, Ordering::Relaxed);
+            let probe = with_suffix(&path, &format!("{DRAFT}-{}-{number}", process::id()));
+            match File::create_new(&probe) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                created => return created.map(|_| drop(Draft(probe))),
+            }
+        }
     };
     attempt().map_err(|error| failed(path, &error))
 }

@@ -117,6 +117,7 @@ pub use measurement::Metrics;
 pub use metrics::{Measurement, measurements};
 pub use model::{ResolvedModel, parse_model};
 pub use price::{PricedRun, Provable, price, read_published_noise};
+pub use public_defaults::public_folder;
 pub use public_model::PublicModel;
 pub use ranks::Share;
 pub use record_level::{Federation, FederationEnding};

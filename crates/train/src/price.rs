@@ -250,11 +250,11 @@ impl PricedRun {
         notes
     }
 
-    /// Whether the proved epsilon is at most the epsilon that is claimed for these settings, if one is.
+    /// Whether the epsilon that is claimed for these settings, if one is, is proved for the run.
     pub fn claim_holds(&self) -> bool {
-        let claim = Claim::new(&self.settings(), self.terms.plan());
+        let Some(claim) = Claim::new(&self.settings(), self.terms.plan()) else { return true };
         let proved = self.terms.guarantee().filter(|_| self.not_private().is_none());
-        claim.zip(proved).is_none_or(|(claim, proved)| proved.epsilon.get() <= claim.epsilon)
+        proved.is_some_and(|proved| proved.epsilon.get() <= claim.epsilon)
     }
 
     /// The claimed epsilon beside the proved one, as the text of a [`Hint`].

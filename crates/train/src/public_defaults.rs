@@ -26,8 +26,9 @@ pub(crate) fn with_public_defaults(settings: &Settings, source: Source) -> Resul
     })
 }
 
-/// The folder of the public model, as an absolute path.
-fn public_folder(settings: &Settings) -> Option<PathBuf> {
+/// The folder of the public model, as an absolute path; none if the settings name no such folder. Its tokenizer, or its size and normalisation of
+/// images, determine how records are read if the settings of the data do not say it.
+pub fn public_folder(settings: &Settings) -> Option<PathBuf> {
     let folder = settings.encoder.clone().or_else(|| settings.model.as_ref().map(PathBuf::from))?;
     folder.join("config.json").is_file().then(|| folder.canonicalize().unwrap_or(folder))
 }

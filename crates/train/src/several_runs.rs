@@ -6,7 +6,7 @@ use sordino_data::Dataset;
 
 use crate::{PricedRun, ResolvedModel, Run, RunData, TrainError};
 
-/// The data of several runs. The outputs of frozen layers and fixed transforms are kept until a run reads others.
+/// The data of several runs. The outputs of frozen layers and fixed transforms are kept until a run needs different ones.
 pub struct SeveralRuns<'a> {
     data: &'a RunData,
     last: Mutex<Option<Arc<Encoded>>>,
@@ -42,14 +42,14 @@ impl<'a> SeveralRuns<'a> {
         }
     }
 
-    /// The data as this model reads it; none if it reads the records themselves. Other threads wait, because they probably need the same.
+    /// The data as this model reads it; none if it reads the records themselves. Other threads wait, because they probably need the same data.
     fn encoded(&self, model: &ResolvedModel) -> Result<Option<Arc<Encoded>>, TrainError> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = last.as_ref().filter(|known| known.model.reads_as(model)) {
             return Ok(Some(known.clone()));
         }
         let Some(train) = model.encode(&self.data.train)? else { return Ok(None) };
-        // Not kept while the next is computed.
+        // Frees the memory before the next outputs are computed.
         *last = None;
         let test = self.data.test.as_ref().map(|test| model.encode(test)).transpose()?.flatten();
         let encoded = Arc::new(Encoded { model: model.clone(), train, test });

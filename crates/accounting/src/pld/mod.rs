@@ -329,6 +329,7 @@ impl DominatingPairs {
 }
 
 fn out_of_reach(reason: String) -> AccountingError {
-    let instead = "where {accountant=rdp} can be chosen, it gives a looser bound here; otherwise use more noise or a smaller budget";
+    let instead =
+        "use {accountant=rdp} if this command permits it (its bound is looser); otherwise, use more noise";
     AccountingError::OutOfReach { accountant: NAME, reason, instead }
 }

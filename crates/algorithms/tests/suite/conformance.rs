@@ -220,7 +220,7 @@ fn resumed_runs_continue_their_plan_and_never_cost_less() {
 
 /// A tenth of the norms are in the right half of the histogram, twice the share at which the range is halved. Without `steady`, noise halves it.
 #[test]
-fn a_steady_dc_sgd_e_does_not_shrink_its_range_because_of_noise() {
+fn steady_reaches_the_search_of_dc_sgd_e() {
     let range = |options: &str| {
         let facts = RunFacts { max_grad_norm: ClipNorm::new(2.0).unwrap(), ..facts_for(2000, 0.128, 200) };
         let config = config(&format!(r#"{{"type":"dc-sgd-e"{options}}}"#));

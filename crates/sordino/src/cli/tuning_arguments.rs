@@ -141,7 +141,7 @@ impl TuningArguments {
     fn check(&self, tuning: Tuning, accountant: Accountant) -> Result<(), Problem> {
         if tuning == Tuning::PapernotSteinke && !matches!(accountant, Accountant::Pld | Accountant::Rdp) {
             return Err(Problem::refused(
-                format!("--tuning papernot-steinke has bounds of its own and does not use {accountant}"),
+                format!("--tuning papernot-steinke computes its own bounds and does not use {accountant}"),
                 format!("leave out --accountant {accountant}"),
             ));
         }
@@ -225,7 +225,7 @@ impl Search {
                 (price.epsilon(), delta, price.renyi.map(Epsilon::get), runs.mean(), None)
             }
         };
-        // The theorems of Papernot and Steinke do not use another accountant.
+        // The theorems of Papernot and Steinke use only pld or rdp.
         let accountant = match tuning {
             Tuning::PapernotSteinke if *accountant != Accountant::Rdp => &Accountant::Pld,
             _ => accountant,

@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use sordino_algorithms::owners;
-use sordino_train::{Settings, TrainError};
+use sordino_train::{Settings, TrainError, public_folder};
 use toml::{Table, Value};
 
 use super::maps::{Choice, plain};
@@ -111,7 +111,17 @@ impl Grid {
             let text = toml::to_string(&choice).expect("a table of values is TOML");
             let tried = Settings::parse(&text).map_err(|problem| TrainError::refused(problem, HINT))?;
             let named = Settings { algorithm: Some(named), ..Settings::default() };
-            Ok((chosen, tried.or(named).or(given.clone())))
+            let whole = tried.or(named).or(given.clone());
+            // The records are read once for all runs.
+            if public_folder(&whole) != public_folder(given) {
+                return Err(TrainError::refused(
+                    format!(
+                        "{chosen}: runs with different pre-trained models read records in different ways, and a grid reads them only once"
+                    ),
+                    "use a separate command for each pre-trained model, and name it with {model}",
+                ));
+            }
+            Ok((chosen, whole))
         };
         combinations(&lists).into_iter().map(settings).collect()
     }
@@ -149,6 +159,21 @@ mod tests {
         assert_eq!(choice.to_string(), "anchor_scale=7 batch_size=32 learning_rate=3");
         assert_eq!((settings.batch_size, settings.epochs), (Some(32), Some(3.0)));
         assert_eq!(settings.algorithm.as_deref(), Some("dp-c4,routine=4,anchor_scale=7"));
+    }
+
+    #[test]
+    fn a_grid_cannot_have_models_that_read_records_in_different_ways() {
+        let folder = std::env::temp_dir().join(format!("sordino-grid-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("config.json"), "{}").unwrap();
+        let public = Settings { model: Some(folder.display().to_string()), ..Settings::default() };
+        let models = grid(&format!("model = [\"logistic\", {:?}]", folder.display().to_string()));
+        for given in [&Settings::default(), &public] {
+            let message = models.combinations("dp-sgd", given).unwrap_err().to_string();
+            assert!(message.contains("different pre-trained models"), "{message}");
+        }
+        assert_eq!(grid("learning_rate = [1, 2]").combinations("dp-sgd", &public).unwrap().len(), 2);
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

@@ -312,7 +312,7 @@ impl RunReport<'_> {
         let (proved, why) = match status {
             PrivacyStatus::Private(guarantee) if holds => (
                 format!("epsilon {}", rounded_up(guarantee.epsilon.get())),
-                "the noise is enough: the proved epsilon is at most the claim".to_owned(),
+                "the proved epsilon is at most the claimed epsilon".to_owned(),
             ),
             PrivacyStatus::Private(guarantee) => {
                 (format!("epsilon {}", rounded_up(guarantee.epsilon.get())), claim.why)

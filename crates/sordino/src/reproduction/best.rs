@@ -18,7 +18,7 @@ struct File {
 struct Best {
     data: Vec<String>,
     settings: Settings,
-    /// The budgets for which the settings are known, each with what differs.
+    /// The budgets for which the settings are known, each with the settings that differ.
     at: Vec<Settings>,
 }
 
@@ -37,7 +37,7 @@ impl BestSettings {
         Ok(Self(file.best))
     }
 
-    /// The settings for this data set and budget, with the budget.
+    /// The settings for this data set and budget, including the budget.
     pub(super) fn find(
         &self,
         data: &str,

@@ -183,7 +183,7 @@ pub fn find(name: &str) -> Result<Table, TrainError> {
             match FILES.into_iter().find(|(known, _)| letters(known) == letters(name)) {
                 Some((known, _)) => format!("did you mean {known}?"),
                 None => format!(
-                    "the tables are {}; `sordino schedule` draws Figures 2 and 4 of dynamic DP-SGD",
+                    "the tables are {}; Figures 2 and 4 of dynamic DP-SGD are drawn by `sordino schedule`",
                     FILES.map(|(name, _)| name).join(", ")
                 ),
             },
@@ -222,13 +222,16 @@ impl Table {
     }
 
     /// The pre-trained models that it needs, by the names of their folders.
-    pub fn weights(&self) -> BTreeSet<String> {
-        let named = |column: &Column| {
-            let Settings { model, encoder, .. } = column.settings.clone().or(self.settings.clone());
-            [model, encoder.map(|path| path.display().to_string())]
-        };
-        let names = self.column.iter().flat_map(named).flatten();
-        names.filter_map(|name| name.strip_prefix(WEIGHTS).map(str::to_owned)).collect()
+    ///
+    /// # Errors
+    /// An unknown data set or algorithm.
+    pub fn weights(&self) -> Result<BTreeSet<String>, TrainError> {
+        let cells = self.cells()?;
+        let settings = cells.iter().flat_map(|cell| &cell.experiments).map(|(_, found)| &found.settings);
+        let names = settings.flat_map(|Settings { model, encoder, .. }| {
+            [model.clone(), encoder.as_ref().map(|path| path.display().to_string())]
+        });
+        Ok(names.flatten().filter_map(|name| name.strip_prefix(WEIGHTS).map(str::to_owned)).collect())
     }
 
     /// The number of its cells.
@@ -333,7 +336,7 @@ mod tests {
         let mut names = BTreeSet::new();
         for table in catalogue().unwrap() {
             assert!(names.insert(table.name));
-            // A placeholder, or a page whose finding was forgotten, must not be released.
+            // A text with a placeholder (@) must not be released.
             assert!(!table.setting.contains('@') && !table.finding.contains('@'), "{}", table.name);
             for row in &table.row {
                 for name in row.at.keys() {
@@ -359,6 +362,13 @@ mod tests {
                     cell.row
                 );
                 for (kind, experiment) in &cell.experiments {
+                    let is_claimed = experiment.settings.epsilon.map(f64::from) == cell.claimed;
+                    assert!(
+                        is_claimed || *kind == Kind::Published,
+                        "{}: {}, {kind:?} has another epsilon",
+                        table.name,
+                        cell.row
+                    );
                     // The defaults of other runs may change.
                     let Settings { model, encoder, learning_rate, batch_size, steps, epochs, .. } =
                         &experiment.settings;

@@ -16,7 +16,7 @@ use sordino_data::Encoding;
 use sordino_nn::Shape;
 use sordino_train::{
     DataDescription, DataFacts, Ending, PricedRun, Run, RunData, Score, Settings, SeveralRuns, TrainError,
-    price, resolve,
+    price, public_folder, resolve,
 };
 
 use super::{DataSet, RunRecord, Store};
@@ -93,10 +93,10 @@ impl Experiment {
         match (missing.is_empty(), folder) {
             (true, _) => Ok(settings),
             (false, Some(folder)) => {
-                Err(format!("{} does not contain {}", folder.display(), missing.join(", nor ")))
+                Err(format!("{} does not contain {}", folder.display(), missing.join("; ")))
             }
             (false, None) => {
-                Err(format!("no folder of data is given; it must contain {}", missing.join(", and ")))
+                Err(format!("no folder of data is given; it must contain {}", missing.join("; ")))
             }
         }
     }
@@ -146,22 +146,19 @@ pub fn run(
     stop: &AtomicBool,
     report: &(dyn Fn(Finished<'_>) + Sync),
 ) -> Result<(), TrainError> {
-    // Experiments on the same data are grouped, so that it is read once.
-    let mut groups: BTreeMap<String, Vec<(&Experiment, Settings)>> = BTreeMap::new();
+    // Experiments that read the same data in the same way are grouped, so that it is read once.
+    let mut groups: BTreeMap<_, Vec<(&Experiment, Settings)>> = BTreeMap::new();
     for experiment in experiments {
-        if store.seeds(experiment)?.len() as u64 >= runs {
+        if store.missing_seeds(experiment, runs)?.is_empty() {
             continue;
         }
         match experiment.located(folder) {
             Err(reason) => report(Finished::Skipped(experiment, reason)),
-            Ok(settings) => {
-                let data = settings.clone().retain(|info| info.heading == "Data");
-                groups.entry(data.to_toml()).or_default().push((experiment, settings));
-            }
+            Ok(settings) => groups.entry(reading(&settings)).or_default().push((experiment, settings)),
         }
     }
     if !groups.is_empty() {
-        // Before hours of work.
+        // Checked before hours of training.
         store.create()?;
     }
     for group in groups.into_values() {
@@ -187,12 +184,12 @@ pub fn run(
                 ));
                 continue;
             }
-            let (done, settings) = (store.seeds(experiment)?, Settings { seed: Some(0), ..settings });
+            let settings = Settings { seed: Some(0), ..settings };
             match resolve(&settings, &data.description).and_then(|resolved| price(resolved, None)) {
                 Ok(priced) => {
                     let priced = Arc::new(priced);
-                    let seeds = (1..=runs).filter(|seed| !done.contains(seed));
-                    jobs.extend(seeds.map(|seed| (seed, experiment, priced.clone())));
+                    let seeds = store.missing_seeds(experiment, runs)?;
+                    jobs.extend(seeds.into_iter().map(|seed| (seed, experiment, priced.clone())));
                 }
                 Err(error) => report(Finished::Skipped(experiment, error.to_string())),
             }
@@ -202,6 +199,12 @@ pub fn run(
         train_all(&jobs, &data, store, stop, report)?;
     }
     Ok(())
+}
+
+/// What determines how records are read: the settings of the data, and the public model, whose tokenizer or normalisation is used.
+fn reading(settings: &Settings) -> (String, Option<PathBuf>) {
+    let data = settings.clone().retain(|info| info.heading == "Data");
+    (data.to_toml(), public_folder(settings))
 }
 
 /// The version of Sordino, and the commit that it is built from if that is known.
@@ -225,7 +228,7 @@ fn train_all(
     let (next, first_error, runs) = (AtomicUsize::new(0), Mutex::new(None), SeveralRuns::new(data));
     let train = |(seed, experiment, priced): &Job<'_>| -> Result<(), TrainError> {
         // Another process may have finished it in the meantime.
-        if store.seeds(experiment)?.contains(seed) {
+        if !store.missing_seeds(experiment, *seed)?.contains(seed) {
             return Ok(());
         }
         let begin = |run: Run<'_>| run.with_seed_offset(*seed).measured_once().begin(stop, &mut ());
@@ -282,6 +285,26 @@ mod tests {
         let found = folder.join("bert").display().to_string();
         assert_eq!(model.located(Some(&folder)).unwrap().model, Some(found));
         assert_eq!(encoder.located(Some(&folder)).unwrap().encoder, Some(folder.join("minilm")));
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// A tokenizer of a public model must not be used for records of a network that reads bytes.
+    #[test]
+    fn experiments_with_different_public_models_do_not_share_records() {
+        let folder = std::env::temp_dir().join(format!("sordino-reading-{}", std::process::id()));
+        for name in ["bert", "minilm"] {
+            fs::create_dir_all(folder.join(name)).unwrap();
+            fs::write(folder.join(name).join("config.json"), "{}").unwrap();
+        }
+        let path = |name: &str| folder.join(name);
+        let model = |model: &str| Settings { model: Some(model.to_owned()), ..Settings::default() };
+        let readings = [
+            reading(&model("gpt")),
+            reading(&model(&path("bert").display().to_string())),
+            reading(&Settings { encoder: Some(path("minilm")), ..Settings::default() }),
+        ];
+        assert!(readings[0] != readings[1] && readings[1] != readings[2] && readings[0] != readings[2]);
+        assert_eq!(readings[0], reading(&Settings { learning_rate: Some(1.0), ..model("lstm") }));
         fs::remove_dir_all(&folder).unwrap();
     }
 

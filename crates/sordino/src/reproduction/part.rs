@@ -104,7 +104,7 @@ impl SideBySide {
     }
 }
 
-/// The words of a text with hyphens between them. A result that is read from a file may have any text.
+/// The words of a text with hyphens between them. The text of a result file is not trusted.
 fn file_name(text: &str) -> String {
     let words = text.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     words.collect::<Vec<_>>().join("-").to_lowercase()

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use sordino_accounting::{Accountant, Delta};
 use sordino_train::{
     TrainError,
-    format::{rounded_to_nearest, rounded_up},
+    format::{rounded_to_nearest, rounded_up, scientific},
 };
 
 use super::{Cell, Experiment, Kind, Measure, RunRecord, Store, Table, experiment::QUICK_STEPS};
@@ -15,7 +15,7 @@ use crate::report::{Column, table};
 pub const DEFAULT_RUNS: u64 = 3;
 
 /// The results that a finding refers to.
-pub(super) const FOUND_WITH: &str = "This was found with the results that are stored in Sordino's repository, in `docs/reproduction/results`.";
+pub(super) const FOUND_WITH: &str = "This finding refers to the results that are stored in Sordino's repository, in `docs/reproduction/results`. Experiments beyond the cells of this page, such as other learning rates, are described here only, and their runs are not stored.";
 
 /// The result of a reproduction.
 #[derive(Debug, Serialize, Deserialize)]
@@ -32,7 +32,7 @@ pub struct SideBySide {
     /// The largest number of runs of an experiment.
     #[serde(default)]
     runs: u64,
-    /// The number of results that are not there yet.
+    /// The number of missing results.
     #[serde(default)]
     missing: usize,
     pub(super) cells: Vec<Row>,
@@ -70,7 +70,7 @@ pub enum TrueEpsilon {
     Unknown(String),
 }
 
-/// The accuracies of an experiment, in per cent, or its seconds.
+/// The accuracies of an experiment, in per cent, its losses, or its seconds.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Measured {
     experiment: String,
@@ -270,9 +270,9 @@ impl SideBySide {
             text += &format!("\n## Finding\n\n{FOUND_WITH}\n\n{}\n", self.finding);
         }
         text += &format!("\n{}\n\n", self.provenance());
-        let runs = if self.runs == DEFAULT_RUNS { String::new() } else { format!(" and {} runs", self.runs) };
+        let runs = if self.runs == DEFAULT_RUNS { String::new() } else { format!(" --runs {}", self.runs) };
         text += &format!(
-            "`sordino reproduce {}`, with the folder of data{runs}, trains what is missing and prints this table.\n",
+            "`sordino reproduce {} --data DIR{runs}` trains the missing runs and prints this table.\n",
             self.table
         );
         text
@@ -319,9 +319,9 @@ impl SideBySide {
         }
         .to_owned();
         text += &format!(
-            "`true epsilon` is a proved upper bound for the noise as published, {} under addition or removal of one record (the number of records \
-             is public); `none` means that no epsilon can be proved. If the paper's claim is about another relation, its setting says so. `proved` is the same algorithm with enough noise to prove the claimed epsilon. \
-             `best` is Sordino's best known setting at that epsilon, with any model and algorithm, so it is the same in all rows.\n",
+            "`true epsilon` is a proved upper bound for the noise as published,{} under addition or removal of one record (the number of records \
+             is public); `none` means that no epsilon can be proved. If the paper uses another neighbouring relation, the setting above states it. `proved` is the same algorithm with enough noise to prove the claimed epsilon. \
+             `best` is Sordino's best known setting at that epsilon, with any model and algorithm, so it is the same in all rows of a data set and epsilon.\n",
             self.delta()
         );
         text += "All runs are seeded, so that the same build of Sordino can repeat them. A seeded run is not private. The same settings without \
@@ -350,13 +350,14 @@ impl SideBySide {
         deltas.dedup();
         let shown = |delta: f64| match format!("{delta:e}") {
             exact if exact.len() <= 6 => exact,
-            _ => format!("{delta:.3e}"),
+            // Not below the delta for which epsilon is proved.
+            _ => scientific(delta, f64::ceil),
         };
         match deltas[..] {
             [] => String::new(),
-            [delta] => format!("at delta {},", shown(delta)),
+            [delta] => format!(" at delta {},", shown(delta)),
             [least, .., most] => {
-                format!("at the delta of each data set ({} to {}),", shown(least), shown(most))
+                format!(" at the delta of each data set ({} to {}),", shown(least), shown(most))
             }
         }
     }
@@ -380,7 +381,7 @@ impl SideBySide {
             _ => format!(
                 "Each result is {}; Sordino {}.{missing}",
                 match (fewest, most) {
-                    (1, 1) => "that of one run with the seed 1".to_owned(),
+                    (1, 1) => "that of one run".to_owned(),
                     _ if fewest == most => format!("the mean of {most} runs with the seeds 1, 2, ..."),
                     _ => format!("the mean of {fewest} to {most} runs with the seeds 1, 2, ..."),
                 },

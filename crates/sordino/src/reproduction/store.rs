@@ -98,9 +98,13 @@ impl Store {
         Ok(stored.runs)
     }
 
-    /// The seeds of the finished runs of an experiment.
-    pub(super) fn seeds(&self, experiment: &Experiment) -> Result<BTreeSet<u64>, TrainError> {
-        Ok(self.runs(experiment)?.iter().map(|run| run.seed).collect())
+    /// Those of the seeds 1, 2, ... `runs` that have no finished run.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or that is about another experiment.
+    pub fn missing_seeds(&self, experiment: &Experiment, runs: u64) -> Result<Vec<u64>, TrainError> {
+        let finished: BTreeSet<u64> = self.runs(experiment)?.iter().map(|run| run.seed).collect();
+        Ok((1..=runs).filter(|seed| !finished.contains(seed)).collect())
     }
 
     /// Adds a finished run. If a run with its seed is stored already, that one is kept.
@@ -109,7 +113,8 @@ impl Store {
     /// A file that cannot be read or written.
     pub fn add(&self, experiment: &Experiment, run: RunRecord) -> Result<(), TrainError> {
         let _guard = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.create()?;
+        // If this fails, so does writing the file.
+        let _ = fs::create_dir_all(&self.folder);
         // Other processes may use the same folder. Where a folder cannot be locked, as on Windows, only one process may use it.
         let folder = File::open(&self.folder);
         let _lock = folder.and_then(|folder| folder.lock().map(|()| folder));
@@ -155,6 +160,8 @@ mod tests {
             store.add(&first, run(seed, accuracy)).unwrap();
         }
         assert_eq!(store.runs(&first).unwrap(), [run(1, 0.25), run(2, 0.5)]);
+        store.add(&first, run(4, 0.5)).unwrap();
+        assert_eq!(store.missing_seeds(&first, 4).unwrap(), [3]);
         assert!(store.runs(&experiment(4.0)).unwrap().is_empty());
         fs::copy(store.path(&first), store.path(&experiment(4.0))).unwrap();
         let message = store.runs(&experiment(4.0)).unwrap_err().to_string();

@@ -99,7 +99,7 @@ fn finished_runs_are_kept_and_not_trained_again() {
     assert_eq!(fs::read_dir(place.0.join("best")).unwrap().count(), 1);
     place.write(&stored, &whole);
     // The list counts whole runs.
-    assert!(!place.text("reproduce --results best").contains("experiments trained"));
+    assert!(!place.text("reproduce --results best").contains("have results"));
     place.run("reproduce dp-c4-1 --only mushroom --column best --runs 1 --results best");
     let list = place.text("reproduce --results best");
     assert!(list.contains("DP-C4 and its baselines  (1 of "), "{list}");

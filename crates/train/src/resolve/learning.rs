@@ -48,8 +48,8 @@ pub(crate) fn check(settings: &Settings) -> Result<(), TrainError> {
     settings.learning_rate.map(Optimizer::check_learning_rate).transpose()?;
     if settings.learning_rate == Some(0.0) {
         return Err(TrainError::refused(
-            "learning_rate must be above 0, got 0, with which a run would spend its budget and learn nothing",
-            "leave out {learning_rate} for a value that suits the budget",
+            "learning_rate must be above 0, got 0: the run would spend its privacy budget without learning anything",
+            "leave out {learning_rate} to use the default for this privacy budget",
         ));
     }
     settings.average.map(Average::new).transpose()?;

@@ -189,7 +189,8 @@ pub fn convergence(
 /// regulariser or the clipping norm is too small, the limit is not positive; a separate condition states this.
 fn step_size_condition(eta: f64, limit: f64, steps: f64, equation: &str) -> (Condition, f64) {
     if !(limit > 0.0) {
-        let text = format!("learning rate {eta:.4e} small enough ({equation}): no learning rate is");
+        let text =
+            format!("learning rate {eta:.4e} small enough ({equation}): no learning rate is small enough");
         return (Condition::new(false, text), f64::INFINITY);
     }
     let least = (steps * (eta / limit).powi(2)).ceil();

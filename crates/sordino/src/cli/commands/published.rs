@@ -247,7 +247,7 @@ impl PublishedArguments {
             if let Some(factor) = factor.filter(|factor| !(1e-3..=1e3).contains(factor)) {
                 return Err(Problem::refused(
                     format!("{option} must be between 0.001 and 1000, got {factor}"),
-                    "2 is the default",
+                    format!("leave out {option} to use the default, 2"),
                 ));
             }
         }

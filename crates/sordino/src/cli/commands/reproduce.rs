@@ -73,7 +73,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
     if let Some(folder) = arguments.data.as_ref().filter(|folder| !folder.is_dir()) {
         return Err(Problem::refused(
             format!("{} is not a folder", folder.display()),
-            "give the folder that contains the folders of the data sets, such as one called mnist",
+            "give the folder that has a folder for each data set, such as DIR/mnist",
         ));
     }
     let Some(name) = &arguments.table else {
@@ -91,7 +91,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
             None => list(arguments),
         };
     };
-    // Found before hours of work.
+    // Checked before hours of training.
     check_outputs(&[("--markdown", arguments.markdown.as_deref())])?;
     if arguments.markdown.as_deref().is_some_and(|path| same_file(path, &arguments.results)) {
         return Err(Problem::refused(
@@ -109,10 +109,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
         ));
     }
     let store = Store::open(&arguments.results);
+    // All that the table shows.
     for (_, experiment) in cells.iter().flat_map(|cell| &cell.experiments) {
-        store.runs(experiment)?;
+        let shown = if arguments.quick { experiment.clone().shortened() } else { experiment.clone() };
+        store.runs(&shown)?;
     }
-    let stop = listen("after the current steps and discarding unfinished runs", "without the table");
+    let stop = listen("after the current steps; unfinished runs are discarded", "without the table");
     train_missing(&distinct(&cells, arguments), runs, arguments, &store, stop)?;
     let result = SideBySide::new(&table, &cells, &store, runs, arguments.quick)?;
     if let Some(path) = &arguments.markdown {
@@ -162,7 +164,10 @@ fn selected(table: &Table, arguments: &Arguments) -> Result<Vec<Cell>, Problem> 
             labels.dedup();
             return Err(Problem::refused(
                 format!("no cell of {} matches {}", table.name, arguments.only.join(" and ")),
-                format!("give part of the name of an algorithm or of one of these: {}", labels.join("; ")),
+                format!(
+                    "give part of the name of an algorithm or of a column; the columns are {}",
+                    labels.join("; ")
+                ),
             ));
         }
     }
@@ -181,7 +186,7 @@ fn train_missing(
     let experiments: Vec<Experiment> = labelled.iter().map(|(experiment, _)| experiment.clone()).collect();
     let mut missing = 0;
     for experiment in &experiments {
-        missing += runs.saturating_sub(store.runs(experiment)?.len() as u64);
+        missing += store.missing_seeds(experiment, runs)?.len() as u64;
     }
     let bar = bar(missing, "run");
     bar.enable_steady_tick(Duration::from_secs(1));
@@ -268,7 +273,7 @@ fn list(arguments: &Arguments) -> Result<String, Problem> {
         let folder = arguments.data.as_deref();
         table.data_sets()?.iter().for_each(|set| need(set.name, set.place(folder).is_some()));
         let is_folder = |name: &str| folder.is_some_and(|folder| folder.join(name).is_dir());
-        table.weights().iter().for_each(|name| need(name, is_folder(name)));
+        table.weights()?.iter().for_each(|name| need(name, is_folder(name)));
         let progress = arguments.results.is_dir().then(|| progress(&table, arguments)).transpose()?;
         let (title, source) = (table.title, table.source);
         listed.push(Listed { table: table.name, title, source, data, missing, progress });
@@ -292,15 +297,16 @@ fn list(arguments: &Arguments) -> Result<String, Problem> {
         };
         let trained = match table.progress {
             Some(Progress { experiments, trained }) if trained > 0 => {
-                format!("  ({trained} of {experiments} experiments trained)")
+                format!("  ({trained} of {experiments} experiments have results)")
             }
             _ => String::new(),
         };
         text += &format!("  {:<18}  {}{trained}{available}\n", table.table, table.title);
     }
     Ok(format!(
-        "{}\n`sordino reproduce TABLE --data DIR` trains the runs of a table. Names in brackets are data and pre-trained models\n\
-         that DIR must contain; cells that need others can be trained without them. docs/reproduction has the finished tables.\n\
+        "{}\n`sordino reproduce TABLE --data DIR` trains the runs of a table. Names in brackets are the data sets and\n\
+         pre-trained models that DIR must contain. If some of them are missing, the cells that do not need them are trained.\n\
+         docs/reproduction has the finished tables.\n\
          `sordino schedule --figure FILE` draws Figures 2 and 4 of dynamic DP-SGD, which need no training.\n",
         text.trim_start()
     ))

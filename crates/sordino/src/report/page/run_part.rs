@@ -87,7 +87,7 @@ impl RunEvidence {
             false => "The epsilon that is claimed for this run is not proved.",
         };
         let why = match holds {
-            true => "the noise is enough: the proved epsilon is at most the claim".to_owned(),
+            true => "the proved epsilon is at most the claimed epsilon".to_owned(),
             false => claim.why.clone(),
         };
         let mut points = vec![

@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     /// Schedule, as for train: dynamic,mu_growth=4,clip_decay=2 or dynamic,mu_schedule=@FILE; repeat it to compare schedules
     #[arg(long, value_name = "dynamic[,K=V]", default_value = "dynamic")]
     algorithm: Vec<String>,
-    /// C_0, the clipping norm before the first step
+    /// Clipping norm C_0, at which the schedule starts
     #[arg(long, alias = "clip", value_name = "C", allow_hyphen_values = true)]
     max_grad_norm: ClipNorm,
     /// Where the noise comes from: the exact price (pld), the paper's central limit theorem (gdp-clt) or its closed form (corollary-2)
@@ -153,7 +153,7 @@ fn schedule(
         .collect::<Result<Vec<_>, _>>()?;
     let plan = calibrated[0].1.clone();
     let steps = steps(dynamic, &facts, &plan, &calibrated[0].0, budget.delta, arguments.points)?;
-    // Without sampling, mu adds up by another formula.
+    // At sampling rate 1, the total mu has another formula.
     let is_sampled = rate.get() < 1.0;
     let equal =
         (is_sampled && dynamic.mu_is_constant()).then(|| gdp::equal_mu(total, rate, count)).transpose()?;

@@ -55,7 +55,7 @@ pub(super) fn text(arguments: &Arguments, answer: &Answer) -> Hint {
     rows.push((
         "epsilon",
         format!(
-            "spent so far, by pld at {} of the steps (--points); --json and --csv list all steps, by rdp and the CLT",
+            "spent so far, by pld at {} of the steps (--points); --json and --csv have every step, also by rdp and by the central limit theorem",
             arguments.points.min(steps.get())
         ),
     ));
@@ -73,7 +73,7 @@ fn calibrations(schedule: &Schedule) -> String {
     let rows = [
         row("", &|calibration| calibration.noise_from.title().to_owned()),
         row("mu_0", &|calibration| rounded_down(calibration.mu_0)),
-        row("largest mu_t", &|calibration| rounded_down(calibration.largest_mu)),
+        row("largest mu_t", &|calibration| rounded_up(calibration.largest_mu)),
         row("noise multiplier", &|calibration| arrow(calibration.noise_multiplier)),
         row("clipping norm", &|calibration| arrow(calibration.clip_norm)),
         row("noise standard deviation", &|calibration| arrow(calibration.noise_std)),
