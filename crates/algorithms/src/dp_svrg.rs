@@ -116,6 +116,15 @@ impl Algorithm for DpSvrg {
         ])
     }
 
+    fn notes(&self, _facts: &RunFacts, _plan: &Plan) -> Vec<String> {
+        let published = (self.noise == NoiseChoice::DpC4Paper).then(|| {
+            "the proved epsilon is that of dp-svrg in Sordino, which draws the noise of an anchor once; for the form of the paper, which draws it at \
+             every step, it is not proved"
+                .to_owned()
+        });
+        published.into_iter().collect()
+    }
+
     fn start<G: Gradients>(&self, facts: &RunFacts, plan: &Plan) -> Result<Box<dyn Steps<G>>, AlgorithmError>
     where
         G::Point: 'static,

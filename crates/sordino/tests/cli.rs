@@ -170,6 +170,17 @@ fn published_noise_needs_a_batch_and_options_of_its_paper() {
     refused(&flags("dp-sgd --rho-mu 2"), &["--rho-mu belongs to --published dynamic-clt"], "leave out");
     refused(&flags("dynamic-clt --rho-c -2"), &["--rho-c must be between 0.001 and 1000, got -2"], "default");
     refused(&flags("dice --thresholds theorem --feedback-clip 1"), &["C_1 <= C_2 <= C / B"], "feedback_clip");
+    refused(
+        &flags("dice --gradient-clip 0.5"),
+        &["needs the clipping norms of the theorem"],
+        "--thresholds theorem",
+    );
+    refused(
+        &flags("dice --feedback-clip NaN"),
+        &["--feedback-clip must be a number above 0, got NaN"],
+        "default",
+    );
+    refused(&flags("dice-automatic --thresholds theorem"), &["dice-automatic normalises them"], "leave out");
     refused(&flags("dp-c4 --anchor-batch 9999"), &["at most the number of records, 6499"], "options");
     let small = MUSHROOM.replace("--batch-size 256", "--batch-size 7000");
     refused(

@@ -114,7 +114,7 @@ impl<'a> Run<'a> {
         Self { communicator: Some(communicator), ..self }
     }
 
-    /// The same run, measured at its end only.
+    /// The same run, measured at its end only, and not if it is stopped before.
     #[must_use]
     pub fn measured_once(self) -> Self {
         Self { measure_every: u64::MAX, ..self }
@@ -261,7 +261,12 @@ impl<'a> Run<'a> {
         self.save(&state, &ended, None, &mut vault)?;
         let finished = position == steps;
         // Protected records are measured when the plan is finished: a run that is stopped can be resumed.
-        if finished || recorder.noise_std.is_none() {
+        let is_measured = match recorder.noise_std {
+            _ if finished => true,
+            None => self.measure_every < u64::MAX,
+            Some(_) => false,
+        };
+        if is_measured {
             let moment = Moment { step: position, seconds: ended.seconds, last: true };
             latest = recorder.measure_at_end(&mut vault, &state.learner, moment, observer)?.or(latest);
         }

@@ -9,6 +9,9 @@ use sordino_train::check_writable;
 
 use super::problem::Problem;
 
+/// What to do about a file that cannot be written.
+pub(crate) const WRITABLE: &str = "choose a file that can be written, in a folder that exists";
+
 /// Picture formats that Sordino does not write.
 const OTHER_PICTURES: [&str; 6] = ["png", "jpg", "jpeg", "gif", "pdf", "html"];
 
@@ -30,9 +33,7 @@ pub(crate) fn check_outputs(files: &[(&str, Option<&Path>)]) -> Result<(), Probl
                 "choose a different file for each",
             ));
         }
-        check_writable(path).map_err(|error| {
-            Problem::refused(error.to_string(), "choose a file that can be written, in a folder that exists")
-        })?;
+        check_writable(path).map_err(|error| Problem::refused(error.to_string(), WRITABLE))?;
         checked.push((option, path));
     }
     Ok(())

@@ -182,10 +182,7 @@ pub fn find(name: &str) -> Result<Table, TrainError> {
             format!("there is no table {name}"),
             match FILES.into_iter().find(|(known, _)| letters(known) == letters(name)) {
                 Some((known, _)) => format!("did you mean {known}?"),
-                None => format!(
-                    "the tables are {}; Figures 2 and 4 of dynamic DP-SGD are drawn by `sordino schedule`",
-                    FILES.map(|(name, _)| name).join(", ")
-                ),
+                None => "`sordino reproduce` lists the tables; `sordino schedule` draws Figures 2 and 4 of dynamic DP-SGD".to_owned(),
             },
         )),
     }

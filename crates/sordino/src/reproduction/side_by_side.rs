@@ -324,8 +324,8 @@ impl SideBySide {
              `best` is Sordino's best known setting at that epsilon, with any model and algorithm, so it is the same in all rows of a data set and epsilon.\n",
             self.delta()
         );
-        text += "All runs are seeded, so that the same build of Sordino can repeat them. A seeded run is not private. The same settings without \
-                 a seed have the stated epsilon.\n";
+        text += "All runs are seeded, so that the same build of Sordino can repeat them. A seeded run is not private. Without a seed, the same \
+                 settings have the stated epsilon, except for algorithms as published whose claims are false.\n";
         if self.cells.iter().any(|row| row.below) {
             text += "An asterisk marks results below the paper's by more than two standard deviations. ";
         }

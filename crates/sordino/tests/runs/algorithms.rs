@@ -73,6 +73,7 @@ fn every_algorithm_of_the_registry_trains_within_its_budget() {
         ("--algorithm dp-c4-published --accountant pld", "no accountant prices it"),
         ("--algorithm dice-published --accountant pld", "no accountant prices it"),
         ("--algorithm dice-published,gradient_clip=1", "needs thresholds=theorem"),
+        ("--algorithm dp-sgd,noise=dp-c4-paper --accountant gdp-clt", "accountant has no effect here"),
         ("--algorithm dice-published,thresholds=theorem,feedback_clip=1", "C_1 <= C_2 <= C / B"),
         ("--algorithm dice-published,feedback_clip=0", "feedback_clip must be between 1e-9 and 1e9, got 0"),
         ("--algorithm dp-sgd,noise=dp-c4-paper --noise-multiplier 3", "noise=dp-c4-paper sets the noise"),

@@ -1,6 +1,6 @@
 //! Privacy settings: the algorithm and its budget; which settings an algorithm does not use.
 
-use sordino_accounting::{Delta, Epsilon, calibrate::Budget};
+use sordino_accounting::{Accountant, Delta, Epsilon, calibrate::Budget};
 
 use crate::{NetworkAlgorithm, Origin, Settings, TrainError, Value};
 
@@ -54,7 +54,8 @@ pub fn without_unused(mut settings: Settings, algorithm: &dyn NetworkAlgorithm) 
     if algorithm.is_plain() || published {
         settings.noise_multiplier = None;
     }
-    if !algorithm.about().verdict.is_sound() {
+    let by_clt = settings.accountant == Some(Accountant::GdpClt);
+    if !algorithm.about().verdict.is_sound() || (by_clt && algorithm.noise_formula().is_some()) {
         settings.accountant = None;
     }
     settings

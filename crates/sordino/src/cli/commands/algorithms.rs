@@ -32,7 +32,7 @@ const ADVICE: [&str; 6] = [
      Mushroom at epsilon 1 and on MNIST at epsilon 1, 2 and 4.",
     "With a lot of noise (small epsilon, few records), try quantile. On Mushroom it was better than dp-sgd by 1.2 points at epsilon \
      0.1 and by 0.4 points at epsilon 0.3, and worse by one point at epsilon 1.",
-    "With a constant learning rate, try dynamic. On MNIST at epsilon 0.4 it was better than dp-sgd by one point. With \
+    "With a constant learning rate, try dynamic. On MNIST at epsilon 0.4 it was better than dp-sgd by 1.8 points. With \
      a learning rate that decays to 0 (schedule linear), both were better, and dynamic was worse than dp-sgd by half a point.",
     "No other algorithm was clearly better than dp-sgd in these measurements. The others are for other kinds of data and for comparison.",
     "Algorithms whose names end in -published are for comparison only: the epsilon that their papers claim is not a bound. The \

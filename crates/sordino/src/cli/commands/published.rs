@@ -243,6 +243,29 @@ impl PublishedArguments {
                 format!("leave out {option}"),
             ));
         }
+        let theorem = self.thresholds.as_deref() == Some("theorem");
+        if formula == Formula::DiceAutomatic && theorem {
+            return Err(Problem::refused(
+                "Theorem 3.8 of DiceSGD assumes clipped gradients, but dice-automatic normalises them",
+                "leave out --thresholds theorem, or use --published dice",
+            ));
+        }
+        if self.gradient_clip.is_some() && !theorem {
+            return Err(Problem::refused(
+                "--gradient-clip needs the clipping norms of the theorem; otherwise C_1 is --max-grad-norm",
+                "add --thresholds theorem, or leave out --gradient-clip",
+            ));
+        }
+        for (option, norm) in
+            [("--gradient-clip", self.gradient_clip), ("--feedback-clip", self.feedback_clip)]
+        {
+            if let Some(norm) = norm.filter(|norm| !(*norm > 0.0 && norm.is_finite())) {
+                return Err(Problem::refused(
+                    format!("{option} must be a number above 0, got {norm}"),
+                    format!("leave out {option} to use the default"),
+                ));
+            }
+        }
         for (option, factor) in [("--rho-mu", self.rho_mu), ("--rho-c", self.rho_c)] {
             if let Some(factor) = factor.filter(|factor| !(1e-3..=1e3).contains(factor)) {
                 return Err(Problem::refused(

@@ -14,7 +14,7 @@ use clap::{Args, ValueEnum};
 use sordino_report::{Chart, MARK, Page};
 use sordino_train::write_whole;
 
-use crate::cli::problem::Problem;
+use crate::cli::{outputs::WRITABLE, problem::Problem};
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -82,7 +82,7 @@ pub(crate) fn mention(path: &Path) -> String {
 /// The text itself, or a sentence about the file that it was written to.
 fn written(text: String, out: Option<&Path>) -> Result<String, Problem> {
     let Some(path) = out else { return Ok(text) };
-    write_whole(path, text.as_bytes())?;
+    write_whole(path, text.as_bytes()).map_err(|error| Problem::refused(error.to_string(), WRITABLE))?;
     Ok(format!("written: {}\n", path.display()))
 }
 
