@@ -19,6 +19,11 @@ impl Choice {
         Self(settings)
     }
 
+    /// How many settings it chooses.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     fn value(&self, setting: &str) -> Option<String> {
         self.0.get(setting).map(plain)
     }
@@ -48,7 +53,7 @@ const MOST: usize = 24;
 /// The columns are the values of the setting with the most values, and the rows those of the next one. Each combination of the other
 /// settings has a map of its own.
 #[derive(Debug, PartialEq)]
-pub(super) struct Map {
+pub(crate) struct Map {
     algorithm: String,
     /// The values of the settings beyond two.
     rest: String,
@@ -75,7 +80,7 @@ impl Axis {
 
 /// The maps of a grid's candidates: algorithm, settings, and the mean accuracy if there is one. An algorithm without a setting that has
 /// several values has no map.
-pub(super) fn maps<'a>(candidates: impl IntoIterator<Item = (&'a str, &'a Choice, Option<f64>)>) -> Vec<Map> {
+pub(crate) fn maps<'a>(candidates: impl IntoIterator<Item = (&'a str, &'a Choice, Option<f64>)>) -> Vec<Map> {
     let candidates: Vec<_> = candidates.into_iter().collect();
     let mut algorithms: Vec<&str> = Vec::new();
     for (algorithm, ..) in &candidates {
@@ -158,6 +163,11 @@ impl Map {
         }
     }
 
+    /// Whether it has no result.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.cells.is_empty()
+    }
+
     fn best(&self) -> Option<(usize, usize)> {
         let best = |best: Option<((usize, usize), f64)>, (&at, &mean): (&(usize, usize), &f64)| match best {
             Some((_, most)) if most >= mean => best,
@@ -189,7 +199,7 @@ impl Map {
     }
 
     /// The map as a table for a terminal; the best cell has a star.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let cells = self.rows(|number| number + "*");
         format!(
             "{}: mean test accuracy in % by setting; * is the best\n\n{}",
@@ -199,7 +209,7 @@ impl Map {
     }
 
     /// The map as a Markdown table; the best cell is bold.
-    pub(super) fn markdown(&self) -> String {
+    pub(crate) fn markdown(&self) -> String {
         let cells = self.rows(|number| format!("**{number}**"));
         format!(
             "{}: mean test accuracy in % by setting; the best is bold\n\n{}",
@@ -209,7 +219,7 @@ impl Map {
     }
 
     /// The map as a chart of a page.
-    pub(super) fn chart(&self) -> Chart {
+    pub(crate) fn chart(&self) -> Chart {
         let mut rows = self.rows(|number| number + " (best)").into_iter();
         let columns = rows.next().unwrap_or_default().into_iter().enumerate();
         Chart {

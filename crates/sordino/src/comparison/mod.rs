@@ -16,6 +16,7 @@ use std::{
 
 pub use grid::Grid;
 pub use maps::Choice;
+pub(crate) use maps::{Map, maps};
 pub use result::{Comparison, RunResult};
 use sordino_algorithms::{Algorithm, AlgorithmConfig};
 use sordino_train::{

@@ -11,7 +11,7 @@ use super::{
     best::BestSettings,
     data_sets::{self, DataSet},
     experiment::WEIGHTS,
-    grid::expand,
+    grid::{Point, expand},
     search::Search,
 };
 
@@ -128,6 +128,8 @@ struct Row {
     at: BTreeMap<String, Settings>,
     /// The same algorithm with a proved epsilon. By default, if the algorithm is sound, the paper's settings with the exact accountant.
     proved: Option<Settings>,
+    /// Its place in a grid, if it belongs to one.
+    point: Option<Point>,
 }
 
 /// What an experiment of a cell shows.
@@ -159,6 +161,8 @@ pub struct Cell {
     pub delta: Option<Delta>,
     /// The search whose cost the claimed epsilon includes.
     pub search: Option<Search>,
+    /// Its place in a grid, if it belongs to one.
+    pub point: Option<Point>,
     /// What is trained.
     pub experiments: Vec<(Kind, Experiment)>,
 }
@@ -277,6 +281,7 @@ impl Table {
                     claimed,
                     delta: common.delta,
                     search: row.tuning,
+                    point: row.point.clone(),
                     experiments,
                 });
             }

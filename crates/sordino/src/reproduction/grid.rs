@@ -7,12 +7,25 @@
 //! published = { algorithm = "dp-nsgd,regulariser={r}", learning_rate = "{lr}" }
 //! ```
 //!
-//! stands for four rows. A string that is only a name in braces becomes the value itself, such as a number. `papers = { "lr 0.1, r 1" = [61.2] }`
+//! stands for four rows, each with its `point` in the grid. A string that is only a name in braces becomes the value itself, such as a number. `papers = { "lr 0.1, r 1" = [61.2] }`
 //! states the paper's numbers for some of the rows.
 
+use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-use crate::combinations::{combinations, count};
+use crate::{
+    combinations::{combinations, count},
+    comparison::Choice,
+};
+
+/// The place of a row in a grid.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// The name of its rows, without the values.
+    pub(super) grid: String,
+    /// The values.
+    pub(super) values: Choice,
+}
 
 /// Replaces each row with a grid by a row for each combination of its values.
 pub(super) fn expand(table: &mut Table) -> Result<(), String> {
@@ -30,6 +43,10 @@ pub(super) fn expand(table: &mut Table) -> Result<(), String> {
             Some(Value::Table(papers)) => papers,
             Some(_) => return Err("papers is a table of lists".to_owned()),
         };
+        // The name up to the first value.
+        let name = row.get("name").and_then(Value::as_str).unwrap_or_default();
+        let before = name.split_once('{').map_or("", |(before, _)| before);
+        let family = before.rsplit_once(", ").map_or("", |(family, _)| family).to_owned();
         for values in combinations(&grid) {
             let mut row = row.clone();
             substitute(&mut row, &values);
@@ -37,8 +54,14 @@ pub(super) fn expand(table: &mut Table) -> Result<(), String> {
             if name.contains('{') {
                 return Err(format!("{name:?} has a name in braces that is not in its grid"));
             }
-            if let (Some(paper), Some(row)) = (papers.remove(name), row.as_table_mut()) {
-                row.insert("paper".to_owned(), paper);
+            let paper = papers.remove(name);
+            if let Some(row) = row.as_table_mut() {
+                row.extend(paper.map(|paper| ("paper".to_owned(), paper)));
+                if !values.is_empty() {
+                    let point = [("grid", Value::String(family.clone())), ("values", Value::Table(values))];
+                    let point = point.map(|(name, value)| (name.to_owned(), value));
+                    row.insert("point".to_owned(), Value::Table(point.into_iter().collect()));
+                }
             }
             expanded.push(row);
         }
@@ -79,9 +102,9 @@ mod tests {
             [[row]]
             name = "plain"
             [[row]]
-            name = "a {a}, b {b}"
+            name = "DP-C4, a {a}, b {b}"
             grid = { b = [0.5, 2], a = [1, 3] }
-            papers = { "a 3, b 0.5" = [61.2] }
+            papers = { "DP-C4, a 3, b 0.5" = [61.2] }
             published = { algorithm = "x,a={a}", learning_rate = "{b}" }
         "#
         .parse()
@@ -89,11 +112,16 @@ mod tests {
         expand(&mut table).unwrap();
         let rows = table["row"].as_array().unwrap();
         let names: Vec<_> = rows.iter().map(|row| row["name"].as_str().unwrap()).collect();
-        assert_eq!(names, ["plain", "a 1, b 0.5", "a 1, b 2", "a 3, b 0.5", "a 3, b 2"]);
+        assert_eq!(
+            names,
+            ["plain", "DP-C4, a 1, b 0.5", "DP-C4, a 1, b 2", "DP-C4, a 3, b 0.5", "DP-C4, a 3, b 2"]
+        );
         assert_eq!(rows[3]["published"]["algorithm"].as_str(), Some("x,a=3"));
         assert_eq!(rows[3]["published"]["learning_rate"].as_float(), Some(0.5));
         assert_eq!(rows[3]["paper"].as_array().unwrap()[0].as_float(), Some(61.2));
-        assert!(rows[4].get("paper").is_none());
+        assert!(rows[4].get("paper").is_none() && rows[0].get("point").is_none());
+        assert_eq!(rows[3]["point"]["values"], Value::Table("a = 3\nb = 0.5".parse().unwrap()));
+        assert_eq!(rows[3]["point"]["grid"].as_str(), Some("DP-C4"));
         assert!(rows.iter().all(|row| row.get("grid").is_none() && row.get("papers").is_none()));
         for (row, problem) in [
             ("grid = { a = 1 }", "a in a grid is not a list"),

@@ -20,6 +20,7 @@ mod store;
 pub use catalogue::{Cell, Kind, Measure, Table, catalogue, find};
 pub use data_sets::{DataSet, data_sets};
 pub use experiment::{Experiment, Finished, run};
+pub use grid::Point;
 pub use search::Search;
 pub use side_by_side::{DEFAULT_RUNS, SideBySide, TrueEpsilon};
 pub use store::{RunRecord, Store};

@@ -2,6 +2,8 @@
 
 use sordino_report::{Axis, Block, Chart, DotPlot, DotRow, Notice, Part, Section, Table, Tone};
 
+use crate::comparison::Map;
+
 use super::{
     Measure, SideBySide,
     side_by_side::{FOUND_WITH, Measured, Row, plain},
@@ -48,14 +50,21 @@ impl SideBySide {
         lines.fold(Table::new(self.title.clone(), &titles), |table, line| table.row(line.clone()))
     }
 
-    /// A chart for each column of the paper's table that has results.
+    /// The charts of each column of the paper's table that has results: heat maps of its grids, or the numbers of its rows.
     fn charts(&self) -> Vec<Chart> {
         let mut columns: Vec<&str> = self.cells.iter().map(|cell| cell.column.as_str()).collect();
         columns.dedup();
         columns
             .into_iter()
             .enumerate()
-            .filter_map(|(number, column)| self.chart(number + 1, column))
+            .flat_map(|(number, column)| {
+                let maps = self.maps(Some(column));
+                if maps.is_empty() {
+                    self.chart(number + 1, column).into_iter().collect()
+                } else {
+                    maps.iter().map(Map::chart).collect::<Vec<_>>()
+                }
+            })
             .collect()
     }
 

@@ -8,8 +8,11 @@ use sordino_train::{
     format::{rounded_to_nearest, rounded_up, scientific},
 };
 
-use super::{Cell, Experiment, Kind, Measure, RunRecord, Store, Table, experiment::QUICK_STEPS};
-use crate::report::{Column, table};
+use super::{Cell, Experiment, Kind, Measure, Point, RunRecord, Store, Table, experiment::QUICK_STEPS};
+use crate::{
+    comparison::{Map, maps},
+    report::{Column, table},
+};
 
 /// The number of runs of an experiment by default.
 pub const DEFAULT_RUNS: u64 = 3;
@@ -49,6 +52,9 @@ pub(super) struct Row {
     #[serde(default)]
     delta: Option<f64>,
     true_epsilon: TrueEpsilon,
+    /// Its place in a grid, if it belongs to one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    point: Option<Point>,
     pub(super) published: Option<Measured>,
     pub(super) proved: Option<Measured>,
     pub(super) best: Option<Measured>,
@@ -196,6 +202,7 @@ impl SideBySide {
                 claimed_epsilon: cell.claimed,
                 delta: cell.delta.filter(|_| cell.claimed.is_some()).map(Delta::get),
                 true_epsilon: TrueEpsilon::of(cell),
+                point: cell.point.clone(),
                 below: !quick && table.measure == Measure::Accuracy && is_below(cell, published.as_ref()),
                 published,
                 proved: measured(Kind::Proved)?.flatten(),
@@ -248,7 +255,8 @@ impl SideBySide {
             self.source,
             plain(&self.setting),
             table(&columns, &rows),
-            plain(&self.explanation()),
+            self.maps(None).iter().map(|map| format!("\n{}", map.text())).collect::<String>()
+                + &plain(&self.explanation()),
             self.provenance(),
             plain(&finding),
         )
@@ -265,6 +273,7 @@ impl SideBySide {
         text += &line(&lines[0]);
         text += "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n";
         text.extend(lines[1..].iter().map(|cells| line(cells)));
+        text.extend(self.maps(None).iter().map(|map| format!("\n{}", map.markdown())));
         text += &format!("\n{}", self.explanation());
         if !self.finding.is_empty() {
             text += &format!("\n## Finding\n\n{FOUND_WITH}\n\n{}\n", self.finding);
@@ -276,6 +285,22 @@ impl SideBySide {
             self.table
         );
         text
+    }
+
+    /// The accuracies as published over grids of two settings, of one column or of all.
+    pub(super) fn maps(&self, column: Option<&str>) -> Vec<Map> {
+        let in_column = |row: &&Row| column.is_none_or(|column| row.column == column);
+        let points = self.cells.iter().filter(in_column).filter_map(|row| {
+            let point = row.point.as_ref().filter(|point| point.values.len() == 2)?;
+            let title =
+                [&row.column, &point.grid, "as published"].into_iter().filter(|part| !part.is_empty());
+            let mean = row.published.as_ref().map(|measured| measured.mean / 100.0);
+            Some((title.collect::<Vec<_>>().join(", "), &point.values, mean))
+        });
+        let points: Vec<_> = points.filter(|_| self.measure == Measure::Accuracy).collect();
+        let mut maps = maps(points.iter().map(|(title, point, mean)| (title.as_str(), *point, *mean)));
+        maps.retain(|map| !map.is_empty());
+        maps
     }
 
     /// A line of titles, and a line for each cell.
@@ -374,6 +399,7 @@ impl SideBySide {
         versions.dedup();
         let missing = match self.missing {
             0 => String::new(),
+            1 => " 1 result is missing.".to_owned(),
             missing => format!(" {missing} results are missing."),
         };
         match most {
@@ -423,7 +449,89 @@ fn first_link(text: &str) -> Option<(&str, &str, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use super::plain;
+    use serde_json::json;
+
+    use super::*;
+    use crate::reproduction::data_sets;
+
+    /// A table of four cells of a grid; one has no result, and one has three runs.
+    fn grid() -> SideBySide {
+        let cell = |rate: f64, norm: f64, runs: usize| {
+            let measured = json!({
+                "experiment": "e", "mean": 90.0 + rate - norm, "standard_deviation": (runs > 1).then_some(0.5), "runs": runs, "seconds": 1.0,
+                "versions": ["0.1.0"], "settings": "",
+            });
+            json!({
+                "column": "MNIST, 1", "row": format!("DP-SGD, lr {rate}, c {norm}"), "paper": null, "paper_standard_deviation": null,
+                "claimed_epsilon": 1.0, "delta": 1.911_311_5e-5, "true_epsilon": { "proved": 0.9 },
+                "point": { "grid": "DP-SGD", "values": { "lr": rate, "c": norm } },
+                "published": (runs > 0).then_some(measured), "proved": null, "best": null, "below": false,
+            })
+        };
+        let cells = [cell(0.5, 1.0, 1), cell(2.0, 1.0, 3), cell(0.5, 4.0, 1), cell(2.0, 4.0, 0)];
+        serde_json::from_value(json!({
+            "table": "t", "title": "T", "source": "S", "setting": "", "measure": "accuracy", "quick": false, "runs": 3, "missing": 1, "cells": cells,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_grid_of_two_settings_is_also_shown_as_a_map() {
+        let page = grid().markdown();
+        assert!(page.contains("MNIST, 1, DP-SGD, as published: mean test accuracy in %"), "{page}");
+        assert!(page.contains("| 1.0 | 89.50 | **91.00** |\n| 4.0 | 86.50 | - |\n"), "{page}");
+        assert!(grid().text().contains("91.00*"));
+        assert_eq!((grid().maps(Some("MNIST, 1")).len(), grid().maps(Some("MNIST, 2")).len()), (1, 0));
+        let losses = SideBySide { measure: Measure::Loss, ..grid() };
+        assert!(losses.maps(None).is_empty());
+    }
+
+    #[test]
+    fn the_number_of_runs_is_stated_and_delta_is_rounded_up() {
+        let page = grid().markdown();
+        assert!(page.contains("Each result is the mean of 1 to 3 runs with the seeds 1, 2, ...; Sordino 0.1.0. 1 result is missing."), "{page}");
+        assert!(
+            page.contains("89.50 (1)")
+                && page.contains("91.00 ± 0.50")
+                && page.contains("(1) marks single runs")
+        );
+        assert!(page.contains("at delta 1.912e-5, under addition"), "{page}");
+    }
+
+    #[test]
+    fn an_asterisk_needs_two_standard_deviations_of_the_difference() {
+        let experiment = Experiment { data: &data_sets()[0], settings: Default::default() };
+        let cell = |spread| Cell {
+            row: String::new(),
+            column: String::new(),
+            paper: Some(92.0),
+            spread,
+            claimed: None,
+            delta: None,
+            search: None,
+            point: None,
+            experiments: vec![(Kind::Published, experiment.clone())],
+        };
+        let measured = |mean, standard_deviation| Measured {
+            experiment: String::new(),
+            mean,
+            standard_deviation,
+            runs: 3,
+            seconds: 1.0,
+            versions: Vec::new(),
+            settings: String::new(),
+        };
+        for (spread, mean, deviation, expected) in [
+            (None, 90.9, Some(0.5), true),
+            (None, 91.1, Some(0.5), false),
+            (Some(0.5), 90.9, Some(0.5), false),
+            (Some(0.5), 90.5, Some(0.5), true),
+            (None, 50.0, None, false),
+        ] {
+            assert_eq!(is_below(&cell(spread), Some(&measured(mean, deviation))), expected, "{mean}");
+        }
+        assert!(!is_below(&cell(None), None));
+    }
 
     #[test]
     fn markdown_syntax_is_left_out() {
