@@ -22,7 +22,7 @@ options! {
         freeze: bool = true;
         /// Divide by the growth of the clipping norm, so that steps keep their length; false as in the paper.
         unit_steps: bool = true;
-        /// Use the sum of recent histograms, and change their range only if the counts differ from the threshold by two standard deviations of noise.
+        /// Use the sum of recent histograms, and change their range only if the counts differ from the threshold by at least two standard deviations of their noise.
         steady: bool = false;
     }
 }

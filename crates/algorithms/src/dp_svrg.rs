@@ -118,8 +118,8 @@ impl Algorithm for DpSvrg {
 
     fn notes(&self, _facts: &RunFacts, _plan: &Plan) -> Vec<String> {
         let published = (self.noise == NoiseChoice::DpC4Paper).then(|| {
-            "the proved epsilon is that of dp-svrg in Sordino, which draws the noise of an anchor once; for the form of the paper, which draws it at \
-             every step, it is not proved"
+            "the proved epsilon is for Sordino's dp-svrg, which draws the noise of an anchor once; it is not proved for the paper's form, which draws \
+             this noise at every step"
                 .to_owned()
         });
         published.into_iter().collect()

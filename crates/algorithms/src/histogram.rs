@@ -60,7 +60,7 @@ fn least_batch(noise_std: f64, bins: usize) -> f64 {
     3.0 * noise_std * (bins as f64).sqrt()
 }
 
-/// The note before a run whose batches are too small for the histogram. So many histograms are added up at most.
+/// The note before a run whose batches are too small for the histogram. `together` is the largest number of histograms that are added up.
 pub(crate) fn notes(facts: &RunFacts, plan: &Plan, bins: usize, freeze: bool, together: f64) -> Vec<String> {
     let Some(noise) = plan.entries().first().and_then(|entry| entry.releases().get(1)) else {
         return Vec::new();

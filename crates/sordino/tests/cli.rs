@@ -172,8 +172,8 @@ fn published_noise_needs_a_batch_and_options_of_its_paper() {
     refused(&flags("dice --thresholds theorem --feedback-clip 1"), &["C_1 <= C_2 <= C / B"], "feedback_clip");
     refused(
         &flags("dice --gradient-clip 0.5"),
-        &["needs the clipping norms of the theorem"],
-        "--thresholds theorem",
+        &["--gradient-clip needs --thresholds theorem"],
+        "add --thresholds theorem",
     );
     refused(
         &flags("dice --feedback-clip NaN"),

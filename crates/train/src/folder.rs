@@ -185,7 +185,7 @@ pub fn check_writable(path: &Path) -> Result<(), TrainError> {
             return open(path);
         }
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        // A folder, or the draft of another process that was stopped.
+        // The draft's name may belong to a folder, or to the draft of a process that was stopped.
         let draft = with_suffix(&path, DRAFT);
         if draft.exists() {
             open(&draft)?;

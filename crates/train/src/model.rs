@@ -229,7 +229,7 @@ impl ResolvedModel {
         (self.public.is_some() || self.features.is_some()) && data.shape() != self.input
     }
 
-    /// Whether another model has the same frozen layers and the same fixed transform, so that both networks read the same data.
+    /// Whether another model has the same frozen layers and the same fixed transform, so that both networks receive the same inputs.
     pub(crate) fn reads_as(&self, other: &Self) -> bool {
         (self.input, &self.public, &self.features) == (other.input, &other.public, &other.features)
     }

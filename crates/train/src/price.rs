@@ -250,7 +250,7 @@ impl PricedRun {
         notes
     }
 
-    /// Whether the epsilon that is claimed for these settings, if one is, is proved for the run.
+    /// Whether the claimed epsilon is proved for the run; true if nothing is claimed.
     pub fn claim_holds(&self) -> bool {
         let Some(claim) = Claim::new(&self.settings(), self.terms.plan()) else { return true };
         let proved = self.terms.guarantee().filter(|_| self.not_private().is_none());

@@ -26,8 +26,8 @@ pub(crate) fn with_public_defaults(settings: &Settings, source: Source) -> Resul
     })
 }
 
-/// The folder of the public model, as an absolute path; none if the settings name no such folder. Its tokenizer, or its size and normalisation of
-/// images, determine how records are read if the settings of the data do not say it.
+/// The folder of the public model, as an absolute path; none if the settings name no such folder. Unless the settings of the data
+/// state otherwise, its tokenizer, or its image size and normalisation, determines how records are read.
 pub fn public_folder(settings: &Settings) -> Option<PathBuf> {
     let folder = settings.encoder.clone().or_else(|| settings.model.as_ref().map(PathBuf::from))?;
     folder.join("config.json").is_file().then(|| folder.canonicalize().unwrap_or(folder))

@@ -114,7 +114,7 @@ impl<'a> Run<'a> {
         Self { communicator: Some(communicator), ..self }
     }
 
-    /// The same run, measured at its end only, and not if it is stopped before.
+    /// The same run, measured only after its last step. A run that is stopped earlier is not measured.
     #[must_use]
     pub fn measured_once(self) -> Self {
         Self { measure_every: u64::MAX, ..self }

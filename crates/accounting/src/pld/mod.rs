@@ -330,6 +330,6 @@ impl DominatingPairs {
 
 fn out_of_reach(reason: String) -> AccountingError {
     let instead =
-        "use {accountant=rdp} if this command permits it (its bound is looser); otherwise, use more noise";
+        "use {accountant=rdp} if this command accepts it (its bound is looser); otherwise, use more noise";
     AccountingError::OutOfReach { accountant: NAME, reason, instead }
 }

@@ -116,9 +116,9 @@ impl Grid {
             if public_folder(&whole) != public_folder(given) {
                 return Err(TrainError::refused(
                     format!(
-                        "{chosen}: runs with different pre-trained models read records in different ways, and a grid reads them only once"
+                        "{chosen}: a grid reads the records once, but different pre-trained models read them in different ways"
                     ),
-                    "use a separate command for each pre-trained model, and name it with {model}",
+                    "run a separate command for each pre-trained model, and set {model} there",
                 ));
             }
             Ok((chosen, whole))

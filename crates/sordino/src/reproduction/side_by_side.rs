@@ -18,7 +18,7 @@ use crate::{
 pub const DEFAULT_RUNS: u64 = 3;
 
 /// The results that a finding refers to.
-pub(super) const FOUND_WITH: &str = "This finding refers to the results that are stored in Sordino's repository, in `docs/reproduction/results`. Experiments beyond the cells of this page, such as other learning rates, are described here only, and their runs are not stored.";
+pub(super) const FOUND_WITH: &str = "This finding refers to the results that are stored in Sordino's repository, in `docs/reproduction/results`. Experiments that are not cells of this page or of a linked page (other learning rates, for example) are described only here, and their runs are not stored.";
 
 /// The result of a reproduction.
 #[derive(Debug, Serialize, Deserialize)]
@@ -346,11 +346,11 @@ impl SideBySide {
         text += &format!(
             "`true epsilon` is a proved upper bound for the noise as published,{} under addition or removal of one record (the number of records \
              is public); `none` means that no epsilon can be proved. If the paper uses another neighbouring relation, the setting above states it. `proved` is the same algorithm with enough noise to prove the claimed epsilon. \
-             `best` is Sordino's best known setting at that epsilon, with any model and algorithm, so it is the same in all rows of a data set and epsilon.\n",
+             `best` is Sordino's best known setting at that epsilon, with any model and algorithm, so it is the same in all rows with the same data set and epsilon.\n",
             self.delta()
         );
-        text += "All runs are seeded, so that the same build of Sordino can repeat them. A seeded run is not private. Without a seed, the same \
-                 settings have the stated epsilon, except for algorithms as published whose claims are false.\n";
+        text += "All runs are seeded, so that the same build of Sordino can repeat them. A seeded run is not private. Without a seed, `proved` and \
+                 `best` have the claimed epsilon, and `as published` has the true epsilon. (Where the claim is about a search, so are both.)\n";
         if self.cells.iter().any(|row| row.below) {
             text += "An asterisk marks results below the paper's by more than two standard deviations. ";
         }

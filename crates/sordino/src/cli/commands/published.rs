@@ -252,7 +252,7 @@ impl PublishedArguments {
         }
         if self.gradient_clip.is_some() && !theorem {
             return Err(Problem::refused(
-                "--gradient-clip needs the clipping norms of the theorem; otherwise C_1 is --max-grad-norm",
+                "--gradient-clip needs --thresholds theorem; otherwise, C_1 is --max-grad-norm",
                 "add --thresholds theorem, or leave out --gradient-clip",
             ));
         }

@@ -109,7 +109,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<String, Problem> {
         ));
     }
     let store = Store::open(&arguments.results);
-    // All that the table shows.
+    // Reads all results that the table shows, so that an unreadable file is reported before training.
     for (_, experiment) in cells.iter().flat_map(|cell| &cell.experiments) {
         let shown = if arguments.quick { experiment.clone().shortened() } else { experiment.clone() };
         store.runs(&shown)?;

@@ -18,7 +18,7 @@ use crate::cli::problem::Problem;
 pub(super) enum NoiseFrom {
     /// The exact price of all steps
     Pld,
-    /// The central limit theorem (equation 10 of the paper): an approximation, not a bound. At sampling rate 1, the sum of mu_t^2, which is exact
+    /// The central limit theorem (equation 10 of the paper): an approximation, not a bound. At sampling rate 1, mu^2 is the sum of mu_t^2, which is exact
     GdpClt,
     /// The closed form of the paper's Corollary 2, for mu_t <= 1: an approximation with more noise, not a bound
     #[value(name = "corollary-2")]

@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     /// Schedule, as for train: dynamic,mu_growth=4,clip_decay=2 or dynamic,mu_schedule=@FILE; repeat it to compare schedules
     #[arg(long, value_name = "dynamic[,K=V]", default_value = "dynamic")]
     algorithm: Vec<String>,
-    /// Clipping norm C_0, at which the schedule starts
+    /// Clipping norm at the start of the schedule (C_0)
     #[arg(long, alias = "clip", value_name = "C", allow_hyphen_values = true)]
     max_grad_norm: ClipNorm,
     /// Where the noise comes from: the exact price (pld), the paper's central limit theorem (gdp-clt) or its closed form (corollary-2)
