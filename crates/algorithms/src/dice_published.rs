@@ -123,7 +123,9 @@ impl Algorithm for DicePublished {
         self.check_ranges()?;
         if self.automatic && self.thresholds == Thresholds::Theorem {
             return Err(AlgorithmError::Plan {
-                problem: "Theorem 3.8 of DiceSGD assumes clipped gradients, but automatic=true normalises them".to_owned(),
+                problem:
+                    "Theorem 3.8 of DiceSGD assumes clipped gradients, but automatic=true normalises them"
+                        .to_owned(),
                 hint: "leave out thresholds=theorem or automatic=true",
             });
         }
