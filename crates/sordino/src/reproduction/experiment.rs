@@ -48,7 +48,7 @@ impl Experiment {
         format!("{}-{algorithm}-{hash}", self.data.name)
     }
 
-    /// The same experiment with [`QUICK_STEPS`], for a quick check.
+    /// The same experiment with few steps, for a quick check.
     #[must_use]
     pub fn shortened(mut self) -> Self {
         self.settings.epochs = None;
