@@ -279,9 +279,12 @@ impl SideBySide {
             text += &format!("\n## Finding\n\n{FOUND_WITH}\n\n{}\n", self.finding);
         }
         text += &format!("\n{}\n\n", self.provenance());
-        let runs = if self.runs == DEFAULT_RUNS { String::new() } else { format!(" --runs {}", self.runs) };
+        let runs = match self.runs {
+            DEFAULT_RUNS => String::new(),
+            runs => format!(" and {runs} runs of each experiment"),
+        };
         text += &format!(
-            "`sordino reproduce {} --data DIR{runs}` trains the missing runs and prints this table.\n",
+            "`sordino reproduce {}`, with the folder of the data{runs}, trains the missing runs and prints this table.\n",
             self.table
         );
         text
