@@ -7,8 +7,8 @@ use sordino_data::{Dataset, Labels};
 use sordino_nn::{Loss, Params};
 use sordino_testing::Folder;
 use sordino_train::{
-    DataDescription, Ending, Evaluator, Measurement, Observer, PricedRun, RunFolder, Settings, measurements,
-    price, resolve,
+    DataDescription, Ending, Evaluator, Measurement, Observer, PricedRun, Run, RunFolder, Settings,
+    measurements, price, resolve,
 };
 
 /// Two classes: a row's first value is -1 or 1, by its class, in all but every tenth row.
@@ -121,6 +121,10 @@ fn public_records_and_runs_that_are_not_private_are_measured_exactly() {
         let exact = evaluator(&priced, &test).score(&ending.params).unwrap();
         let (score, metrics) = (ending.score.unwrap(), ending.metrics.unwrap());
         assert_eq!((score.accuracy, metrics.noise_std), (exact.accuracy, 0.0), "{text}");
+        // Only a run that is measured once is not measured if it is stopped.
+        let stopped = |run: Run<'_>| run.begin(&AtomicBool::new(true), &mut ()).unwrap();
+        let run = || priced.run(&train, Some(&test), None);
+        assert!(stopped(run()).score.is_some() && stopped(run().measured_once()).score.is_none(), "{text}");
         assert!((metrics.accuracy.unwrap().value - exact.accuracy.unwrap()).abs() < 1e-12);
     }
     let refused = |text: &str| {

@@ -7,7 +7,8 @@
 //! published = { algorithm = "dp-nsgd,regulariser={r}", learning_rate = "{lr}" }
 //! ```
 //!
-//! stands for four rows, each with its `point` in the grid. A string that is only a name in braces becomes the value itself, such as a number. `papers = { "lr 0.1, r 1" = [61.2] }`
+//! stands for four rows, each with its `point` in the grid. A string that is only a name in braces becomes the value itself, such as a number.
+//! `papers = { "lr 0.1, r 1" = [61.2] }`
 //! states the paper's numbers for some of the rows.
 
 use serde::{Deserialize, Serialize};
